@@ -1,0 +1,49 @@
+# Every target works from a bare checkout: it makes its own .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+CACHE := .cache
+
+.PHONY: demo test bench lint word2vec model clean
+
+demo: $(VENV)/.demo
+	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
+
+test: $(VENV)/.test lint word2vec
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench word2vec
+	$(BIN)/python -m benchmarks $(BENCH)
+
+word2vec: $(CACHE)/word2vec/config.json
+
+$(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
+	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable '.[serve]' scikit-image
+	touch $@
+
+# torch is pinned first: a range would bring the newest build with gigabytes of CUDA packages.
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[caption,serve,dask,faiss,postgres,plots,export]' --group test --group lint
+	sh tools/install_browser.sh
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(PIP) --group bench
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(CACHE) build dist demo-out

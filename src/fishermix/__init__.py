@@ -1,0 +1,47 @@
+"""Fisher vectors of Gaussian, Laplacian and hybrid mixtures, and an offline photo search built on them."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_MODULE_OF = {
+    "Mixture": "fishermix.mixture",
+    "GaussianMixture": "fishermix.mixture",
+    "LaplacianMixture": "fishermix.mixture",
+    "HybridMixture": "fishermix.mixture",
+    "FisherEncoder": "fishermix.fisher",
+    "RegularizedCCA": "fishermix.cca",
+    "WordVectors": "fishermix.text.vectors",
+    "SentenceEncoder": "fishermix.text.sentences",
+    "ImageEncoder": "fishermix.vision.encoders",
+    "ImageTextModel": "fishermix.model",
+    "Captioner": "fishermix.caption.captioner",
+    "FishermixError": "fishermix.errors",
+}
+__all__ = ["__version__", *_MODULE_OF]
+
+if TYPE_CHECKING:
+    from fishermix.caption.captioner import Captioner as Captioner
+    from fishermix.cca import RegularizedCCA as RegularizedCCA
+    from fishermix.errors import FishermixError as FishermixError
+    from fishermix.fisher import FisherEncoder as FisherEncoder
+    from fishermix.mixture import GaussianMixture as GaussianMixture
+    from fishermix.mixture import HybridMixture as HybridMixture
+    from fishermix.mixture import LaplacianMixture as LaplacianMixture
+    from fishermix.mixture import Mixture as Mixture
+    from fishermix.model import ImageTextModel as ImageTextModel
+    from fishermix.text.sentences import SentenceEncoder as SentenceEncoder
+    from fishermix.text.vectors import WordVectors as WordVectors
+    from fishermix.vision.encoders import ImageEncoder as ImageEncoder
+
+
+def __getattr__(name: str):
+    # Imported on first use: a photo search should not wait for the mixtures' compiler.
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'fishermix' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

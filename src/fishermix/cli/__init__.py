@@ -1,0 +1,48 @@
+"""The command line: every module of this package adds its commands to `app`, thin layers over the library."""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from importlib import import_module
+
+import typer
+
+from fishermix.errors import FishermixError
+from fishermix.progress import show_progress
+
+app = typer.Typer(
+    name="fishermix",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Find and describe your own photos with sentences, offline; and the tools behind it.",
+)
+
+
+@app.callback()
+def common(quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress.")) -> None:
+    show_progress(not quiet)
+
+
+def load_commands() -> typer.Typer:
+    """Import every module of this package, each of which registers its commands; returns the whole app."""
+    for module in sorted(found.name for found in pkgutil.iter_modules(__path__)):
+        import_module(f"{__name__}.{module}")
+    return app
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit code 1."""
+    load_commands()
+    try:
+        app()
+    except FishermixError as error:
+        print(f"fishermix: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("fishermix: interrupted; finished parts are kept", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
