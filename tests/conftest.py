@@ -1,0 +1,25 @@
+"""Fixtures for the real data; tests that want them are skipped, saying so, where it is not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+WORD2VEC = Path(__file__).parent.parent / ".cache" / "word2vec"
+
+
+@pytest.fixture(scope="session")
+def flickr8k() -> Path:
+    """The folder of the real Flickr8K."""
+    data = os.environ.get("FISHERMIX_DATA")
+    if not data or not (Path(data) / "flickr8k").is_dir():
+        pytest.skip("set FISHERMIX_DATA to the folder that holds flickr8k/")
+    return Path(data) / "flickr8k"
+
+
+@pytest.fixture(scope="session")
+def word2vec() -> Path:
+    """The folder of the imported GoogleNews vectors."""
+    if not (WORD2VEC / "config.json").is_file():
+        pytest.skip("run `make word2vec` first")
+    return WORD2VEC
