@@ -1,0 +1,162 @@
+"""The one result type of every reader: images, sentences, which belongs to which, and the splits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A seeded random split: so many images for validation, so many for testing, the rest for training."""
+
+    dev: int
+    test: int
+    repeats: int
+
+    def draw(self, n_images: int, repeat: int) -> np.ndarray:
+        """Split names (n_images,) of one repeat; the same repeat always gives the same split."""
+        if n_images <= self.dev + self.test:
+            raise FishermixError(
+                f"the paper's split takes {self.dev} validation and {self.test} test images and trains on "
+                f"the rest, but there are only {n_images} images; is the data set complete?"
+            )
+        order = np.random.default_rng(repeat).permutation(n_images)
+        splits = np.full(n_images, "train", dtype="U5")
+        splits[order[: self.test]] = "test"
+        splits[order[self.test : self.test + self.dev]] = "dev"
+        return splits
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images and their sentences; an image has one or more sentences, never a fixed number.
+
+    Attributes
+    ----------
+    image_names, image_paths : n_images names (unique in the set) and files
+    sentences : n_sentences texts
+    image_of : int64 (n_sentences,), the row of the image that each sentence describes
+    splits : str (n_images,), "train", "dev", "test", or "" for an image that no split uses
+    protocol : the paper's random splits, for a set without official ones
+    problems : what the reader left out or found odd, one sentence each
+    """
+
+    name: str
+    image_names: list[str]
+    image_paths: list[Path]
+    sentences: list[str]
+    image_of: np.ndarray
+    splits: np.ndarray
+    protocol: Protocol | None = None
+    problems: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image_of", np.asarray(self.image_of, dtype=np.int64))
+        object.__setattr__(self, "splits", np.asarray(self.splits, dtype="U5"))
+        n_images = len(self.image_names)
+        if len(self.image_paths) != n_images or self.splits.shape != (n_images,):
+            raise ValueError("image_names, image_paths and splits must have one entry per image")
+        if self.image_of.shape != (len(self.sentences),):
+            raise ValueError("image_of must have one entry per sentence")
+        if len(self.image_of) and (self.image_of.min() < 0 or self.image_of.max() >= n_images):
+            raise ValueError("image_of points to an image that does not exist")
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.image_names)
+
+    @property
+    def repeats(self) -> int:
+        """How many times the paper repeats its experiment on this set."""
+        return self.protocol.repeats if self.protocol else 1
+
+    def counts(self) -> dict[str, int]:
+        """Images per split, in the order train, dev, test, and "" for those outside; empty ones left out."""
+        found = Counter(self.splits.tolist())
+        return {split: found[split] for split in (*SPLITS, "") if found[split]}
+
+    def select(self, image_rows: Sequence[int] | np.ndarray) -> Dataset:
+        """The images of these rows, in this order, with all their sentences, image by image."""
+        rows = np.asarray(image_rows, dtype=np.int64)
+        if len(np.unique(rows)) != len(rows):
+            raise ValueError("an image can be selected only once")
+        new_row = np.full(len(self), -1, dtype=np.int64)
+        new_row[rows] = np.arange(len(rows))
+        image_of = new_row[self.image_of]
+        kept = np.flatnonzero(image_of >= 0)
+        kept = kept[np.argsort(image_of[kept], kind="stable")]
+        return replace(
+            self,
+            image_names=[self.image_names[row] for row in rows],
+            image_paths=[self.image_paths[row] for row in rows],
+            sentences=[self.sentences[row] for row in kept],
+            image_of=image_of[kept],
+            splits=self.splits[rows],
+        )
+
+    def part(self, split: str) -> Dataset:
+        """The images of one split."""
+        rows = np.flatnonzero(self.splits == split)
+        if not len(rows):
+            found = ", ".join(
+                f"{count} {name or 'outside the splits'}" for name, count in self.counts().items()
+            )
+            raise FishermixError(
+                f"{self.name} has no images in the split '{split}'; it has: {found or 'none'}"
+            )
+        return self.select(rows)
+
+    def sample(self, split: str, n_images: int, seed: int = 0) -> Dataset:
+        """Random images of a split, in their old order, such as the paper's 1,000 COCO test images."""
+        part = self.part(split)
+        if not 0 < n_images <= len(part):
+            raise FishermixError(
+                f"cannot draw {n_images} of the {len(part)} images of {self.name}'s {split} split"
+            )
+        return part.select(np.sort(np.random.default_rng(seed).permutation(len(part))[:n_images]))
+
+    def paper_splits(self, repeat: int) -> Dataset:
+        """The paper's random split number `repeat`, from 0; a set with official splits is unchanged."""
+        if self.protocol is None:
+            return self
+        return replace(self, splits=self.protocol.draw(len(self), repeat))
+
+
+def combine(datasets: Sequence[Dataset]) -> Dataset:
+    """Several sets as one: images, sentences and splits one after the other, paths as they are.
+
+    A name that occurs in more than one set is prefixed with its set's name (`coco/1.jpg`), and with a number
+    when the sets are called the same (`folder-2/1.jpg`).
+    """
+    if not datasets:
+        raise ValueError("nothing to combine")
+    if len(datasets) == 1:
+        return datasets[0]
+    times = Counter(name for dataset in datasets for name in dataset.image_names)
+    calls: Counter[str] = Counter()
+    names: list[str] = []
+    image_of, first = [], 0
+    for dataset in datasets:
+        calls[dataset.name] += 1
+        prefix = dataset.name if calls[dataset.name] == 1 else f"{dataset.name}-{calls[dataset.name]}"
+        names += [f"{prefix}/{name}" if times[name] > 1 else name for name in dataset.image_names]
+        image_of.append(dataset.image_of + first)
+        first += len(dataset)
+    return Dataset(
+        name="+".join(dataset.name for dataset in datasets),
+        image_names=names,
+        image_paths=[path for dataset in datasets for path in dataset.image_paths],
+        sentences=[sentence for dataset in datasets for sentence in dataset.sentences],
+        image_of=np.concatenate(image_of),
+        splits=np.concatenate([dataset.splits for dataset in datasets]),
+        problems=tuple(f"{dataset.name}: {problem}" for dataset in datasets for problem in dataset.problems),
+    )
