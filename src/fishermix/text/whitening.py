@@ -1,0 +1,145 @@
+"""Whitening, learned on the corpus of word vectors: ICA as in the paper, PCA, or none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.decomposition import FastICA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fishermix.errors import FishermixError
+from fishermix.progress import progress
+
+KINDS = ("ica", "pca", "none")
+SMALLEST_LENGTH = 1e-12
+
+
+class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """x -> (x - mean_) @ matrix_.T, of as many dimensions as before, each of mean 0 and variance 1.
+
+    kind: "ica" rotates to independent components (FastICA, Hyvärinen and Oja 2000), "pca" to uncorrelated
+    ones, "none" leaves the vectors alone. l2_before, l2_after: bring each vector to length 1 before or after,
+    as the authors' code does though the paper does not say so.
+
+    mean_ (D,) and matrix_ (D, D) are float64: FastICA does not converge in float32 on real word vectors.
+    """
+
+    def __init__(
+        self,
+        kind: str = "ica",
+        l2_before: bool = False,
+        l2_after: bool = False,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: Any = 0,
+    ):
+        self.kind = kind
+        self.l2_before = l2_before
+        self.l2_after = l2_after
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X, y=None) -> Whitening:
+        """Learn from word vectors X (n, D)."""
+        if self.kind not in KINDS:
+            raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}")
+        data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        if self.l2_before:
+            data = _unit(data)
+        dimension = data.shape[1]
+        self.mean_, self.matrix_ = np.zeros(dimension), np.eye(dimension)
+        if self.kind != "none":
+            fitted = _ica if self.kind == "ica" else _pca
+            self.mean_, self.matrix_ = fitted(self, data)
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """(n, D) -> (n, D), float32 for float32 and float64 for the rest."""
+        check_is_fitted(self)
+        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        if self.l2_before:
+            data = _unit(data)
+        if self.kind != "none":
+            # In float64, since the mean and the small eigenvalues leave few digits to float32.
+            data = ((data - self.mean_) @ self.matrix_.T).astype(data.dtype, copy=False)
+        return _unit(data) if self.l2_after else data
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        check_is_fitted(self)
+        flags = np.array([KINDS.index(self.kind), self.l2_before, self.l2_after], np.int64)
+        return {"whitening_mean": self.mean_, "whitening_matrix": self.matrix_, "whitening_flags": flags}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
+        """A fitted whitening out of what `to_tensors` gave."""
+        try:
+            mean, matrix, flags = (tensors[f"whitening_{name}"] for name in ("mean", "matrix", "flags"))
+            kind, before, after = flags.tolist()
+            new = cls(KINDS[kind], bool(before), bool(after))
+        except (KeyError, ValueError, IndexError) as error:
+            raise FishermixError(f"the whitening is damaged: {error!r}") from error
+        if matrix.shape != (len(mean), len(mean)) or not (
+            np.isfinite(matrix).all() and np.isfinite(mean).all()
+        ):
+            raise FishermixError(f"the whitening is damaged: mean {mean.shape}, matrix {matrix.shape}")
+        new.mean_, new.matrix_ = mean.astype(np.float64), matrix.astype(np.float64)
+        new.n_features_in_ = len(mean)
+        return new
+
+
+def _unit(data: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
+    return data / np.maximum(lengths, SMALLEST_LENGTH).astype(data.dtype)
+
+
+def _pca(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = data.mean(axis=0)
+    centred = data - mean
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(data))
+    order = np.argsort(-variances, kind="stable")
+    variances, axes = variances[order], axes[:, order]
+    _expect_full_rank(variances, data)
+    # The sign of an eigenvector is arbitrary: make its largest entry positive, on every machine.
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(mean))])
+    return mean, (axes * (signs / np.sqrt(variances))).T
+
+
+def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _expect_full_rank(np.linalg.eigvalsh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))[::-1], data)
+    with progress("ICA of the word vectors", total=whitening.max_iter) as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+
+        def log_cosh(projected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            # FastICA's own contrast; given as a function because it has no other way to report progress.
+            bar.advance()
+            np.tanh(projected, out=projected)
+            return projected, 1 - np.einsum("ij,ij->i", projected, projected) / projected.shape[1]
+
+        ica = FastICA(
+            whiten="unit-variance",
+            fun=log_cosh,
+            max_iter=whitening.max_iter,
+            tol=whitening.tol,
+            random_state=whitening.random_state,
+        ).fit(data)
+    if ica.n_iter_ >= whitening.max_iter:
+        warnings.warn(
+            f"ICA stopped after {whitening.max_iter} iterations without converging: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return ica.mean_, ica.components_
+
+
+def _expect_full_rank(variances: np.ndarray, data: np.ndarray) -> None:
+    if variances[-1] <= variances[0] * data.shape[1] * np.finfo(np.float64).eps:
+        raise FishermixError(
+            f"{len(data)} vectors do not span their {data.shape[1]} dimensions: whitening needs more "
+            "vectors, or other ones"
+        )
