@@ -1,0 +1,187 @@
+"""Sums that add up over blocks, files and machines, and from which the covariances of both sides follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from fishermix.cca.panels import SymmetricPanels
+from fishermix.cca.problem import CanonicalProblem
+from fishermix.errors import FishermixError
+from fishermix.progress import progress
+
+DOUBLE_UP_TO = 2048
+NUMBERS_IN_A_BLOCK = 2**26
+
+
+class CovarianceSums:
+    """n, sum x, sum y, X'X, Y'X and Y'Y of pairs (x, y): all that a primal CCA has to know of its data.
+
+    `add` takes a block of pairs, `merge` takes other sums: workers may each make their own. The sums are
+    taken about a shift near the mean, the first block's mean, so that moving them to the mean at the end
+    subtracts little. The side with fewer features and any side of up to 2,048 are summed in float64; a larger
+    side in the type of its data, float32 as a rule.
+    """
+
+    def __init__(self, n_features_x: int, n_features_y: int, dtype: Any = np.float32):
+        self.dtype = np.dtype(dtype)
+        self.method = "streaming"
+        self.n = 0
+        self.x_shift, self.y_shift = np.zeros(n_features_x), np.zeros(n_features_y)
+        self.x_sum, self.y_sum = np.zeros(n_features_x), np.zeros(n_features_y)
+        x_is_small = n_features_x <= n_features_y
+        x_dtype = np.float64 if x_is_small or n_features_x <= DOUBLE_UP_TO else self.dtype
+        y_dtype = np.float64 if not x_is_small or n_features_y <= DOUBLE_UP_TO else self.dtype
+        self.xx = SymmetricPanels(n_features_x, x_dtype)
+        self.yy = SymmetricPanels(n_features_y, y_dtype)
+        self.yx = np.zeros((n_features_y, n_features_x), y_dtype if x_is_small else x_dtype)
+
+    @classmethod
+    def from_blocks(cls, X, blocks: Iterable, pairs=None) -> CovarianceSums:
+        """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
+
+        Without `pairs`, row j of X belongs to row j of Y. With `X=None` the blocks are tuples
+        (X block, Y block) of rows that belong together.
+        """
+        sums = None
+        with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
+            for x, y, rows in _paired(blocks) if X is None else _joined(X, blocks, pairs):
+                if sums is None:
+                    sums = cls(x.shape[1], y.shape[1], np.result_type(x, y))
+                sums.add(x, y, rows)
+                bar.advance(len(y))
+        if sums is None:
+            raise FishermixError("there are no blocks of Y: a fit needs at least one")
+        return sums
+
+    @property
+    def x_mean(self) -> np.ndarray:
+        return self.x_shift + self.x_sum / self.n
+
+    @property
+    def y_mean(self) -> np.ndarray:
+        return self.y_shift + self.y_sum / self.n
+
+    def add(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None) -> None:
+        """Add the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j])."""
+        if len(Y) == 0:
+            return
+        counts = np.ones(len(X)) if pairs is None else np.bincount(pairs, minlength=len(X)).astype(np.float64)
+        if self.n == 0:
+            self.x_shift = np.average(X, axis=0, weights=counts)
+            self.y_shift = np.mean(Y, axis=0, dtype=np.float64)
+        x = _difference(X, self.x_shift, self.xx.dtype)
+        y = _difference(Y, self.y_shift, self.yy.dtype)
+        self.n += len(y)
+        self.x_sum += counts @ x
+        self.y_sum += y.sum(axis=0, dtype=np.float64)
+        self.yy.add_product(y, y)
+        self._add_cross(x, _sums_by_group(y, pairs, len(x)))
+        x *= np.sqrt(counts)[:, None].astype(x.dtype)
+        self.xx.add_product(x, x)
+
+    def _add_cross(self, x: np.ndarray, y: np.ndarray) -> None:
+        x, y = x.astype(self.yx.dtype, copy=False), y.astype(self.yx.dtype, copy=False)
+        for part in self._feature_slices():
+            self.yx[part] += y[:, part].T @ x
+
+    def merge(self, other: CovarianceSums) -> None:
+        """Add the sums of other pairs; `other` is moved to the shift of these."""
+        if other.n == 0:
+            return
+        if self.n == 0:
+            self.x_shift, self.y_shift = other.x_shift, other.y_shift
+        other.move(self.x_shift, self.y_shift)
+        self.n += other.n
+        self.x_sum += other.x_sum
+        self.y_sum += other.y_sum
+        self.xx.add(other.xx)
+        self.yy.add(other.yy)
+        self.yx += other.yx
+
+    def move(self, x_shift: np.ndarray, y_shift: np.ndarray) -> None:
+        """Take the sums about other shifts. With d and e the old shifts of y and x minus the new ones,
+
+        sum (y + d)(x + e)' = Y'X + s_y e' + d (s_x + n e)'.
+        """
+        e, d = self.x_shift - x_shift, self.y_shift - y_shift
+        x_sum, y_sum = self.x_sum + self.n * e, self.y_sum + self.n * d
+        if e.any():
+            self.xx.add_product(np.stack((self.x_sum, e)), np.stack((e, x_sum)))
+        if d.any():
+            self.yy.add_product(np.stack((self.y_sum, d)), np.stack((d, y_sum)))
+        if e.any() or d.any():
+            for part in self._feature_slices():
+                self.yx[part] += np.outer(self.y_sum[part], e) + np.outer(d[part], x_sum)
+        self.x_shift, self.y_shift, self.x_sum, self.y_sum = x_shift, y_shift, x_sum, y_sum
+
+    def problem(self) -> CanonicalProblem:
+        """The sums about the mean, as a problem to solve. Nothing is copied; more may be added afterwards."""
+        if self.n < 2:
+            raise FishermixError(f"CCA needs at least two pairs, there are {self.n}")
+        self.move(self.x_mean, self.y_mean)
+        if self.xx.size <= self.yy.size:
+            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, dual=False)
+        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, dual=False)
+
+    def _feature_slices(self) -> Iterator[slice]:
+        """Slices of Y's features: no product as large as Y'X lives beside it."""
+        for start in range(0, self.yy.size, self.yy.width):
+            yield slice(start, start + self.yy.width)
+
+
+def rows_of_a_block(n_features: int) -> int:
+    """So many rows that a block is about 256 MB of float32."""
+    return max(512, min(8192, NUMBERS_IN_A_BLOCK // max(n_features, 1)))
+
+
+def _paired(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+    for x, y in blocks:
+        x, y = _floats(x), _floats(y)
+        if len(x) != len(y):
+            raise FishermixError(
+                f"a block has {len(x)} rows of X and {len(y)} rows of Y: they must be as many"
+            )
+        yield x, y, None
+
+
+def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """For each block of Y: the rows of X that it needs, the block, and which of them each of its rows has."""
+    pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
+    done = 0
+    for block in blocks:
+        y = _floats(block)
+        rows = pairs[done : done + len(y)]
+        done += len(y)
+        if len(rows) != len(y):
+            break
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(X):
+            raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
+        wanted, local = np.unique(rows, return_inverse=True)
+        yield _floats(X[wanted]), y, local
+    if done != len(pairs):
+        more = "at least " if done > len(pairs) else ""
+        raise FishermixError(f"the blocks of Y have {more}{done} rows, but there are {len(pairs)} pairs")
+
+
+def _floats(array) -> np.ndarray:
+    array = np.asarray(array)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _difference(rows: np.ndarray, shift: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """rows - shift in this type, without a copy in a wider one."""
+    result = np.empty(rows.shape, dtype)
+    np.subtract(rows, shift, out=result, casting="same_kind")
+    return result
+
+
+def _sums_by_group(y: np.ndarray, groups: np.ndarray | None, n_groups: int) -> np.ndarray:
+    """(n_groups, q): the sum of the rows of each group; five sentences meet their image in one product."""
+    if groups is None:
+        return y
+    shape = (n_groups, len(y))
+    return scipy.sparse.csr_matrix((np.ones(len(y), y.dtype), (groups, np.arange(len(y)))), shape=shape) @ y

@@ -1,0 +1,256 @@
+"""The estimator: two sides, a ridge on each, one joint space."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from fishermix.cca.covariances import CovarianceSums, rows_of_a_block
+from fishermix.cca.grams import GramSums
+from fishermix.cca.problem import solve
+from fishermix.errors import FishermixError
+from fishermix.storage import load_folder, require_tensor, save_folder
+
+KIND = "cca"
+VERSION = 1
+
+
+class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Canonical correlation analysis with a ridge on each side.
+
+    The k-th pair of directions maximises u' S_xy v subject to u'(S_xx + r_x I)u = v'(S_yy + r_y I)v = 1 and
+    to orthogonality to the pairs before it; r = reg * (largest eigenvalue of that side's covariance).
+
+    n_components : directions kept; None keeps min(features of X, features of Y, pairs - 1).
+    reg_x, reg_y : ridges as shares of the largest eigenvalue of that side's covariance.
+    scale : projections are multiplied by correlation ** power: "correlation" is power 1 (as Klein et al. do),
+        a number is that power (Gong et al., 2014, take 4), None is power 0. It may be changed after `fit`.
+    method : "primal" (covariances), "dual" (inner products of rows) or "auto" (the cheaper one).
+
+    correlations_ (k,) : the canonical correlations, falling.
+    x_weights_ (p, k), y_weights_ (q, k) : directions; of the side with fewer features, the largest weight of
+        each column is positive.
+    x_mean_ (p,), y_mean_ (q,) : means over the pairs.
+    method_ : "primal", "dual" or "streaming".
+
+    >>> rng = np.random.default_rng(0)
+    >>> images = rng.standard_normal((100, 4))
+    >>> sentences = np.repeat(images, 5, axis=0) + rng.standard_normal((500, 4))
+    >>> cca = RegularizedCCA(n_components=2).fit(images, sentences, pairs=np.repeat(np.arange(100), 5))
+    >>> cca.transform(images).shape, cca.transform_y(sentences).shape
+    ((100, 2), (500, 2))
+
+    References: Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
+    Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and semantics.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "reg_x": [Interval(Real, 0, None, closed="left")],
+        "reg_y": [Interval(Real, 0, None, closed="left")],
+        "scale": [StrOptions({"correlation"}), Interval(Real, 0, None, closed="left"), None],
+        "method": [StrOptions({"auto", "primal", "dual"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        reg_x: float = 0.01,
+        reg_y: float = 0.01,
+        scale: str | float | None = "correlation",
+        method: str = "auto",
+    ):
+        self.n_components = n_components
+        self.reg_x = reg_x
+        self.reg_y = reg_y
+        self.scale = scale
+        self.method = method
+
+    def fit(self, X, Y, pairs=None) -> RegularizedCCA:
+        """Fit to the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j]).
+
+        X : (m, p); Y : (n, q), or an iterator of blocks of its rows; pairs : (n,) rows of X.
+        """
+        if isinstance(Y, Iterator):
+            return self.fit_blocks(X, Y, pairs)
+        return self._fit_statistics(self.statistics(X, Y, pairs))
+
+    def fit_blocks(self, X, blocks: Iterable, pairs=None) -> RegularizedCCA:
+        """Fit to Y in blocks of rows, one after the other; each is read once and not kept.
+
+        With `X=None` the blocks are tuples (X block, Y block).
+        """
+        return self._fit_statistics(CovarianceSums.from_blocks(X, blocks, pairs))
+
+    def statistics(self, X, Y, pairs=None) -> CovarianceSums | GramSums:
+        """What `path` needs of these pairs: covariances or inner products of rows, whichever is cheaper."""
+        self._validate_params()
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
+        Y = Y.reshape(-1, 1) if Y.ndim == 1 else Y
+        pairs = _checked_pairs(pairs, len(X), len(Y))
+        if self._chosen_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
+            return GramSums(X, Y, pairs)
+        # Sentences of one image come together, so that they meet it in one product.
+        order = np.arange(len(Y)) if pairs is None else np.argsort(pairs, kind="stable")
+        step = rows_of_a_block(Y.shape[1])
+        blocks = (Y[order[start : start + step]] for start in range(0, len(Y), step))
+        sums = CovarianceSums.from_blocks(X, blocks, order if pairs is None else pairs[order])
+        sums.method = "primal"
+        return sums
+
+    def path(
+        self, statistics: CovarianceSums | GramSums, reg_x: Sequence[float], reg_y: Sequence[float]
+    ) -> Iterator[RegularizedCCA]:
+        """A fitted estimator for each pair of ridges; the covariances are taken once and the side with more
+        features is factorised once for each of its ridges."""
+        self._validate_params()
+        problem = statistics.problem()
+        p, q = len(statistics.x_mean), len(statistics.y_mean)
+        at_most = min(p, q)
+        if self.n_components is not None and self.n_components > at_most:
+            raise FishermixError(
+                f"n_components is {self.n_components}, but the smaller side has {at_most} features"
+            )
+        n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
+        x_is_small = p <= q
+        for pair in solve(problem, n_components, *((reg_x, reg_y) if x_is_small else (reg_y, reg_x))):
+            small, large = pair.small_weights, pair.large_weights
+            regs, weights = (pair.reg_small, pair.reg_large), (small, large)
+            if not x_is_small:
+                regs, weights = regs[::-1], weights[::-1]
+            fitted = clone(self).set_params(reg_x=regs[0], reg_y=regs[1])
+            fitted.correlations_ = pair.correlations
+            fitted.x_weights_, fitted.y_weights_ = (side.astype(statistics.dtype) for side in weights)
+            fitted.x_mean_, fitted.y_mean_ = statistics.x_mean, statistics.y_mean
+            fitted.n_features_in_ = p
+            fitted.n_components_ = len(pair.correlations)
+            fitted.method_ = statistics.method
+            yield fitted
+
+    def fit_best(
+        self,
+        statistics: CovarianceSums | GramSums,
+        score: Callable[[RegularizedCCA], float],
+        reg_x: Sequence[float],
+        reg_y: Sequence[float],
+    ) -> RegularizedCCA:
+        """Become the estimator of the grid with the highest `score`, say a recall on validation pairs.
+
+        `reg_x` and `reg_y` become the chosen ridges; `path_scores_` lists (reg_x, reg_y, score) of all.
+        """
+        best, best_score, scores = None, -np.inf, []
+        for fitted in self.path(statistics, reg_x, reg_y):
+            value = float(score(fitted))
+            scores.append((fitted.reg_x, fitted.reg_y, value))
+            if best is None or value > best_score:
+                best, best_score = fitted, value
+        if best is None:
+            raise FishermixError("the grid of ridges is empty: give at least one reg_x and one reg_y")
+        self._become(best)
+        self.reg_x, self.reg_y = best.reg_x, best.reg_y
+        self.path_scores_ = scores
+        return self
+
+    def transform(self, X, Y=None):
+        """Points (m, k) of X in the joint space; with Y the tuple of the points of both."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        points = self._projected(X, self.x_weights_, self.x_mean_)
+        return points if Y is None else (points, self.transform_y(Y))
+
+    def transform_y(self, Y) -> np.ndarray:
+        """Points (n, k) of Y in the joint space."""
+        check_is_fitted(self)
+        Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
+        Y = Y.reshape(-1, 1) if Y.ndim == 1 else Y
+        if Y.shape[1] != len(self.y_weights_):
+            raise FishermixError(
+                f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}"
+            )
+        return self._projected(Y, self.y_weights_, self.y_mean_)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write the fitted estimator as a folder of JSON and safetensors."""
+        check_is_fitted(self)
+        names = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
+        config = {"params": self.get_params(), "method": self.method_}
+        save_folder(folder, KIND, VERSION, config, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
+        config, tensors = load_folder(folder, KIND, VERSION)
+        cca = cls(**config["params"])
+        cca.correlations_ = require_tensor(tensors, "correlations_", (None,), folder)
+        k = len(cca.correlations_)
+        for side in "xy":
+            weights = require_tensor(tensors, f"{side}_weights_", (None, k), folder)
+            setattr(cca, f"{side}_weights_", weights)
+            setattr(cca, f"{side}_mean_", require_tensor(tensors, f"{side}_mean_", (len(weights),), folder))
+        cca.n_features_in_, cca.n_components_, cca.method_ = len(cca.x_weights_), k, config["method"]
+        return cca
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _fit_statistics(self, statistics: CovarianceSums | GramSums) -> RegularizedCCA:
+        return self._become(next(self.path(statistics, [self.reg_x], [self.reg_y])))
+
+    def _become(self, fitted: RegularizedCCA) -> RegularizedCCA:
+        for name, value in vars(fitted).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        return self
+
+    def _chosen_method(self, m: int, n: int, p: int, q: int) -> str:
+        """The cheaper one by multiplications: sums of the large side, Cholesky factor, solve, product."""
+        if self.method != "auto":
+            return self.method
+        small, large = min(p, q), max(p, q)
+
+        def cost(size: int, inner: int) -> float:
+            return size**2 * inner + size**3 / 3 + size**2 * small + size * small**2
+
+        return "dual" if cost(n, large) < cost(large, n) + 2.0 * m * p * q else "primal"
+
+    def _projected(self, rows: np.ndarray, weights: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        scaled = weights * (self.correlations_ ** self._power()).astype(weights.dtype)
+        points = rows @ scaled.astype(rows.dtype, copy=False)
+        points -= (mean @ scaled).astype(points.dtype)
+        return points
+
+    def _power(self) -> float:
+        if self.scale is None:
+            return 0.0
+        return 1.0 if self.scale == "correlation" else float(self.scale)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _checked_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
+    if pairs is None:
+        if n_x != n_y:
+            raise FishermixError(
+                f"X has {n_x} rows and Y has {n_y}: give pairs, the row of X for each row of Y"
+            )
+        return None
+    pairs = np.asarray(pairs)
+    if pairs.shape != (n_y,) or pairs.dtype.kind not in "iu":
+        raise FishermixError(f"pairs must be {n_y} whole numbers, one for each row of Y")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n_x):
+        raise FishermixError(f"pairs must lie in 0 to {n_x - 1}, the rows of X")
+    return pairs

@@ -1,0 +1,138 @@
+"""Symmetric matrices of up to 36,000 rows: the lower triangle in panels of rows, and its Cholesky factor.
+
+A panel holds the rows [start, stop) of the lower triangle, an array (stop - start, stop): half the memory of
+the square, and every operation is a matrix product on slices of panels. LAPACK's potrf is asked for nothing
+wider than a panel, because the OpenBLAS in the wheels of numpy and scipy crashes on 18,000 x 18,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+PANEL = 1536
+ROWS_IN_CACHE = 128
+DENSE_EIGENVALUE = 64
+
+
+class SymmetricPanels:
+    """The lower triangle of a symmetric matrix (size, size), at first zero."""
+
+    def __init__(self, size: int, dtype, width: int = PANEL):
+        self.size, self.dtype, self.width = size, np.dtype(dtype), width
+        self.panels = [np.zeros((stop - start, stop), self.dtype) for start, stop in _edges(size, width)]
+
+    def __iter__(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """(start, stop, panel) of each panel."""
+        for (start, stop), panel in zip(_edges(self.size, self.width), self.panels):
+            yield start, stop, panel
+
+    def add_product(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Add left' right, which has to be symmetric; left and right are (rows, size).
+
+        The product is taken in the type of left and right and added in that of the panels.
+        """
+        product = np.empty((min(self.width, self.size), self.size), np.result_type(left, right))
+        for start, stop, panel in self:
+            out = product[: stop - start, :stop]
+            np.matmul(left[:, start:stop].T, right[:, :stop], out=out)
+            panel += out
+
+    def add(self, other: SymmetricPanels) -> None:
+        for panel, more in zip(self.panels, other.panels, strict=True):
+            panel += more
+
+    def dense(self) -> np.ndarray:
+        """The whole matrix (size, size)."""
+        full = np.empty((self.size, self.size), self.dtype)
+        for start, stop, panel in self:
+            full[start:stop, :stop] = panel
+            full[:start, start:stop] = panel[:, :start].T
+            diagonal = full[start:stop, start:stop]
+            upper = np.triu_indices(stop - start, 1)
+            diagonal[upper] = diagonal.T[upper]
+        return full
+
+    def dot(self, vector: np.ndarray) -> np.ndarray:
+        """The matrix times a vector (size,); every number of the matrix is read from memory once."""
+        vector = np.asarray(vector, self.dtype).ravel()
+        result = np.zeros(self.size, self.dtype)
+        for start, stop, panel in self:
+            square = panel[:, start:]
+            result[start:stop] += np.tril(square) @ vector[start:stop]
+            result[start:stop] += np.tril(square, -1).T @ vector[start:stop]
+            for row in range(0, stop - start, ROWS_IN_CACHE):
+                left = panel[row : row + ROWS_IN_CACHE, :start]
+                there = slice(start + row, start + row + len(left))
+                result[there] += left @ vector[:start]
+                result[:start] += vector[there] @ left
+        return result
+
+    def largest_eigenvalue(self) -> float:
+        """By Lanczos from a fixed start; the error of the value is the square of the vector's."""
+        if self.size <= DENSE_EIGENVALUE:
+            return float(np.linalg.eigvalsh(self.dense())[-1])
+        if not any(panel.any() for panel in self.panels):
+            return 0.0
+        matrix = LinearOperator((self.size, self.size), matvec=self.dot, dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(self.size)
+        return float(eigsh(matrix, k=1, v0=start, tol=1e-5, return_eigenvectors=False)[0])
+
+    def cholesky(self, ridge: float) -> CholeskyPanels:
+        """L of L L' = matrix + ridge I; numpy.linalg.LinAlgError if that is not positive definite."""
+        return CholeskyPanels(self, ridge)
+
+
+class CholeskyPanels:
+    """L of L L' = matrix + ridge I, in the same panels; of the square on the diagonal the inverse is kept.
+
+    Tile (j, i) of L is (A_ji - sum over k < i of L_jk L_ik') L_ii^-T: one product with a long inner side for
+    each tile. The squares on the diagonal are factorised and inverted in float64.
+    """
+
+    def __init__(self, matrix: SymmetricPanels, ridge: float):
+        self.edges = _edges(matrix.size, matrix.width)
+        self.panels: list[np.ndarray] = []
+        self.inverses: list[np.ndarray] = []
+        for start, stop, symmetric in matrix:
+            row = symmetric[:, :start].copy()
+            for (first, last), above, inverse in zip(self.edges, self.panels, self.inverses):
+                tile = row[:, first:last]
+                if first:
+                    tile -= row[:, :first] @ above.T
+                tile[:] = tile @ inverse.T
+            square = symmetric[:, start:].astype(np.float64)
+            if start:
+                square -= row @ row.T
+            square[np.diag_indices(stop - start)] += ridge
+            lower = np.linalg.cholesky(square)
+            inverse = solve_triangular(lower, np.eye(stop - start), lower=True)
+            self.panels.append(row)
+            self.inverses.append(inverse.astype(matrix.dtype))
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """L^-1 right, written over right (size, columns)."""
+        for (start, stop), panel, inverse in zip(self.edges, self.panels, self.inverses):
+            part = right[start:stop]
+            if start:
+                part -= panel @ right[:start]
+            part[:] = inverse @ part
+        return right
+
+    def solve_transposed(self, right: np.ndarray) -> np.ndarray:
+        """L^-T right, written over right (size, columns)."""
+        for (start, stop), panel, inverse in zip(
+            reversed(self.edges), reversed(self.panels), reversed(self.inverses)
+        ):
+            part = right[start:stop]
+            part[:] = inverse.T @ part
+            if start:
+                right[:start] -= panel.T @ part
+        return right
+
+
+def _edges(size: int, width: int) -> list[tuple[int, int]]:
+    return [(start, min(start + width, size)) for start in range(0, size, width)]

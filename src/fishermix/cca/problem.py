@@ -1,0 +1,159 @@
+"""The canonical ridge problem, whatever it was made from, and its solution on a grid of ridges.
+
+With S the (co)variances, A = S_xx + r_x I and B = S_yy + r_y I, the k-th canonical pair maximises
+
+    u' S_xy v   subject to   u' A u = v' B v = 1   and orthogonality to the pairs before it.
+
+Let x be the side with fewer features (small) and y the other (large). With B = L L' and W = L^-1 S_yx the
+large side enters only through M = W' W = S_xy B^-1 S_yx, and the pairs are the eigenvectors of the problem
+
+    M u = rho^2 A u,        v = L^-T W u / rho.
+
+With fewer samples n than large features the same M comes from the Gram matrix K = Y Y' of the centred rows:
+with K + R I = L L', R = n r_y, and W = L^-1 X,
+
+    n M = X' K (K + R I)^-1 X = X' X - R W' W,        v = Y' L^-T W u / rho.
+
+All matrices here are sums, not means: a ridge that is a share of the largest eigenvalue does not notice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from fishermix.cca.panels import CholeskyPanels, SymmetricPanels
+from fishermix.progress import progress
+
+ROWS_OF_A_SUM = 2048
+
+
+@dataclass
+class CanonicalProblem:
+    """The sums of both sides.
+
+    n: number of pairs.
+    small: X'X of the small side, (p, p) in float64.
+    large: Y'Y of the large side (q, q), or its Gram matrix (n, n) if `dual`.
+    right: Y'X (q, p), or the rows X (n, p) if `dual`.
+    lift_small, lift_large: from the solver's coordinates to weights of the features.
+    """
+
+    n: float
+    small: SymmetricPanels
+    large: SymmetricPanels
+    right: np.ndarray
+    dual: bool
+    lift_small: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
+    lift_large: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
+
+
+@dataclass
+class CanonicalPairs:
+    """One solution: correlations (k,), falling, and weights (features, k) with u'(S + r I)u = 1."""
+
+    reg_small: float
+    reg_large: float
+    correlations: np.ndarray
+    small_weights: np.ndarray
+    large_weights: np.ndarray
+
+
+def solve(
+    problem: CanonicalProblem, n_components: int, regs_small: Sequence[float], regs_large: Sequence[float]
+) -> Iterator[CanonicalPairs]:
+    """The solutions for all pairs of ridges, in the order of `regs_large`, then `regs_small`.
+
+    The large side is factorised once for each of `regs_large`.
+    """
+    eigenvalue_small = problem.small.largest_eigenvalue()
+    eigenvalue_large = problem.large.largest_eigenvalue()
+    least = least_regularisation(problem)
+    n_components = min(n_components, problem.small.size)
+    lost_in_rounding = np.sqrt(precision(problem))
+    with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
+        for reg_large in regs_large:
+            factor, ridge = _factorise(problem.large, reg_large, least, eigenvalue_large)
+            solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
+            explained = _explained(problem, solved, ridge)
+            for reg_small in regs_small:
+                whitener, _ = _factorise(problem.small, reg_small, least, eigenvalue_small)
+                correlations, small = _small_side(explained, whitener, n_components)
+                scaled = small * np.divide(
+                    1, correlations, out=np.zeros_like(correlations), where=correlations > lost_in_rounding
+                )
+                large = factor.solve_transposed(solved @ scaled.astype(solved.dtype))
+                unit = np.sqrt(problem.n)
+                yield CanonicalPairs(
+                    reg_small,
+                    reg_large,
+                    correlations,
+                    problem.lift_small(small) * unit,
+                    problem.lift_large(large) * unit,
+                )
+                bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
+
+
+def least_regularisation(problem: CanonicalProblem) -> float:
+    """The least ridge, as a share of the largest eigenvalue, that lifts missing rank above rounding."""
+    size = max(problem.small.size, problem.large.size)
+    return 4 * np.sqrt(size) * precision(problem)
+
+
+def precision(problem: CanonicalProblem) -> float:
+    return float(max(np.finfo(part.dtype).eps for part in (problem.small, problem.large, problem.right)))
+
+
+def _factorise(
+    matrix: SymmetricPanels, reg: float, least: float, eigenvalue: float
+) -> tuple[CholeskyPanels, float]:
+    """The factor of (matrix + ridge I) and the ridge; the ridge grows until rounding does no harm."""
+    if eigenvalue <= 0:
+        return matrix.cholesky(1.0), 1.0
+    share = max(reg, least)
+    while True:
+        try:
+            return matrix.cholesky(share * eigenvalue), share * eigenvalue
+        except np.linalg.LinAlgError:
+            if share >= 1:
+                raise
+            warnings.warn(
+                f"a ridge of {share:.1e} of the largest eigenvalue is lost in rounding: taking four times it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            share *= 4
+
+
+def _explained(problem: CanonicalProblem, solved: np.ndarray, ridge: float) -> np.ndarray:
+    """M (p, p) in float64: the part of the small side's sums that the large side explains."""
+    size = solved.shape[1]
+    product = SymmetricPanels(size, np.float64)
+    for start in range(0, len(solved), ROWS_OF_A_SUM):
+        rows = solved[start : start + ROWS_OF_A_SUM]
+        product.add_product(rows, rows)
+    if problem.dual:
+        return problem.small.dense() - ridge * product.dense()
+    return product.dense()
+
+
+def _small_side(
+    explained: np.ndarray, whitener: CholeskyPanels, n_components: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Correlations (k,) and weights (p, k) of M u = rho^2 A u, where A = L L' is the whitener, in float64."""
+    half = whitener.solve(explained.copy())
+    both = whitener.solve(np.ascontiguousarray(half.T))
+    size = len(both)
+    squares, vectors = scipy.linalg.eigh(
+        both, subset_by_index=(size - n_components, size - 1), overwrite_a=True, check_finite=False
+    )
+    correlations = np.sqrt(np.clip(squares[::-1], 0, 1))
+    weights = whitener.solve_transposed(np.ascontiguousarray(vectors[:, ::-1]))
+    largest = np.abs(weights).argmax(axis=0)
+    # The sign of an eigenvector is arbitrary: the largest weight of each small-side vector is positive.
+    weights *= np.where(weights[largest, np.arange(n_components)] < 0, -1.0, 1.0)
+    return correlations, weights
