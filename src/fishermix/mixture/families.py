@@ -7,13 +7,14 @@ With z = (x - location) / scale, a family is its density at location 0 and scale
     scale_score(z)    = scale * d log f / d scale    = z * location_score(z) - 1
 
 so a family of one's own needs a name, `log_density`, `location_score` and `sample`; scores by scale, Fisher
-informations and the weighted fit follow from these. The built-in ones write them out where a closed form exists.
+informations and the weighted fit follow from these. The built-in ones write closed forms out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,20 +73,20 @@ class Family:
 
     def parameters(self) -> dict[str, Any]:
         """What the constructor takes to make an equal family again (plain JSON values)."""
-        fields = getattr(self, "__dataclass_fields__", ())
-        return {field: getattr(self, field) for field in fields}
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def curvature(self, z: np.ndarray) -> np.ndarray:
         """location_score(z) / z, the weight that makes a least-squares step of a likelihood step; any shape.
 
         Where -log_density is a concave function of z² (Gaussian, logistic, Student t, ...) it is touched from
-        above by a parabola of this curvature, so the weighted mean and deviation below never lower the likelihood.
+        above by a parabola of this curvature, so that a step to the weighted mean and deviation never lowers
+        the likelihood.
         """
         z = np.where(np.abs(z) < 1e-6, 1e-6, z)
         return self.location_score(z) / z
 
     def fit(self, x: np.ndarray, weight: np.ndarray, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted maximum-likelihood location and scale of the columns of x (n, D), each (D,); weight (n,)."""
+        """Weighted maximum-likelihood location (D,) and scale (D,) of the columns of x (n, D); weight (n,)."""
         total = weight.sum()
         location = weight @ x / total
         scale = np.sqrt(weight @ (x - location) ** 2 / total)
@@ -103,8 +104,8 @@ class Gaussian(Family):
     """Mean and standard deviation."""
 
     name: ClassVar[str] = "gaussian"
-    location_information: ClassVar[float] = 1.0  # type: ignore[misc]
-    scale_information: ClassVar[float] = 2.0  # type: ignore[misc]
+    location_information = 1.0
+    scale_information = 2.0
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
         return -0.5 * (np.log(2 * np.pi) + z * z)
@@ -128,8 +129,8 @@ class Laplace(Family):
     """Median and mean absolute deviation. A point on the median counts as below it, as in the paper."""
 
     name: ClassVar[str] = "laplace"
-    location_information: ClassVar[float] = 1.0  # type: ignore[misc]
-    scale_information: ClassVar[float] = 1.0  # type: ignore[misc]
+    location_information = 1.0
+    scale_information = 1.0
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
         return -np.log(2.0) - np.abs(z)
@@ -153,8 +154,8 @@ class Logistic(Family):
     """f(z) = e^-z / (1 + e^-z)²: tails like the Laplacian's, smooth at the centre."""
 
     name: ClassVar[str] = "logistic"
-    location_information: ClassVar[float] = 1 / 3  # type: ignore[misc]
-    scale_information: ClassVar[float] = (np.pi**2 + 3) / 9  # type: ignore[misc]
+    location_information = 1 / 3
+    scale_information = (np.pi**2 + 3) / 9
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
         a = np.abs(z)
@@ -190,11 +191,11 @@ class StudentT(Family):
         return (self.df + 1) / (self.df + z * z)
 
     @property
-    def location_information(self) -> float:  # type: ignore[override]
+    def location_information(self) -> float:
         return (self.df + 1) / (self.df + 3)
 
     @property
-    def scale_information(self) -> float:  # type: ignore[override]
+    def scale_information(self) -> float:
         return 2 * self.df / (self.df + 3)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
@@ -207,7 +208,7 @@ _REGISTERED: dict[str, type[Family]] = {
 
 
 def register_family(family: type[Family]) -> type[Family]:
-    """Let saved mixtures name this family (also as a decorator): it must be registered again before a load."""
+    """Let saved mixtures name this family (also as a decorator); register it again before a load."""
     known = _REGISTERED.setdefault(family.name, family)
     if known is not family and known.__qualname__ != family.__qualname__:
         raise FishermixError(f"a family called '{family.name}' is registered already: choose another name")

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def weighted_median(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The first sorted value at which half of the weight is reached, of every column of x (n, D); weight (n,)."""
+    """First sorted value at which half of the weight is reached, (D,), of the columns of x (n, D); weight (n,)."""
     order = np.argsort(x, axis=0, kind="stable")
     reached = np.cumsum(weight[order], axis=0)
     first = (reached >= 0.5 * reached[-1:]).argmax(axis=0)

@@ -15,7 +15,7 @@ from fishermix.storage import load_folder, require_tensor, save_folder
 
 
 class Mixture(DensityMixin, BaseEstimator):
-    """Mixture of diagonal location-scale components; each (component, dimension) takes the family that fits it best."""
+    """Diagonal mixture: each (component, dimension) takes the family that fits it best."""
 
     def __init__(
         self,
