@@ -212,7 +212,7 @@ def _text_records(source: ByteSource, layout: Layout, limit: int | None) -> Iter
                 raise source.fail(f"a line of more than {MAX_LINE_BYTES} bytes; the file is damaged", at)
             if not line.strip():
                 if layout.count is not None:
-                    raise source.fail(f"the file ends after {done} of {layout.count} words")
+                    raise source.fail(f"the file ends after {done} of {layout.count} words", at)
                 return
         fields = line.rsplit(maxsplit=layout.dimension)
         if len(fields) != layout.dimension + 1:

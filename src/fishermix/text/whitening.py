@@ -27,6 +27,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     as the authors' code does though the paper does not say so.
 
     mean_ (D,) and matrix_ (D, D) are float64: FastICA does not converge in float32 on real word vectors.
+    n_iter_: the iterations ICA took.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.l2_before:
             data = _unit(data)
         dimension = data.shape[1]
-        self.mean_, self.matrix_ = np.zeros(dimension), np.eye(dimension)
-        if self.kind != "none":
-            fitted = _ica if self.kind == "ica" else _pca
-            self.mean_, self.matrix_ = fitted(self, data)
+        self.mean_, self.matrix_, self.n_iter_ = np.zeros(dimension), np.eye(dimension), 1
+        if self.kind == "pca":
+            self.mean_, self.matrix_ = _pca(data)
+        elif self.kind == "ica":
+            self.mean_, self.matrix_, self.n_iter_ = _ica(self, data)
         return self
 
     def transform(self, X) -> np.ndarray:
@@ -98,7 +100,7 @@ def _unit(data: np.ndarray) -> np.ndarray:
     return data / np.maximum(lengths, SMALLEST_LENGTH).astype(data.dtype)
 
 
-def _pca(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pca(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = data.mean(axis=0)
     centred = data - mean
     variances, axes = np.linalg.eigh(centred.T @ centred / len(data))
@@ -110,7 +112,7 @@ def _pca(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return mean, (axes * (signs / np.sqrt(variances))).T
 
 
-def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     _expect_full_rank(np.linalg.eigvalsh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))[::-1], data)
     with progress("ICA of the word vectors", total=whitening.max_iter) as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -134,7 +136,7 @@ def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray
             ConvergenceWarning,
             stacklevel=3,
         )
-    return ica.mean_, ica.components_
+    return ica.mean_, ica.components_, ica.n_iter_
 
 
 def _expect_full_rank(variances: np.ndarray, data: np.ndarray) -> None:

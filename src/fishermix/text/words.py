@@ -5,9 +5,9 @@ Nothing is decoded or hashed when a list is opened, so all four arrays may be me
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -39,8 +39,9 @@ class WordList(Sequence[str]):
         hashes = hashes[order]
         for left in np.flatnonzero(hashes[1:] == hashes[:-1]):
             run = order[hashes == hashes[left]]
-            if any(encoded[a] == encoded[b] for a, b in pairwise(run)):
-                raise FishermixError(f"the word '{encoded[run[0]].decode()}' is given twice")
+            [(word, times)] = Counter(encoded[row] for row in run).most_common(1)
+            if times > 1:
+                raise FishermixError(f"the word '{word.decode()}' is given twice")
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets, hashes, order)
 
     @classmethod
