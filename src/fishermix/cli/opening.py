@@ -1,0 +1,94 @@
+"""What the photo commands share: the options that name a model and an index, and opening them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fishermix.errors import FishermixError
+
+if TYPE_CHECKING:
+    from fishermix.model import ImageTextModel
+    from fishermix.retrieval.index import PhotoIndex
+
+ModelOption = Annotated[
+    Path | None, typer.Option("--model", help="Folder of a model of your own; the shipped one if left out.")
+]
+IndexOption = Annotated[
+    str | None,
+    typer.Option("--index", help="Where the index is kept: a directory, or postgresql://HOST/DATABASE#NAME."),
+]
+SentencesOption = Annotated[
+    Path | None,
+    typer.Option("--sentences", help="Text file with one sentence a line; plain everyday ones if left out."),
+]
+
+
+def open_model(folder: Path | None) -> ImageTextModel:
+    from fishermix.model import ImageTextModel
+
+    return ImageTextModel.load(folder)
+
+
+def open_index(folder: Path, index: str | None, model, update: bool = True) -> PhotoIndex:
+    """The index of a folder, brought up to date; what happened is told on standard error."""
+    from fishermix.retrieval.index import PhotoIndex
+    from fishermix.retrieval.store import StoreLocked
+
+    photos = PhotoIndex(folder, model, index)
+    if not update:
+        if photos.store.model_key() not in ("", model.key):
+            raise FishermixError(
+                "the index was made with another model: leave out --no-update to make it anew"
+            )
+        return photos
+    try:
+        changes = photos.update()
+    except StoreLocked as locked:
+        if photos.store.model_key() != model.key:
+            raise
+        tell(f"{locked}; searching what it holds now")
+        return photos
+    if changes.another_model:
+        tell("the index was made with another model: all photos were encoded anew")
+    if changes.unreadable:
+        first = next(iter(changes.unreadable))
+        tell(
+            f"{len(changes.unreadable)} files could not be read, {first} among them; "
+            f"`fishermix index info {folder}` lists all"
+        )
+    return photos
+
+
+def photo_files(photos: list[Path]) -> list[Path]:
+    """The photos named, if they are all there."""
+    for photo in photos:
+        if not photo.is_file():
+            raise FishermixError(f"there is no file {photo}: name a photo")
+    return photos
+
+
+def tell(message: str) -> None:
+    """A remark beside the results: on standard error, and not with --quiet."""
+    from fishermix import progress
+
+    if progress._shown:
+        print(f"fishermix: {message}", file=sys.stderr)
+
+
+def say(text: str = "") -> None:
+    """A line of the result; a file name's bytes that are no text go out as they are."""
+    try:
+        print(text)
+    except UnicodeEncodeError:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(os.fsencode(text) + b"\n")
+
+
+def shown_path(folder: Path, path: str) -> str:
+    """A photo's path as the user can use it: with the folder in front as it was named."""
+    return os.path.join(folder, path) if str(folder) != "." else path

@@ -1,0 +1,27 @@
+"""From which score on is a photo an answer? A cut per query, since a flat one fails.
+
+The scores of one query over a whole folder are mostly those of photos it does not describe: a bell around
+some centre that differs from query to query. Matches only ever lie above it, so centre and spread are read
+from the lower half, where there are none: the median m, and s = m - (the 15.87 % quantile), which is one
+standard deviation of a normal bell. The cut is m + z s with z such that, of as many unrelated photos as
+there are, one would be expected to reach it: 1 - Phi(z) = 1 / n.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+FEWEST_FOR_A_CUT = 8
+
+
+def automatic_cut(scores: np.ndarray) -> float:
+    """The score above which a photo stands out from `scores` (n,) of one query; -inf for a handful of
+    photos.
+    """
+    if len(scores) < FEWEST_FOR_A_CUT:
+        return float("-inf")
+    one_deviation_below = NormalDist().cdf(-1)
+    low, centre = np.quantile(np.asarray(scores, np.float64), [one_deviation_below, 0.5])
+    return float(centre + NormalDist().inv_cdf(1 - 1 / len(scores)) * (centre - low))

@@ -1,0 +1,203 @@
+"""The index of a photo folder: brought up to date by looking only at what changed, then searched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.progress import Bar, progress
+from fishermix.retrieval.cut import automatic_cut
+from fishermix.retrieval.folder import default_index, photo_folder, photos_in
+from fishermix.retrieval.store import Entry, Hit, Stamp, Store
+
+T = TypeVar("T")
+# A change is committed per batch: a crash costs at most this many photos' work.
+BATCH = 64
+# Files are hashed, and given to the encoder, this many at a time: its pipeline of threads runs dry once per
+# chunk.
+CHUNK = 1024
+SCORES_FOR_CUT = 20_000
+
+
+class Model(Protocol):
+    """What an index asks of `fishermix.ImageTextModel`."""
+
+    key: str
+    dimension: int
+    image_encoder: Any
+
+    def encode_text(self, sentences: Sequence[str]) -> np.ndarray: ...
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray: ...
+    def image_points(self, features: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass
+class Changes:
+    """What an update did: photos encoded, photos recognised by content, photos forgotten, photos
+    unreadable.
+    """
+
+    encoded: int = 0
+    recognised: int = 0
+    removed: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+    another_model: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.encoded or self.recognised or self.removed or self.unreadable)
+
+
+def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist: bool = False) -> Store:
+    """The store of a folder: where `index` says (a directory or a postgresql:// address), else in its
+    default place.
+    """
+    if index is not None and str(index).startswith(("postgresql://", "postgres://")):
+        from fishermix.retrieval.postgres_store import PostgresStore
+
+        return PostgresStore(str(index))
+    from fishermix.retrieval.local_store import LocalStore
+
+    place = Path(index).expanduser() if index is not None else default_index(folder)
+    if must_exist and not (place / "index.sqlite").is_file():
+        raise FishermixError(f"{folder} has no index yet: `fishermix index add {folder}` makes one")
+    if place.is_dir() and any(place.iterdir()) and not (place / "index.sqlite").exists():
+        raise FishermixError(
+            f"{place} is not empty and holds no index: name a new or empty directory with --index"
+        )
+    return LocalStore(place)
+
+
+class PhotoIndex:
+    """The photos below one folder and their joint-space points.
+
+    index = PhotoIndex("~/Pictures", model)
+    index.update()
+    for hit in index.search(model.encode_text(["two dogs run on a beach"])[0], n=10):
+        print(hit.score, hit.path)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        model: Model,
+        index: str | os.PathLike | None = None,
+        store: Store | None = None,
+    ):
+        self.folder = photo_folder(folder)
+        self.model = model
+        self.store = store or open_store(self.folder, index)
+
+    def __enter__(self) -> PhotoIndex:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def path(self, hit: Hit) -> Path:
+        return self.folder / hit.path
+
+    # Keeping up with the folder
+
+    def update(self) -> Changes:
+        """Encode what is new or changed, recognise what was moved, forget what is gone."""
+        with self.store.writing():
+            changes = Changes(another_model=self.store.adopt(self.model.key, self.model.dimension))
+            present, known = photos_in(self.folder), self.store.stamps()
+            todo = {path: stamp for path, stamp in present.items() if known.get(path) != stamp}
+            gone = [path for path in known if path not in present]
+            try:
+                if todo:
+                    with progress("indexing photos", total=len(todo)) as bar:
+                        for chunk in _chunks(iter(todo.items()), CHUNK):
+                            self._index(dict(chunk), changes, bar)
+                if gone:
+                    self.store.write([], removed=gone)
+            except OSError as error:
+                raise FishermixError(f"the index {self.store.name} could not be written ({error})") from error
+            changes.removed = len(gone)
+            return changes
+
+    def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:
+        failed: list[Entry] = []
+        hashed: dict[str, bytes] = {}
+        for path, stamp in chunk.items():
+            try:
+                with open(self.folder / path, "rb") as file:
+                    hashed[path] = hashlib.file_digest(file, "sha256").digest()
+            except OSError as error:
+                failed.append(Entry(path, stamp, reason=f"cannot be opened ({error.strerror})"))
+        known = self.store.known_contents(list(hashed.values()))
+        recognised = [Entry(path, chunk[path], digest) for path, digest in hashed.items() if digest in known]
+        self.store.write(recognised + failed)
+        changes.recognised += len(recognised)
+        changes.unreadable |= {entry.path: entry.reason or "" for entry in failed}
+        bar.advance(len(recognised) + len(failed))
+        fresh = [path for path, digest in hashed.items() if digest not in known]
+        for batch in _chunks(self._encoded(fresh), BATCH):
+            entries = self._entries(batch, chunk, hashed)
+            self.store.write(entries)
+            unreadable = {entry.path: entry.reason for entry in entries if entry.reason is not None}
+            changes.unreadable |= unreadable
+            changes.encoded += len(entries) - len(unreadable)
+            bar.advance(len(batch))
+
+    def _encoded(self, paths: list[str]) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
+        if not paths:
+            return
+        for position, result in self.model.image_encoder.stream([self.folder / path for path in paths]):
+            yield paths[position], result
+
+    def _entries(
+        self,
+        batch: list[tuple[str, np.ndarray | FishermixError]],
+        chunk: dict[str, Stamp],
+        hashed: dict[str, bytes],
+    ) -> list[Entry]:
+        readable = [(path, result) for path, result in batch if isinstance(result, np.ndarray)]
+        points = self.model.image_points(np.stack([vector for _, vector in readable])) if readable else ()
+        entries = [
+            Entry(path, chunk[path], hashed[path], point) for (path, _), point in zip(readable, points)
+        ]
+        for path, result in batch:
+            if not isinstance(result, np.ndarray):
+                entries.append(Entry(path, chunk[path], reason=str(result)))
+        # A file that changed while it was read is left for the next update.
+        return [entry for entry in entries if _unchanged(self.folder / entry.path, entry.stamp)]
+
+    # Searching
+
+    def search(self, point: np.ndarray, n: int = 10, min_score: float | str | None = None) -> list[Hit]:
+        """The photos nearest to a unit point (d,), best first; `min_score` is a cosine, or "auto"."""
+        hits = self.store.nearest(point[None], n)[0]
+        if min_score is None:
+            return hits
+        limit = self.cut(point) if min_score == "auto" else float(min_score)
+        return [hit for hit in hits if hit.score >= limit]
+
+    def cut(self, point: np.ndarray) -> float:
+        """The score from which on a photo stands out for this query."""
+        return automatic_cut(self.store.sample_scores(point, SCORES_FOR_CUT))
+
+
+def _unchanged(path: Path, stamp: Stamp) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return Stamp(status.st_size, status.st_mtime_ns) == stamp
+
+
+def _chunks(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    while chunk := list(islice(items, size)):
+        yield chunk

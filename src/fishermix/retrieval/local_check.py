@@ -1,0 +1,55 @@
+"""Is a local index sound? Every rule the writer keeps, checked."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+
+def problems(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
+    """What breaks a rule of the index, in words: the database, its references, and every point's checksum."""
+    found = [
+        f"the database is damaged: {line}"
+        for (line,) in connection.execute("PRAGMA integrity_check")
+        if line != "ok"
+    ]
+    if found:
+        return found
+    rules = {
+        "photos name a point that is not there": "SELECT count(*) FROM photos WHERE row IS NOT NULL "
+        "AND row NOT IN (SELECT row FROM vectors)",
+        "points belong to no photo": "SELECT count(*) FROM vectors WHERE row NOT IN "
+        "(SELECT row FROM photos WHERE row IS NOT NULL)",
+        "points are both alive and dead": "SELECT count(*) FROM vectors JOIN dead USING (row)",
+        "rows of the vector file are unaccounted for": "SELECT coalesce(max(row) + 1, 0) - count(*) FROM "
+        "(SELECT row FROM vectors UNION SELECT row FROM dead)",
+        "content hashes are not of 32 bytes": "SELECT count(*) FROM vectors WHERE length(sha256) != 32",
+    }
+    for rule, query in rules.items():
+        if count := connection.execute(query).fetchone()[0]:
+            found.append(f"{count} {rule}")
+    return found + _damaged_points(connection, vector_file, dimension)
+
+
+def _damaged_points(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
+    width = dimension * 4
+    damaged = 0
+    points = connection.execute("SELECT row, crc32 FROM vectors ORDER BY row").fetchall()
+    if not points:
+        return []
+    if not vector_file.is_file():
+        return [f"{vector_file} is missing"]
+    with open(vector_file, "rb") as file:
+        for row, checksum in points:
+            file.seek(row * width)
+            data = file.read(width)
+            if (
+                len(data) < width
+                or zlib.crc32(data) != checksum
+                or not np.isfinite(np.frombuffer(data, "<f4")).all()
+            ):
+                damaged += 1
+    return [f"{damaged} points in {vector_file} do not match their checksums"] if damaged else []

@@ -1,0 +1,132 @@
+"""`fishermix search` and `fishermix index` as a user types them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tiny_model import paint
+
+
+def test_scores_and_paths_best_first(tiny, photos):
+    lines = tiny("search", "red", photos, "-n", 2).splitlines()
+    assert lines[0].split() == ["1.000", f"{photos}/red.png"]
+    assert lines[1].endswith("sub/flag.png")
+
+
+def test_without_a_folder_this_one_is_searched(tiny, photos, monkeypatch):
+    monkeypatch.chdir(photos)
+    assert tiny("search", "red white blue", "-f", "-n", 1) == "sub/flag.png\n"
+    (photos / "grey").mkdir()
+    assert (
+        tiny("search", "grey", "-f", "-n", 1) == "grey.png\n"
+    )  # a lone argument is the query, whatever exists
+
+
+def test_json(tiny, photos):
+    found = json.loads(tiny("search", "blue", photos, "--json", "-n", 3))
+    assert [set(entry) for entry in found] == [{"path", "score"}] * 3
+    assert found[0] == {"path": f"{photos}/blue.png", "score": 1.0}
+
+
+def test_queries_combine(tiny, photos):
+    assert (
+        tiny("search", "red", "+", "white", "+", "blue", photos, "-f", "-n", 1) == f"{photos}/sub/flag.png\n"
+    )
+    minus = tiny("search", "red", "-", "blue", photos, "-f").splitlines()
+    assert minus[0] == f"{photos}/red.png"
+    assert minus[-1] == f"{photos}/blue.png"
+    by_photo = tiny("search", photos / "red.png", "+", "white", "+", "blue", photos, "-f", "-n", 1)
+    assert by_photo == f"{photos}/sub/flag.png\n"
+
+
+def test_min_score(tiny, photos):
+    assert tiny("search", "red", photos, "-f", "--min-score", "0.9") == f"{photos}/red.png\n"
+    assert tiny("search", "red", photos, "-f", "--min-score", "2") == ""
+    assert tiny("search", "red", photos, "-f", "--min-score", "auto").splitlines()[0] == f"{photos}/red.png"
+
+
+def test_a_second_search_finds_what_was_added(tiny, photos):
+    tiny("search", "red", photos)
+    paint(photos / "more.png", "red")
+    assert f"{photos}/more.png" not in tiny("search", "red", photos, "-f", "--no-update")
+    assert tiny("search", "red", photos, "-f", "-n", 2).splitlines()[0] == f"{photos}/more.png"
+
+
+def test_the_contact_sheet_is_one_safe_file(tiny, photos, tmp_path):
+    hostile = "<script>alert(1)</script>"
+    paint(photos / f"{hostile.replace('/', '∕')}.png", "red")
+    out = tmp_path / "sheet.html"
+    tiny("search", "red", photos, "--html", out)
+    page = out.read_text()
+    assert page.count("data:image/jpeg;base64,") == 9
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["zorblax"], "knows no word"),
+        (["red", "/no/such/folder"], "not a folder"),
+        (["red", "Picturs"], "no folder 'Picturs'"),
+        (["red", "-"], "nothing follows"),
+        (["red", "--min-score", "high"], "auto"),
+    ],
+)
+def test_mistakes_are_explained(tiny, photos, monkeypatch, arguments, message):
+    monkeypatch.chdir(photos)
+    assert message in tiny("search", *arguments, fails=True)
+
+
+def test_the_verbs_of_an_index(tiny, photos):
+    (photos / "broken.jpg").write_bytes(b"no photo")
+    assert "no index yet" in tiny("index", "update", photos, fails=True)
+    assert "8 encoded" in tiny("index", "add", photos)
+    (photos / "red.png").unlink()
+    assert "7 photos in the index: 0 encoded, 0 recognised by content, 1 removed" in tiny(
+        "index", "update", photos
+    )
+    assert "7 photos" in tiny("index", "verify", photos)
+    assert "broken.jpg: cannot be read" in tiny("index", "info", photos)
+    info = json.loads(tiny("index", "info", photos, "--json"))
+    assert info["photos"] == 7
+    tiny("index", "remove", photos)
+    assert "no index yet" in tiny("index", "info", photos, fails=True)
+    assert not os.path.exists(info["index"])
+
+
+def test_verify_finds_damage(tiny, photos, tmp_path):
+    tiny("index", "add", photos, "--index", tmp_path / "index")
+    file = next((tmp_path / "index").glob("vectors-*.f32"))
+    data = bytearray(file.read_bytes())
+    data[5] ^= 64
+    file.write_bytes(data)
+    message = tiny("index", "verify", photos, "--index", tmp_path / "index", fails=True)
+    assert "1 points" in message
+    assert "index remove" in message
+
+
+def test_a_mistake_is_one_line_without_a_traceback(tmp_path):
+    command = [sys.executable, "-c", "from fishermix.cli import main; main()", "index", "info", str(tmp_path)]
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"FISHERMIX_HOME": str(tmp_path / "home")},
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("fishermix: ")
+
+
+@pytest.mark.parametrize(
+    "command", ["search", "index", "annotate", "similar", "explain", "serve", "doctor", "demo"]
+)
+def test_help_shows_an_example(tiny, command):
+    page = tiny(command, "--help")
+    assert f"fishermix {command}" in page or command == "index"
