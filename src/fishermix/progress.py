@@ -4,7 +4,7 @@
         bar.advance(32)
 
 A library is silent unless asked: nothing is shown until `show_progress()` was called (the command line does)
-or `shown=True` is passed. On a terminal it is a rich bar; elsewhere a line on standard error every ten seconds.
+or `shown=True` is passed. On a terminal it is a rich bar; elsewhere a line on standard error now and then.
 """
 
 from __future__ import annotations

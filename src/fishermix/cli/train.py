@@ -1,0 +1,128 @@
+"""`fishermix train` and `fishermix evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fishermix.cli import app
+from fishermix.errors import FishermixError
+
+if TYPE_CHECKING:
+    from fishermix.datasets import Dataset
+
+DataOption = Annotated[
+    list[str], typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR; may be repeated.")
+]
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
+    data_no_dev: Annotated[
+        list[str], typer.Option(help="Like --data, but its validation photos are trained on too.")
+    ] = [],  # noqa: B006
+    vectors: Annotated[
+        Path, typer.Option(help="Word vectors: a file, or a folder of `fishermix vectors import`.")
+    ] = Path(".cache/word2vec"),
+    recipe: Annotated[str, typer.Option(help="best or paper.")] = "best",
+    row: Annotated[
+        str | None, typer.Option(help="mean, gmm, lmm, hglmm or gmm+hglmm; the recipe's if left out.")
+    ] = None,
+    components: Annotated[int | None, typer.Option(help="Components of each mixture.")] = None,
+    kept: Annotated[int | None, typer.Option(help="Dimensions of the joint space.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="NAME[,NAME]: networks side by side.")] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of finished stages and image features; OUT.work if left out.")
+    ] = None,
+    half: Annotated[bool, typer.Option(help="Store vectors and weights in half precision.")] = False,
+) -> None:
+    """Train a model on captioned photos. Interrupted, it goes on where it was.
+
+    Example: fishermix train --data flickr8k:DIR --out model/
+    """
+    from fishermix.datasets import combine, open_dataset
+    from fishermix.model import ImageTextModel
+    from fishermix.recipes import recipe_named
+
+    if not data and not data_no_dev:
+        raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
+    expect_vectors(vectors)
+    sets = [open_dataset(spec) for spec in data]
+    sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
+    changes = {"row": row, "components": components, "kept": kept}
+    chosen = recipe_named(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
+    if encoder:
+        chosen = chosen.with_(encoders=tuple(encoder.split(",")))
+    dataset = combine(sets)
+    work = work or out.with_name(out.name + ".work")
+    model = ImageTextModel(vectors, chosen).fit(dataset, work)
+    model.save(out, half=half)
+    split = "test" if (dataset.splits == "test").any() else "dev"
+    if (dataset.splits == split).any():
+        for part in sets:
+            if (part.splits == split).any():
+                found = model.evaluate(part.part(split), work / "features")
+                _print_table(f"{part.name} {split}", found)
+    typer.echo(f"the model is in {out}; {work} keeps its stages for a next run and may be deleted")
+
+
+@app.command()
+def evaluate(
+    model: Annotated[
+        Path | None, typer.Argument(help="Folder of a model; the shipped one if left out.")
+    ] = None,
+    data: DataOption = [],  # noqa: B006
+    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
+    sample: Annotated[int | None, typer.Option(help="Draw so many photos of the split.")] = None,
+    seed: Annotated[int, typer.Option(help="Which photos --sample draws.")] = 0,
+    work: Annotated[Path | None, typer.Option(help="Folder that keeps image features.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
+) -> None:
+    """Image search, image annotation and sentence similarity, measured as in the paper.
+
+    Example: fishermix evaluate model/ --data flickr8k:DIR --split test
+    """
+    from fishermix.datasets import combine, open_dataset
+    from fishermix.model import ImageTextModel
+    from fishermix.storage import write_atomically
+
+    if not data:
+        raise FishermixError("name a data set, such as --data flickr8k:DIR")
+    dataset = combine([open_dataset(spec) for spec in data])
+    part = dataset.sample(split, sample, seed) if sample else dataset.part(split)
+    found = ImageTextModel.load(model).evaluate(part, work)
+    _print_table(f"{dataset.name} {split}", found)
+    if json_file:
+        measured = {**found, "data": dataset.name, "split": split, "images": len(part)}
+        write_atomically(json_file, (json.dumps(measured, indent=1) + "\n").encode())
+
+
+def expect_vectors(vectors: Path) -> None:
+    if not vectors.exists():
+        raise FishermixError(
+            f"there are no word vectors in {vectors}: run `make word2vec`, or name yours with --vectors"
+        )
+
+
+def _dev_trained_on(dataset: Dataset) -> Dataset:
+    from dataclasses import replace
+
+    splits = dataset.splits.copy()
+    splits[splits == "dev"] = "train"
+    return replace(dataset, splits=splits)
+
+
+def _print_table(title: str, found: dict[str, dict[str, float]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = ("r@1", "r@5", "r@10", "median", "mean")
+    table = Table("task", *columns, title=title, title_justify="left")
+    for task, measures in found.items():
+        table.add_row(task, *(f"{measures[column]:.1f}" for column in columns))
+    Console().print(table)

@@ -1,0 +1,274 @@
+"""The whole line in one object: sentences and photographs in, points of one joint space out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.recipes import Recipe, recipe_named
+from fishermix.storage import load_folder, require_tensor, save_folder
+
+if TYPE_CHECKING:
+    from fishermix.caption.captioner import Captioner
+    from fishermix.datasets import Dataset
+    from fishermix.evaluation import Figures
+    from fishermix.text.sentences import SentenceEncoder
+    from fishermix.text.vectors import WordVectors
+
+KIND, VERSION = "image-text model", 1
+SHIPPED = Path(__file__).parent / "pretrained"
+CAPTIONER = "captioner"
+CCA_TENSORS = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
+
+
+class ImageTextModel:
+    """Sentences and photographs as points of one joint space, where the cosine says how well they match.
+
+    >>> model = ImageTextModel.load()                                          # doctest: +SKIP
+    >>> model.similarity(["two dogs run on a beach"], ["photo.jpg"])           # doctest: +SKIP
+
+    vectors : the word vectors, or their folder or file; needed only to `fit`
+    recipe : a `Recipe`, or the name of one: "best" or "paper"
+    """
+
+    def __init__(self, vectors: WordVectors | str | os.PathLike | None = None, recipe: Recipe | str = "best"):
+        self.vectors = vectors
+        self.recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
+        self.sentence_encoder: SentenceEncoder
+        self.image_encoder: Any
+        self.cca: Any
+        self.captioner: Captioner | None = None
+        self.report: dict[str, Any] = {}
+
+    def fit(self, dataset: Dataset, work: str | os.PathLike | None = None) -> ImageTextModel:
+        """Train on the "train" images of a data set; its "dev" images choose ridges and scale.
+
+        work : a folder that keeps finished stages, so that a fit started again goes on where it was
+        """
+        from fishermix.training import train
+
+        return train(self, dataset, work)
+
+    def encode_text(self, sentences: Sequence[str]) -> np.ndarray:
+        """Points (n, d) of sentences, float32 of length 1; zero where no word is known."""
+        if isinstance(sentences, str):
+            raise FishermixError("encode_text takes a list of sentences: put the sentence in brackets")
+        blocks = [np.zeros((0, self.dimension), np.float32)]
+        blocks += [self.sentence_points(block) for block in self.sentence_encoder.blocks(list(sentences))]
+        return np.concatenate(blocks)
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """Points (n, d) of photographs (paths, bytes or Pillow images), float32 of length 1."""
+        if not len(images):
+            return np.zeros((0, self.dimension), np.float32)
+        return self.image_points(self.image_encoder.transform(list(images)))
+
+    def sentence_points(self, vectors: np.ndarray) -> np.ndarray:
+        """Points (n, d) of sentence vectors (n, q): the zero vector of an unknown sentence stays zero."""
+        points = vectors @ self._sentence_map - self._sentence_origin
+        return unit_rows(np.where(vectors.any(axis=1)[:, None], points, 0))
+
+    def image_points(self, features: np.ndarray) -> np.ndarray:
+        """Points (n, d) of a network's vectors (n, p)."""
+        points = prepare_features(features, self.recipe, self._widths) @ self._image_map - self._image_origin
+        return unit_rows(points)
+
+    def similarity(self, sentences: Sequence[str], images: Sequence[Any]) -> np.ndarray:
+        """Cosines (sentences, images)."""
+        return self.encode_text(sentences) @ self.encode_images(images).T
+
+    def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
+        """A new sentence for each photograph."""
+        if self.captioner is None:
+            raise FishermixError(
+                "this model has no captioner: train one with `fishermix captioner train --model MODEL`"
+            )
+        return self.captioner.caption(self.encode_images(images), **options)
+
+    def evaluate(self, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
+        """Ranks of the three tasks on all images of a data set (choose a part of it before)."""
+        from fishermix.evaluation import figures, task_ranks
+        from fishermix.training import image_features
+
+        dataset, features = image_features(dataset, self.image_encoder, work)
+        points = self.encode_text(dataset.sentences)
+        return figures(task_ranks(self.image_points(features), points, dataset.image_of))
+
+    @property
+    def dimension(self) -> int:
+        """Of the joint space."""
+        return len(self.cca.correlations_)
+
+    @cached_property
+    def key(self) -> str:
+        """Names the map from photographs to points: an index made with another key is of no use."""
+        digest = hashlib.sha256(f"{self.image_encoder.key} {self.recipe.image_power}".encode())
+        digest.update(np.ascontiguousarray(self._image_map).tobytes())
+        digest.update(np.ascontiguousarray(self._image_origin).tobytes())
+        return digest.hexdigest()[:16]
+
+    def save(self, folder: str | os.PathLike, half: bool = False) -> None:
+        """Write the model as a folder of JSON and safetensors; `half`: vectors and weights in float16."""
+        encoder, dtype = self.sentence_encoder, np.float16 if half else np.float32
+        tensors: dict[str, np.ndarray] = {}
+        for name, value in encoder.vectors.to_tensors().items():
+            tensors[f"words.{name}"] = value.astype(dtype) if value.dtype.kind == "f" else value
+        if encoder.whitening is not None:
+            tensors |= encoder.whitening.to_tensors()
+        mixtures = []
+        for number, mixture in enumerate(encoder.mixtures):
+            config, parts = mixture.to_tensors()
+            mixtures.append(config)
+            tensors |= {f"mixture{number}.{name}": value for name, value in parts.items()}
+        for name in CCA_TENSORS:
+            value = getattr(self.cca, name)
+            tensors[f"cca.{name}"] = value.astype(dtype) if value.ndim == 2 else value
+        config = {
+            "recipe": self.recipe.as_json(),
+            "encoders": [part.name for part in encoder_parts(self.image_encoder)],
+            "view": self.image_encoder.view,
+            "encoder_key": self.image_encoder.key,
+            "widths": self._widths,
+            "power": encoder.power,
+            "norm": encoder.norm,
+            "mixtures": mixtures,
+            "cca": self.cca.get_params(),
+            "report": self.report,
+        }
+        save_folder(folder, KIND, VERSION, config, tensors)
+        if self.captioner is not None:
+            self.captioner.save(Path(folder) / CAPTIONER)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:
+        """A saved model, or the one in the package."""
+        folder = SHIPPED if folder is None else Path(folder)
+        config, tensors = load_folder(folder, KIND, VERSION)
+        model = cls(recipe=_loaded_recipe(config, folder))
+        model.sentence_encoder = _loaded_sentence_encoder(config, tensors, model.recipe, folder)
+        model.cca = _loaded_cca(config, tensors, folder)
+        if len(model.cca.y_weights_) != model.sentence_encoder.n_features:
+            raise FishermixError(f"{folder} is damaged: sentence vectors and CCA differ in size")
+        model.image_encoder = open_encoders(tuple(config["encoders"]), config["view"])
+        if model.image_encoder.key != config["encoder_key"]:
+            names = ", ".join(config["encoders"])
+            raise FishermixError(
+                f"{folder} was trained with another version of the network {names}: train it again"
+            )
+        if model.image_encoder.n_features != len(model.cca.x_weights_):
+            raise FishermixError(f"{folder} is damaged: image features and CCA differ in size")
+        model.report = config.get("report", {})
+        if (folder / CAPTIONER / "config.json").is_file():
+            from fishermix.caption.captioner import Captioner
+
+            model.captioner = Captioner.load(folder / CAPTIONER)
+        return model
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        return [part.n_features for part in encoder_parts(self.image_encoder)]
+
+    @cached_property
+    def _scale(self) -> np.ndarray:
+        return self.cca.correlations_ ** float(self.cca.scale)
+
+    @cached_property
+    def _image_map(self) -> np.ndarray:
+        return (self.cca.x_weights_ * self._scale).astype(np.float32)
+
+    @cached_property
+    def _image_origin(self) -> np.ndarray:
+        return (self.cca.x_mean_ @ self._image_map).astype(np.float32)
+
+    @cached_property
+    def _sentence_map(self) -> np.ndarray:
+        return np.multiply(self.cca.y_weights_, self._scale.astype(np.float32), dtype=np.float32)
+
+    @cached_property
+    def _sentence_origin(self) -> np.ndarray:
+        return (self.cca.y_mean_.astype(np.float32) @ self._sentence_map).astype(np.float32)
+
+
+def open_encoders(names: Sequence[str], view: str | None) -> Any:
+    """One network, or several side by side."""
+    from fishermix.vision.encoders import ImageEncoder
+    from fishermix.vision.fusion import FusedEncoder
+
+    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
+    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)
+
+
+def encoder_parts(encoder: Any) -> list[Any]:
+    return list(getattr(encoder, "encoders", [encoder]))
+
+
+def prepare_features(features: np.ndarray, recipe: Recipe, widths: Sequence[int]) -> np.ndarray:
+    """sign(z)|z|^power and length 1 for each network's part (n, width) of the vectors, as the recipe says."""
+    prepared = np.array(features, np.float32)
+    if recipe.image_power != 1:
+        prepared = np.sign(prepared) * np.abs(prepared) ** np.float32(recipe.image_power)
+    if recipe.image_l2:
+        ends = np.cumsum(widths)
+        for start, end in zip(ends - widths, ends):
+            prepared[:, start:end] = unit_rows(prepared[:, start:end])
+    return prepared
+
+
+def unit_rows(points: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    return (points / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
+
+
+def _loaded_recipe(config: Mapping[str, Any], folder: Path) -> Recipe:
+    try:
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in config["recipe"].items()}
+        return Recipe(**values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FishermixError(f"{folder} is damaged: its recipe cannot be read ({error})") from error
+
+
+def _loaded_sentence_encoder(config, tensors, recipe: Recipe, folder: Path) -> SentenceEncoder:
+    from fishermix.mixture import Mixture
+    from fishermix.text.sentences import SentenceEncoder
+    from fishermix.text.vectors import WordVectors
+    from fishermix.text.whitening import Whitening
+
+    vectors = WordVectors.from_tensors(_under("words.", tensors))
+    whitening = Whitening.from_tensors(tensors) if "whitening_mean" in tensors else None
+    mixtures = [
+        Mixture.from_tensors(mixture, _under(f"mixture{number}.", tensors), folder)
+        for number, mixture in enumerate(config["mixtures"])
+    ]
+    return SentenceEncoder(
+        vectors,
+        whitening=whitening,
+        mixtures=mixtures,
+        power=config["power"],
+        norm=config["norm"],
+        stop_words=recipe.stop_words,
+    )
+
+
+def _loaded_cca(config, tensors, folder: Path):
+    from fishermix.cca import RegularizedCCA
+
+    cca = RegularizedCCA(**config["cca"])
+    parts = _under("cca.", tensors)
+    cca.correlations_ = require_tensor(parts, "correlations_", (None,), folder)
+    for side in "xy":
+        weights = require_tensor(parts, f"{side}_weights_", (None, len(cca.correlations_)), folder)
+        setattr(cca, f"{side}_weights_", weights)
+        setattr(cca, f"{side}_mean_", require_tensor(parts, f"{side}_mean_", (len(weights),), folder))
+    cca.n_features_in_, cca.n_components_ = len(cca.x_weights_), len(cca.correlations_)
+    return cca
+
+
+def _under(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

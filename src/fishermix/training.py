@@ -1,0 +1,210 @@
+"""Training the whole line, stage by stage; what is finished is kept and not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fishermix import progress
+from fishermix.cca import CovarianceSums, RegularizedCCA
+from fishermix.datasets import Dataset
+from fishermix.errors import FishermixError
+from fishermix.evaluation import recall_sum
+from fishermix.mixture import Mixture
+from fishermix.model import encoder_parts, open_encoders, prepare_features, unit_rows
+from fishermix.recipes import Recipe
+from fishermix.storage import load_folder, read_kind, save_folder
+from fishermix.text.sentences import SentenceEncoder
+from fishermix.text.vectors import WordVectors
+from fishermix.text.whitening import Whitening
+from fishermix.vision.store import extract
+
+if TYPE_CHECKING:
+    from fishermix.model import ImageTextModel
+
+HELD_OUT = 0.1
+
+
+class Stages:
+    """A folder of finished stages, each under the hash of all it was made from, and the seconds spent."""
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
+        if progress._shown:
+            print(f"{name}: {self.seconds[name]:.1f} s", file=sys.stderr)
+
+    def kept(
+        self,
+        name: str,
+        made_from: Any,
+        make: Callable[[], Any],
+        save: Callable[[Any, Path], None],
+        load: Callable[[Path], Any],
+    ):
+        """The result of a stage: loaded if it was finished before, else made and kept."""
+        digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+        folder = self.folder / f"{name.replace(' ', '-')}-{digest}"
+        with self.timed(name):
+            if read_kind(folder) is not None:
+                return load(folder)
+            result = make()
+            save(result, folder)
+            return result
+
+
+@contextmanager
+def stages_in(work: str | os.PathLike | None) -> Iterator[Stages]:
+    """Stages in this folder, or in a temporary one."""
+    if work is not None:
+        yield Stages(work)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Stages(folder)
+
+
+def train(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None) -> ImageTextModel:
+    """Fit `model` as its recipe says; see `ImageTextModel.fit`."""
+    with stages_in(work) as stages:
+        vectors = model.vectors
+        if vectors is None:
+            raise FishermixError(
+                "training needs word vectors: ImageTextModel(vectors=FOLDER) (`make word2vec`)"
+            )
+        if not isinstance(vectors, WordVectors):
+            vectors = WordVectors.load(vectors)
+        dataset = with_dev(dataset, model.recipe.seed)
+        dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
+        model.sentence_encoder = sentence_encoder(vectors, model.recipe, stages)
+        model.image_encoder = open_encoders(model.recipe.encoders, model.recipe.view)
+        with stages.timed("image features"):
+            dataset, features = image_features(dataset, model.image_encoder, stages.folder / "features")
+        model.cca = joint_space(
+            dataset, features, model.sentence_encoder, model.image_encoder, model.recipe, stages
+        )
+        model.report = {
+            "data": dataset.name,
+            "images": dataset.counts(),
+            "reg_x": model.cca.reg_x,
+            "reg_y": model.cca.reg_y,
+            "scale": model.cca.scale,
+            "seconds": {name: round(value, 1) for name, value in stages.seconds.items()},
+        }
+        return model
+
+
+def with_dev(dataset: Dataset, seed: int) -> Dataset:
+    """The data set, with a tenth of the training images held out as "dev" if it has none."""
+    if (dataset.splits == "dev").any():
+        return dataset
+    splits = dataset.splits.copy()
+    rows = np.flatnonzero(splits == "train")
+    if not len(rows):
+        rows = np.flatnonzero(splits == "")
+        splits[rows] = "train"
+    if len(rows) < 10:
+        raise FishermixError(f"{dataset.name} has {len(rows)} training images: training needs at least ten")
+    held_out = np.random.default_rng(seed).permutation(rows)[: max(1, int(len(rows) * HELD_OUT))]
+    splits[held_out] = "dev"
+    return replace(dataset, splits=splits)
+
+
+def sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> SentenceEncoder:
+    """Whitening and mixtures learned on the corpus of word vectors, never on captions."""
+    corpus = np.asarray(vectors.vectors[: recipe.corpus_words], np.float32)
+    corpus_hash = hashlib.sha256(np.ascontiguousarray(corpus).tobytes()).hexdigest()
+    how = [corpus_hash, recipe.whitening, recipe.l2_before, recipe.l2_after, recipe.seed]
+    whitening = stages.kept(
+        "whitening",
+        how,
+        lambda: Whitening(recipe.whitening, recipe.l2_before, recipe.l2_after, random_state=recipe.seed).fit(
+            corpus
+        ),
+        lambda made, folder: save_folder(folder, "whitening", 1, {}, made.to_tensors()),
+        lambda folder: Whitening.from_tensors(load_folder(folder, "whitening", 1)[1]),
+    )
+    if recipe.families:
+        whitened = whitening.transform(corpus).astype(np.float32)
+    mixtures = [
+        stages.kept(
+            f"mixture {'+'.join(families)}",
+            [*how, families, recipe.components],
+            lambda families=families: Mixture(
+                recipe.components, families=families, random_state=recipe.seed
+            ).fit(whitened),
+            lambda made, folder: made.save(folder),
+            Mixture.load,
+        )
+        for families in recipe.families
+    ]
+    return SentenceEncoder(vectors, whitening=whitening, mixtures=mixtures, stop_words=recipe.stop_words)
+
+
+def image_features(
+    dataset: Dataset, encoder: Any, work: str | os.PathLike | None
+) -> tuple[Dataset, np.ndarray]:
+    """The data set without the photos that cannot be read, and the networks' vectors (n, p) of the rest."""
+    with stages_in(work) as stages:
+        results = [extract(dataset.image_paths, part, stages.folder) for part in encoder_parts(encoder)]
+    failed = {str(path) for result in results for path in result.failed}
+    good = np.array([str(path) not in failed for path in dataset.image_paths], bool)
+    if not good.any():
+        raise FishermixError(f"none of the {len(good)} photos of {dataset.name} can be read")
+    if failed:
+        print(f"fishermix: {len(failed)} photos cannot be read and are left out", file=sys.stderr)
+        dataset = dataset.select(np.flatnonzero(good))
+    return dataset, np.hstack([result.features[good] for result in results])
+
+
+def joint_space(
+    dataset: Dataset,
+    features: np.ndarray,
+    encoder: SentenceEncoder,
+    image_encoder: Any,
+    recipe: Recipe,
+    stages: Stages,
+) -> RegularizedCCA:
+    """CCA of the training pairs, with the ridges and the scale that are best on the validation images."""
+    prepared = prepare_features(features, recipe, [part.n_features for part in encoder_parts(image_encoder)])
+    is_train = dataset.splits == "train"
+    train_part, dev_part = dataset.part("train"), dataset.part("dev")
+    with stages.timed("covariances"):
+        sums = CovarianceSums.from_blocks(
+            prepared[is_train], encoder.blocks(train_part.sentences), train_part.image_of
+        )
+    dev_images = prepared[dataset.splits == "dev"]
+    dev_sentences = encoder.transform(dev_part.sentences)
+    known = dev_sentences.any(axis=1)[:, None]
+    best, best_score, best_scale = None, -np.inf, recipe.scales[0]
+    kept = min(recipe.kept, prepared.shape[1], encoder.n_features)
+    with stages.timed("ridges"):
+        for cca in RegularizedCCA(kept, scale=None).path(sums, recipe.reg_x, recipe.reg_y):
+            images, sentences = cca.transform(dev_images), cca.transform_y(dev_sentences)
+            for scale in recipe.scales:
+                by = (cca.correlations_**scale).astype(np.float32)
+                score = recall_sum(
+                    unit_rows(images * by), unit_rows(np.where(known, sentences * by, 0)), dev_part.image_of
+                )
+                if score > best_score:
+                    best, best_score, best_scale = cca, score, scale
+    assert best is not None
+    best.scale = float(best_scale)
+    return best
