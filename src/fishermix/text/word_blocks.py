@@ -1,0 +1,86 @@
+"""Each word's share of a Fisher vector, built once per word and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fishermix.fisher import FEW_ROWS, FisherEncoder, normalise, weighted_scores
+
+MOST_REMEMBERED_BYTES = 512 * 2**20
+
+
+class WordBlocks:
+    """Gradients of one mixture, by word: a few (component, location block, scale block) each.
+
+    encoder: the FisherEncoder whose results `encode` gives. n_words: how many words there are. vectors_of:
+    gives the vectors (m, D) float32 of the rows of m words.
+    """
+
+    def __init__(self, encoder: FisherEncoder, n_words: int, vectors_of: Callable[[np.ndarray], np.ndarray]):
+        self.encoder, self.mixture, self.vectors_of = encoder, encoder.mixture, vectors_of
+        self.factor = encoder.factor().astype(np.float32)
+        self.n_features = self.factor.size
+        self._slot = np.full(n_words, -1, np.int32)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._slot[:] = -1
+        self._indptr = np.zeros(1, np.int64)
+        self._components = np.zeros(0, np.int64)
+        self._blocks = np.zeros((0, 2, self.factor.shape[2]), np.float32)
+
+    def encode(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray, start: int) -> None:
+        """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""
+        slots = self._slots(rows)
+        options = self.encoder.power, self.encoder.norm, self.encoder.intra_norm
+        if len(rows) > FEW_ROWS:
+            from fishermix import fisher_kernels
+
+            sum_blocks: Any = fisher_kernels.sum_blocks
+            power, norm, intra_norm = options
+            table = self._indptr, self._components, self._blocks, self.factor
+            sum_blocks(slots, offsets, *table, float(power), bool(intra_norm), norm == "l2", start, out)
+            return
+        summed = np.zeros((len(out), *self.factor.shape), np.float32)
+        for s in range(len(out)):
+            for slot in slots[offsets[s] : offsets[s + 1]]:
+                for entry in range(self._indptr[slot], self._indptr[slot + 1]):
+                    summed[s, :, self._components[entry]] += self._blocks[entry]
+        summed = summed.reshape(len(out), -1)
+        normalise(summed, np.diff(offsets), self.factor, *options)
+        out[:, start : start + self.n_features] = summed
+
+    def _slots(self, rows: np.ndarray) -> np.ndarray:
+        """Where each word's entries are in the table, after adding those not seen before."""
+        missing = np.unique(rows[self._slot[rows] < 0])
+        if len(missing):
+            if self._blocks.nbytes > MOST_REMEMBERED_BYTES:
+                self._forget()
+                missing = np.unique(rows)
+            self._remember(missing)
+        return self._slot[rows]
+
+    def _remember(self, rows: np.ndarray) -> None:
+        vectors = self.vectors_of(rows)
+        posteriors = self.mixture.sparse_posteriors(vectors, threshold=self.encoder.threshold).tocsr()
+        # The scores come component by component; `position` says where each belongs, word by word.
+        by_component = posteriors.tocsc()
+        order = np.argsort(by_component.indices, kind="stable")
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        blocks = np.empty((posteriors.nnz, *self._blocks.shape[1:]), np.float32)
+        components = np.empty(posteriors.nnz, np.int64)
+        done = 0
+        for k, members, weighted in weighted_scores(self.mixture, vectors, by_component):
+            places = position[done : done + len(members)]
+            blocks[places], components[places] = weighted.swapaxes(0, 1), k
+            done += len(members)
+        self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
+        self._indptr = np.concatenate(
+            [self._indptr, self._indptr[-1] + posteriors.indptr[1:].astype(np.int64)]
+        )
+        self._components = np.concatenate([self._components, components])
+        self._blocks = np.concatenate([self._blocks, blocks])
