@@ -1,0 +1,73 @@
+"""How a captioner is trained: the default, chosen on Flickr8K's dev part, and the paper's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the outcome of a training, beside the data.
+
+    optimizer : "adamw" divides the loss of a batch by its words; "sgd" sums it, as the paper's program
+        (CURRENNT) does, so that its learning rate means the same for any batch size
+    warmup : the share of all steps over which the learning rate rises to its full value
+    floor : the share of the learning rate at the end of the cosine, 1 for a constant rate
+    average : decay of the running mean of the weights that is evaluated and kept; 0 keeps the last weights
+    patience : epochs without a better dev value before it stops
+    choose_by : what the best epoch is best in, on dev: "loss", or a key of `measures.caption_scores`
+    """
+
+    name: str
+    units: int = 512
+    dimension: int = 512
+    min_count: int = 4
+    optimizer: str = "adamw"
+    learning_rate: float = 2e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: int = 128
+    epochs: int = 12
+    warmup: float = 0.0
+    floor: float = 1.0
+    clip: float = 0.0
+    label_smoothing: float = 0.0
+    input_dropout: float = 0.0
+    recurrent_dropout: float = 0.0
+    output_dropout: float = 0.0
+    average: float = 0.0
+    patience: int = 3
+    choose_by: str = "loss"
+
+    def rate(self, step: int, total: int) -> float:
+        """The learning rate of one of `total` steps: a linear rise, then a cosine down to the floor."""
+        rise = self.warmup * total
+        if step < rise:
+            return self.learning_rate * (step + 1) / (rise + 1)
+        fall = 0.5 * (1 + math.cos(math.pi * (step - rise) / max(total - rise, 1)))
+        return self.learning_rate * (self.floor + (1 - self.floor) * fall)
+
+
+DEFAULT = Recipe(
+    name="default",
+    weight_decay=1e-2,
+    epochs=15,
+    warmup=0.05,
+    floor=0.02,
+    clip=5.0,
+    label_smoothing=0.1,
+    recurrent_dropout=0.2,
+    output_dropout=0.5,
+    average=0.998,
+    choose_by="cider_d",
+)
+PAPER = Recipe(
+    name="paper",
+    optimizer="sgd",
+    learning_rate=1e-5,
+    momentum=0.5,
+    epochs=300,
+    patience=300,
+)
+RECIPES = {recipe.name: recipe for recipe in (DEFAULT, PAPER)}
