@@ -123,9 +123,10 @@ class CovarianceSums:
         if self.n < 2:
             raise FishermixError(f"CCA needs at least two pairs, there are {self.n}")
         self.move(self.x_mean, self.y_mean)
+        precision = float(np.finfo(self.yx.dtype).eps)
         if self.xx.size <= self.yy.size:
-            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, dual=False)
-        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, dual=False)
+            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, False, precision)
+        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, False, precision)
 
     def _feature_slices(self) -> Iterator[slice]:
         """Slices of Y's features: no product as large as Y'X lives beside it."""

@@ -94,8 +94,9 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What `path` needs of these pairs: covariances or inner products of rows, whichever is cheaper."""
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
-        Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
-        Y = Y.reshape(-1, 1) if Y.ndim == 1 else Y
+        if Y is None:
+            raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None")
+        Y = _checked_rows(Y)
         pairs = _checked_pairs(pairs, len(X), len(Y))
         if self._chosen_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
             return GramSums(X, Y, pairs)
@@ -170,8 +171,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform_y(self, Y) -> np.ndarray:
         """Points (n, k) of Y in the joint space."""
         check_is_fitted(self)
-        Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
-        Y = Y.reshape(-1, 1) if Y.ndim == 1 else Y
+        Y = _checked_rows(Y)
         if Y.shape[1] != len(self.y_weights_):
             raise FishermixError(
                 f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}"
@@ -239,6 +239,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _checked_rows(Y) -> np.ndarray:
+    Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
+    return Y.reshape(-1, 1) if Y.ndim == 1 else Y
 
 
 def _checked_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:

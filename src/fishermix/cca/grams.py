@@ -9,13 +9,16 @@ from fishermix.cca.problem import CanonicalProblem
 from fishermix.progress import track
 
 COLUMNS_OF_A_SLICE = 2048
-DOUBLE_UP_TO = 8192
+ROWS_IN_DOUBLE = 8192
+FEATURES_IN_DOUBLE = 2048
 
 
 class GramSums:
     """The centred rows of the side with fewer features, and the Gram matrix of the rows of the other side.
 
-    The large side is centred a slice of features at a time and is never copied. If the small side too has
+    The large side is centred a slice of features at a time and is never copied. Its inner products are taken
+    in float64 for up to 2,048 features, else in the type of the data; summed in float64 for up to 8,192 rows.
+    If the small side too has
     more features than rows, it is turned into the space that its rows span, which changes no solution.
     """
 
@@ -44,21 +47,22 @@ class GramSums:
         centred = centred[small_rows]
         covariance = SymmetricPanels(centred.shape[1], np.float64)
         covariance.add_product(centred, centred)
+        few = large.shape[1] <= FEATURES_IN_DOUBLE
+        dtype = np.dtype(np.float64) if few else large.dtype
 
         def slices(description: str):
             starts = range(0, large.shape[1], COLUMNS_OF_A_SLICE)
             for start in track(starts, description):
                 part = slice(start, start + COLUMNS_OF_A_SLICE)
                 columns = large[:, part] if large_rows is None else large[large_rows, part]
-                yield part, columns - large_mean[part].astype(large.dtype)
+                yield part, columns.astype(dtype, copy=False) - large_mean[part].astype(dtype)
 
-        double = self.n <= DOUBLE_UP_TO
-        gram = SymmetricPanels(self.n, np.float64 if double else large.dtype)
+        gram = SymmetricPanels(self.n, np.float64 if self.n <= ROWS_IN_DOUBLE else dtype)
         for _, columns in slices("inner products"):
             gram.add_product(columns.T, columns.T)
 
         def lift_large(weights: np.ndarray) -> np.ndarray:
-            weights = weights.astype(large.dtype, copy=False)
+            weights = weights.astype(dtype, copy=False)
             lifted = np.empty((large.shape[1], weights.shape[1]), weights.dtype)
             for part, columns in slices("weights"):
                 lifted[part] = columns.T @ weights
@@ -67,7 +71,8 @@ class GramSums:
         def lift_small(weights: np.ndarray) -> np.ndarray:
             return weights if basis is None else basis @ weights
 
-        return CanonicalProblem(self.n, covariance, gram, centred, True, lift_small, lift_large)
+        precision = float(np.finfo(dtype).eps)
+        return CanonicalProblem(self.n, covariance, gram, centred, True, precision, lift_small, lift_large)
 
 
 def _in_row_space(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,6 +40,7 @@ class CanonicalProblem:
     small: X'X of the small side, (p, p) in float64.
     large: Y'Y of the large side (q, q), or its Gram matrix (n, n) if `dual`.
     right: Y'X (q, p), or the rows X (n, p) if `dual`.
+    precision: relative rounding of the large side's sums.
     lift_small, lift_large: from the solver's coordinates to weights of the features.
     """
 
@@ -48,6 +49,7 @@ class CanonicalProblem:
     large: SymmetricPanels
     right: np.ndarray
     dual: bool
+    precision: float
     lift_small: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
     lift_large: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
 
@@ -74,7 +76,7 @@ def solve(
     eigenvalue_large = problem.large.largest_eigenvalue()
     least = least_regularisation(problem)
     n_components = min(n_components, problem.small.size)
-    lost_in_rounding = np.sqrt(precision(problem))
+    lost_in_rounding = np.sqrt(problem.precision)
     with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
         for reg_large in regs_large:
             factor, ridge = _factorise(problem.large, reg_large, least, eigenvalue_large)
@@ -101,11 +103,7 @@ def solve(
 def least_regularisation(problem: CanonicalProblem) -> float:
     """The least ridge, as a share of the largest eigenvalue, that lifts missing rank above rounding."""
     size = max(problem.small.size, problem.large.size)
-    return 4 * np.sqrt(size) * precision(problem)
-
-
-def precision(problem: CanonicalProblem) -> float:
-    return float(max(np.finfo(part.dtype).eps for part in (problem.small, problem.large, problem.right)))
+    return max(1e-10, 4 * float(np.sqrt(size)) * problem.precision)
 
 
 def _factorise(

@@ -1,0 +1,262 @@
+"""The estimator against a dense oracle, against itself by other routes, and against scikit-learn's checks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import solve_triangular
+from sklearn.metrics.pairwise import cosine_similarity
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fishermix.cca import CovarianceSums, RegularizedCCA
+from fishermix.errors import FishermixError
+
+
+def data(images=60, per_image=3, p=12, q=20, seed=0, latent=5):
+    """Images, sentences in random order, and the image of each sentence."""
+    rng = np.random.default_rng(seed)
+    meaning = rng.standard_normal((images, latent))
+    pairs = rng.permutation(np.repeat(np.arange(images), per_image))
+    X = meaning @ rng.standard_normal((latent, p)) + rng.standard_normal((images, p)) + 3
+    Y = (meaning @ rng.standard_normal((latent, q)))[pairs] + rng.standard_normal((len(pairs), q)) - 7
+    return X, Y, pairs
+
+
+def dense_oracle(X, Y, reg_x, reg_y, k):
+    """Whiten both sides by Cholesky factors and take singular vectors, all in float64."""
+    X, Y = X - X.mean(axis=0, dtype=np.float64), Y - Y.mean(axis=0, dtype=np.float64)
+    lower = []
+    for side, reg in ((X, reg_x), (Y, reg_y)):
+        covariance = side.T @ side / len(side)
+        ridge = reg * np.linalg.eigvalsh(covariance)[-1]
+        lower.append(np.linalg.cholesky(covariance + ridge * np.eye(len(covariance))))
+    between = solve_triangular(lower[0], X.T @ Y / len(X), lower=True)
+    between = solve_triangular(lower[1], between.T, lower=True).T
+    left, correlations, right = np.linalg.svd(between, full_matrices=False)
+    u = solve_triangular(lower[0], left[:, :k], lower=True, trans="T")
+    v = solve_triangular(lower[1], right[:k].T, lower=True, trans="T")
+    return correlations[:k], u, v
+
+
+def fitted_by(route, X, Y, pairs, **params):
+    if route == "streaming":
+        blocks = (Y[start : start + 17] for start in range(0, len(Y), 17))
+        return RegularizedCCA(**params).fit(X, blocks, pairs)
+    return RegularizedCCA(**params, method=route).fit(X, Y, pairs)
+
+
+SHAPES = {
+    "tall": {},
+    "x larger": {"p": 25, "q": 14},
+    "fewer pairs than features": {"images": 12, "p": 16, "q": 50},
+    "fewer images than features": {"images": 12, "p": 40, "q": 50},
+    "fewer images than features, x larger": {"images": 12, "p": 50, "q": 40},
+    "one feature": {"p": 1, "q": 1},
+}
+
+
+@pytest.mark.parametrize("route", ["primal", "dual", "streaming"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_routes_equal_the_dense_oracle(route, shape):
+    X, Y, pairs = data(**SHAPES[shape])
+    k = min(4, X.shape[1], Y.shape[1])
+    cca = fitted_by(route, X, Y, pairs, n_components=k, reg_x=0.03, reg_y=0.2)
+    assert cca.method_ == route
+    correlations, u, v = dense_oracle(X[pairs], Y, 0.03, 0.2, k)
+    np.testing.assert_allclose(cca.correlations_, correlations, atol=1e-9)
+    sign = np.sign((u * cca.x_weights_).sum(axis=0))
+    np.testing.assert_allclose(cca.x_weights_, u * sign, atol=1e-7)
+    np.testing.assert_allclose(cca.y_weights_, v * sign, atol=1e-7)
+    np.testing.assert_allclose(cca.x_mean_, X[pairs].mean(axis=0))
+    np.testing.assert_allclose(cca.y_mean_, Y.mean(axis=0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    images=st.integers(3, 40),
+    p=st.integers(1, 30),
+    q=st.integers(1, 30),
+    reg_x=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
+    reg_y=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
+    seed=st.integers(0, 99),
+)
+def test_correlations_fall_lie_in_zero_to_one_and_agree_by_all_routes(images, p, q, reg_x, reg_y, seed):
+    X, Y, pairs = data(images, 2, p, q, seed)
+    k = min(3, p, q, images - 1)
+    routes = [
+        fitted_by(route, X, Y, pairs, n_components=k, reg_x=reg_x, reg_y=reg_y).correlations_
+        for route in ("primal", "dual", "streaming")
+    ]
+    assert (np.diff(routes[0]) <= 1e-12).all()
+    assert routes[0].max() <= 1
+    assert routes[0].min() >= 0
+    np.testing.assert_allclose(routes[1], routes[0], atol=1e-4)
+    np.testing.assert_allclose(routes[2], routes[0], atol=1e-4)
+
+
+def test_several_panels_in_single_precision_agree_with_a_double_precision_reference():
+    X, Y, pairs = data(images=300, per_image=5, p=80, q=3500, latent=30)
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    single = RegularizedCCA(20, reg_x=1e-3, reg_y=1e-3, method="primal").fit(X, Y, pairs)
+    double = RegularizedCCA(20, reg_x=1e-3, reg_y=1e-3, method="dual").fit(X, Y.astype(np.float64), pairs)
+    assert single.y_weights_.dtype == np.float32
+    np.testing.assert_allclose(single.correlations_, double.correlations_, atol=1e-5)
+    # Directions of nearly equal correlations may mix; what retrieval sees is the cosine.
+    x, y = single.transform(X, Y)
+    x_double, y_double = double.transform(X, Y.astype(np.float64))
+    np.testing.assert_allclose(cosine_similarity(x, y), cosine_similarity(x_double, y_double), atol=1e-3)
+
+
+def test_projections_have_unit_ridged_variance_and_the_canonical_correlations():
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, reg_x=0, reg_y=0, scale=None).fit(X, Y, pairs)
+    x, y = cca.transform(X[pairs], Y)
+    np.testing.assert_allclose(x.T @ x / len(x), np.eye(5), atol=1e-8)
+    np.testing.assert_allclose(y.T @ y / len(y), np.eye(5), atol=1e-8)
+    np.testing.assert_allclose(x.T @ y / len(y), np.diag(cca.correlations_), atol=1e-8)
+
+
+def test_without_ridge_invertible_maps_change_nothing():
+    X, Y, pairs = data()
+    rng = np.random.default_rng(1)
+    X_map, Y_map = (np.eye(size) + 0.1 * rng.standard_normal((size, size)) for size in (12, 20))
+    here = RegularizedCCA(5, reg_x=0, reg_y=0).fit(X, Y, pairs)
+    there = RegularizedCCA(5, reg_x=0, reg_y=0).fit(X @ X_map + 1, Y @ Y_map, pairs)
+    np.testing.assert_allclose(here.correlations_, there.correlations_, atol=1e-7)
+    np.testing.assert_allclose(np.abs(here.transform(X)), np.abs(there.transform(X @ X_map + 1)), atol=1e-5)
+
+
+def test_the_ridge_does_not_depend_on_the_units():
+    X, Y, pairs = data()
+    here = RegularizedCCA(5).fit(X, Y, pairs)
+    there = RegularizedCCA(5).fit(1000 * X, Y / 50, pairs)
+    np.testing.assert_allclose(here.correlations_, there.correlations_, atol=1e-9)
+    np.testing.assert_allclose(here.transform(X), there.transform(1000 * X), atol=1e-9)
+
+
+def test_pairs_equal_the_images_written_out():
+    X, Y, pairs = data()
+    shared, copied = RegularizedCCA(5).fit(X, Y, pairs), RegularizedCCA(5).fit(X[pairs], Y)
+    np.testing.assert_allclose(shared.correlations_, copied.correlations_, atol=1e-12)
+    np.testing.assert_allclose(shared.transform(X), copied.transform(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_doubled_and_missing_features_are_no_trouble(method, dtype):
+    X, Y, pairs = data()
+    X = np.hstack((X, np.full((len(X), 2), 5.0), X[:, :3])).astype(dtype)
+    Y = np.hstack((Y, np.zeros((len(Y), 3)), Y)).astype(dtype)
+    cca = RegularizedCCA(5, reg_x=0, reg_y=0, method=method).fit(X, Y, pairs)
+    plain = RegularizedCCA(5, reg_x=0, reg_y=0).fit(*data())
+    np.testing.assert_allclose(cca.correlations_, plain.correlations_, atol=1e-3)
+    assert np.isfinite(cca.y_weights_).all()
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_a_side_without_variance_has_no_correlations(method):
+    X, Y, pairs = data()
+    for x, y in ((np.ones_like(X), Y), (X, np.ones_like(Y)), (X[:, :1] * 0, Y)):
+        cca = RegularizedCCA(1, method=method).fit(x, y, pairs)
+        np.testing.assert_allclose(cca.correlations_, 0, atol=1e-6)
+        assert np.isfinite(cca.transform(x)).all()
+        assert np.isfinite(cca.transform_y(y)).all()
+
+
+def test_the_scale_is_a_power_of_the_correlations_and_may_change_after_the_fit():
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, scale=None).fit(X, Y, pairs)
+    bare = cca.transform(X)
+    for scale, power in (("correlation", 1), (4, 4), (0.5, 0.5), (None, 0)):
+        cca.scale = scale
+        np.testing.assert_allclose(cca.transform(X), bare * cca.correlations_**power, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("sizes", [(12, 20), (20, 12)])
+def test_a_path_equals_separate_fits(method, sizes):
+    X, Y, pairs = data(p=sizes[0], q=sizes[1])
+    cca = RegularizedCCA(4, method=method)
+    path = list(cca.path(cca.statistics(X, Y, pairs), reg_x=[0.1, 1], reg_y=[0.01, 0.5, 2]))
+    assert {(each.reg_x, each.reg_y) for each in path} == {(x, y) for x in (0.1, 1) for y in (0.01, 0.5, 2)}
+    for each in path:
+        alone = RegularizedCCA(4, reg_x=each.reg_x, reg_y=each.reg_y).fit(X, Y, pairs)
+        np.testing.assert_allclose(each.correlations_, alone.correlations_, atol=1e-10)
+        np.testing.assert_allclose(each.transform(X), alone.transform(X), atol=1e-8)
+        np.testing.assert_allclose(each.transform_y(Y), alone.transform_y(Y), atol=1e-8)
+
+
+def test_the_best_of_a_grid_by_a_held_out_criterion():
+    X, Y, pairs = data(images=200)
+    train, held_out = pairs < 150, pairs >= 150
+    sums = CovarianceSums.from_blocks(X, [Y[train]], pairs[train])
+
+    def held_out_correlation(cca):
+        x, y = cca.transform(X[pairs[held_out]], Y[held_out])
+        return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, y.T)]))
+
+    cca = RegularizedCCA(8).fit_best(sums, held_out_correlation, reg_x=[1e-6, 0.1], reg_y=[1e-6, 0.1, 10])
+    assert len(cca.path_scores_) == 6
+    best = max(cca.path_scores_, key=lambda line: line[2])
+    assert (cca.reg_x, cca.reg_y) == best[:2]
+    assert held_out_correlation(cca) == pytest.approx(best[2])
+    with pytest.raises(FishermixError, match="empty"):
+        cca.fit_best(sums, held_out_correlation, reg_x=[], reg_y=[1])
+
+
+def test_it_chooses_the_cheaper_method_and_says_so():
+    few = data(images=20, per_image=1, p=5, q=300)
+    many = data(images=300, per_image=1, p=5, q=20)
+    assert RegularizedCCA(2).fit(*few).method_ == "dual"
+    assert RegularizedCCA(2).fit(*many).method_ == "primal"
+
+
+def test_signs_are_fixed():
+    X, Y, pairs = data()
+    weights = RegularizedCCA(5).fit(X, Y, pairs).x_weights_
+    assert (weights[np.abs(weights).argmax(axis=0), np.arange(5)] > 0).all()
+
+
+def test_single_precision_in_and_out():
+    X, Y, pairs = data()
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    x, y = RegularizedCCA(3).fit(X, Y, pairs).transform(X, Y)
+    assert x.dtype == y.dtype == np.float32
+
+
+def test_saved_and_loaded_it_gives_the_same_bits(tmp_path):
+    X, Y, pairs = data()
+    cca = RegularizedCCA(3, reg_x=0.1, scale=2.5).fit(X, Y, pairs)
+    cca.save(tmp_path / "cca")
+    loaded = RegularizedCCA.load(tmp_path / "cca")
+    assert loaded.get_params() == cca.get_params()
+    assert loaded.method_ == cca.method_
+    np.testing.assert_array_equal(loaded.transform(X), cca.transform(X))
+    np.testing.assert_array_equal(loaded.transform_y(Y), cca.transform_y(Y))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (None, "give pairs"),
+        ([0, 1], "whole numbers"),
+        ([0.0, 1.0, 1.0], "whole numbers"),
+        ([0, 1, 2], "0 to 1"),
+    ],
+)
+def test_wrong_pairs_are_named(pairs, message):
+    with pytest.raises(FishermixError, match=message):
+        RegularizedCCA().fit(np.eye(2), np.eye(3), pairs)
+
+
+def test_other_mistakes_are_named():
+    X, Y, pairs = data()
+    with pytest.raises(FishermixError, match="12 features"):
+        RegularizedCCA(13).fit(X, Y, pairs)
+    with pytest.raises(FishermixError, match="fitted to 20"):
+        RegularizedCCA(2).fit(X, Y, pairs).transform_y(Y[:, :3])
+
+
+@parametrize_with_checks([RegularizedCCA()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
