@@ -121,7 +121,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             chosen = np.array(families).T[:, mixture.choice_]
             information = mixture.weights_[:, None] * chosen
         with np.errstate(divide="ignore"):
-            return np.where(information > 0, 1 / np.sqrt(information), 0.0)
+            return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d."""
@@ -189,34 +189,33 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
         encode_sets: Any = fisher_kernels.encode_sets
         kind, factor = rows.dtype, self.factor()
-        entries = posteriors.indptr, posteriors.indices, posteriors.data.astype(kind, copy=False)
+        # One type of each, whatever scipy chose: every other one would be compiled anew.
+        wanted = zip((posteriors.indptr, posteriors.indices, posteriors.data), (np.int64, np.int64, kind))
+        entries = [array.astype(type_, copy=False) for array, type_ in wanted]
         constants = [a.astype(kind) for a in (mixture.locations_, 1 / mixture.scales_, *form, factor)]
         options = float(self.power), bool(self.intra_norm), self.norm == "l2"
-        for first, last in _groups(np.diff(offsets)):
-            size = offsets[last] - offsets[first]
-            if last - first > 1 or size <= HUGE_ROWS:
-                group = offsets[first : last + 1]
-                encode_sets(rows, group, *entries, *constants, *options, True, out[first:last])
-                continue
+
+        def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
+            def encode_run(first: int, last: int) -> None:
+                run = offsets[first : last + 1]
+                encode_sets(rows, run, *entries, *constants, *options, finished, out[first:last])
+
+            fisher_kernels.in_threads(encode_run, len(out))
+
+        huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS)
+        ends = [*huge.tolist(), len(out)]
+        for first, last in zip([0, *(huge + 1).tolist()], ends):
+            if first < last:
+                encode(offsets[first : last + 1], True, out[first:last])
+        for s in huge.tolist():
             # A huge set is cut into pieces, so that all cores work. The cuts depend on its size alone, so the
             # sum is the same bits on any number of cores.
-            cuts = np.linspace(offsets[first], offsets[last], PIECES + 1).astype(np.int64)
+            cuts = np.linspace(offsets[s], offsets[s + 1], PIECES + 1).astype(np.int64)
             sums = np.zeros((PIECES, out.shape[1]), kind)
-            encode_sets(rows, cuts, *entries, *constants, *options, False, sums)
-            sums.sum(axis=0, out=out[first])
-            normalise(out[first:last], size, factor, self.power, self.norm, self.intra_norm)
-
-
-def _groups(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs [first, last) of sets to encode at once: a huge set alone, all between two of them together."""
-    first = 0
-    for huge in np.flatnonzero(sizes > HUGE_ROWS):
-        if first < huge:
-            yield first, int(huge)
-        yield int(huge), int(huge) + 1
-        first = int(huge) + 1
-    if first < len(sizes):
-        yield first, len(sizes)
+            encode(cuts, False, sums)
+            sums.sum(axis=0, out=out[s])
+            size = offsets[s + 1] - offsets[s]
+            normalise(out[s : s + 1], size, factor, self.power, self.norm, self.intra_norm)
 
 
 def _checked_offsets(offsets, n_rows: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Compiled loops of the Fisher vectors: sets in parallel, each output row finished while it is in the cache.
+"""Compiled loops of the Fisher vectors: each row of the output is finished while it is in the cache.
 
 A row of the output is 2 * K * D numbers: the location blocks of all components, then the scale blocks. It is
 zero at first; only the blocks of components that some member of the set belongs to are ever touched.
@@ -6,10 +6,30 @@ zero at first; only the blocks of components that some member of the set belongs
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from fishermix.mixture.blocks import available_threads
 
 SMALLEST_NORM = 1e-12
+CHUNKS_PER_THREAD = 8  # so that a thread with longer sets is not waited for
+
+
+def in_threads(encode: Callable[[int, int], None], n_sets: int) -> None:
+    """Call encode(first, last) on runs that together are all the sets, in as many threads as there are cores.
+
+    Sets are independent of each other, so the runs change the time and not a bit of the result.
+    """
+    threads = available_threads()
+    cuts = np.linspace(0, n_sets, min(n_sets, CHUNKS_PER_THREAD * threads) + 1).astype(int).tolist()
+    if threads == 1:
+        encode(0, n_sets)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(encode, cuts[:-1], cuts[1:]))
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
@@ -87,14 +107,14 @@ def _scale(row, start, component, n_components, dimension, factor):
             row[begin + d] *= factor
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def encode_sets(
     x, offsets, indptr, components, posteriors, location, inverse_scale, linear, signed,
     factor, power, per_component, unit_length, finished, out,
 ):  # fmt: skip
     """Fisher vectors of x[offsets[s]:offsets[s + 1]] into the zeros `out`; bare sums unless `finished`."""
     n_components = location.shape[0]
-    for s in prange(len(offsets) - 1):
+    for s in range(len(offsets) - 1):
         row = out[s]
         active = np.zeros(n_components, np.bool_)
         for i in range(offsets[s], offsets[s + 1]):
@@ -117,7 +137,7 @@ def encode_sets(
             _finish(row, 0, active, offsets[s + 1] - offsets[s], factor, power, per_component, unit_length)
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def sum_blocks(
     words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, out,
 ):  # fmt: skip
@@ -127,7 +147,7 @@ def sum_blocks(
     and `blocks` (E, 2, D) are those of word w.
     """
     n_components, dimension = factor.shape[1:]
-    for s in prange(len(offsets) - 1):
+    for s in range(len(offsets) - 1):
         row = out[s]
         active = np.zeros(n_components, np.bool_)
         for i in range(offsets[s], offsets[s + 1]):

@@ -35,8 +35,8 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         kind: str = "ica",
         l2_before: bool = False,
         l2_after: bool = False,
-        max_iter: int = 200,
-        tol: float = 1e-4,
+        max_iter: int = 400,
+        tol: float = 1e-3,
         random_state: Any = 0,
     ):
         self.kind = kind

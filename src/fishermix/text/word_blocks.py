@@ -42,7 +42,12 @@ class WordBlocks:
             sum_blocks: Any = fisher_kernels.sum_blocks
             power, norm, intra_norm = options
             table = self._indptr, self._components, self._blocks, self.factor
-            sum_blocks(slots, offsets, *table, float(power), bool(intra_norm), norm == "l2", start, out)
+
+            def encode_run(first: int, last: int) -> None:
+                run, rows_out = offsets[first : last + 1], out[first:last]
+                sum_blocks(slots, run, *table, float(power), bool(intra_norm), norm == "l2", start, rows_out)
+
+            fisher_kernels.in_threads(encode_run, len(out))
             return
         summed = np.zeros((len(out), *self.factor.shape), np.float32)
         for s in range(len(out)):

@@ -1,0 +1,67 @@
+"""All captions of Flickr8K to Fisher vectors with the real word vectors: time, memory, and what is not known.
+
+    make word2vec
+    FISHERMIX_DATA=/path/to/data python examples/encode_flickr8k.py
+
+`--components 30 --kind ica` are the paper's. The corpus goes by in blocks; it is never held in memory.
+"""
+
+import argparse
+import os
+import resource
+import time
+import warnings
+from pathlib import Path
+
+from fishermix import HybridMixture, SentenceEncoder, WordVectors
+from fishermix.progress import progress, show_progress
+from fishermix.text.whitening import Whitening
+
+FUNCTION_WORDS = ("a", "and", "of", "to")  # not in the GoogleNews vectors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--flickr8k", type=Path, default=Path(os.environ.get("FISHERMIX_DATA", ".")) / "flickr8k"
+    )
+    parser.add_argument("--vectors", type=Path, default=Path(".cache/word2vec"))
+    parser.add_argument("--kind", choices=["ica", "pca", "none"], default="ica")
+    parser.add_argument("--components", type=int, default=30)
+    options = parser.parse_args()
+    show_progress()
+
+    lines = (options.flickr8k / "Flickr8k.token.txt").read_text("utf8").splitlines()
+    captions = [
+        line.split("\t", 1)[1] for line in lines if ".jpg.1#" not in line
+    ]  # a picture that is not there
+    vectors = WordVectors.load(options.vectors)
+
+    start = time.perf_counter()
+    whitening = Whitening(options.kind).fit(vectors.vectors)
+    mixture = HybridMixture(options.components, random_state=0).fit(whitening.transform(vectors.vectors))
+    print(f"whitening and mixture of {len(vectors):,} words: {time.perf_counter() - start:.1f} s")
+
+    encoder = SentenceEncoder(vectors, whitening, [mixture])
+    warnings.simplefilter("ignore")  # the sentences without a known word are listed below
+    start = time.perf_counter()
+    with progress("encoding captions", total=len(captions)) as bar:
+        for block in encoder.blocks(captions):
+            bar.advance(len(block))
+    print(f"{len(captions):,} captions x {encoder.n_features:,} numbers: {time.perf_counter() - start:.2f} s")
+    print(f"peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+    report = encoder.unknown(captions)
+    without = SentenceEncoder(vectors, stop_words=FUNCTION_WORDS).unknown(captions)
+    print(f"tokens known: {report.share_known:.1%} of {report.tokens:,}")
+    print(f"... without {', '.join(FUNCTION_WORDS)}: {without.share_known:.1%} of {without.tokens:,}")
+    print("most frequent unknown:", ", ".join(f"{word} {n}" for word, n in list(without.words.items())[:20]))
+    print(f"captions without a known word: {len(report.empty)}")
+    for position in report.empty:
+        print(f"  {position}: {captions[position]}")
+
+
+if __name__ == "__main__":
+    main()
