@@ -177,6 +177,10 @@ class Training:
         if self.checkpoint:
             self.checkpoint.save(self.network, self.mean, self.optimizer, self.position)
 
+    def remove_checkpoint(self) -> None:
+        if self.checkpoint:
+            self.checkpoint.remove()
+
     def captioner(self) -> Captioner:
         """The mean weights as they are now."""
         dictionary = self.table.dictionary

@@ -1,0 +1,47 @@
+"""`fishermix caption`: a new sentence for a photo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fishermix.cli import app
+from fishermix.cli.opening import ModelOption, open_model, photo_files, say, tell
+from fishermix.errors import FishermixError
+
+
+@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --beam 5 --json")
+def caption(
+    photos: Annotated[list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False)],
+    beam: Annotated[
+        int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
+    ] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
+    model: ModelOption = None,
+) -> None:
+    """Write a sentence for each photo.
+
+    Exit code 1 if one of the photos cannot be read; the others are done all the same.
+    """
+    photo_files(photos)
+    loaded = open_model(model)
+    written, unreadable = [], 0
+    for photo in photos:
+        try:
+            sentence = loaded.caption([photo], beam=beam)[0]
+        except FishermixError as error:
+            if loaded.captioner is None:
+                raise
+            unreadable += 1
+            tell(f"{photo}: {error}")
+            continue
+        written.append({"path": str(photo), "sentence": sentence})
+        if not as_json:
+            say(f"{photo}: {sentence}" if len(photos) > 1 else sentence)
+    if as_json:
+        say(json.dumps(written, indent=1))
+    if unreadable:
+        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read")

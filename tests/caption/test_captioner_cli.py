@@ -1,0 +1,193 @@
+"""The commands on a model of seven colours: train, evaluate, page, caption."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint
+from typer.testing import CliRunner
+
+from fishermix.caption.captioner import Captioner
+from fishermix.caption.recipes import RECIPES
+from fishermix.cli import load_commands
+from fishermix.errors import FishermixError
+
+torch = pytest.importorskip("torch")
+
+
+class Encoder(TinyImageEncoder):
+    max_pixels_ = 10**6
+
+
+class Model(TinyModel):
+    def __init__(self, folder):
+        self.image_encoder = Encoder()
+        saved = Path(folder) / "captioner"
+        self.captioner = Captioner.load(saved) if saved.is_dir() else None
+
+    def caption(self, images, **options):
+        if self.captioner is None:
+            raise FishermixError("this model has no captioner")
+        return self.captioner.caption(self.encode_images(images), **options)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    app = load_commands()
+    for module in ("captioner", "caption"):
+        monkeypatch.setattr(sys.modules[f"fishermix.cli.{module}"], "open_model", Model)
+
+    def command(*arguments, fails=False) -> str:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        if fails:
+            assert isinstance(result.exception, FishermixError), result.output
+            return str(result.exception)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    lines = ["image,caption,split"]
+    for split, size in (("train", 40), ("dev", 36), ("test", 38)):
+        for name in NAMES:
+            paint(folder / f"{split}-{name}.png", name, size=(size, 32))
+            lines += [
+                f"{split}-{name}.png,{text},{split}" for text in (f"A {name} picture", f"It is {name}.")
+            ]
+    (folder / "captions.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory) -> Path:
+    """A model folder with a captioner, trained by the command."""
+    from dataclasses import replace
+
+    folder = tmp_path_factory.mktemp("models") / "model"
+    folder.mkdir()
+    small = replace(
+        RECIPES["default"], units=16, min_count=1, batch_size=4, epochs=40, learning_rate=0.03, patience=40
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(RECIPES, "default", small)
+        load_commands()
+        patch.setattr(sys.modules["fishermix.cli.captioner"], "open_model", Model)
+        arguments = ["captioner", "train", "--model", str(folder), "--data", f"folder:{data}"]
+        arguments += ["--history", str(folder / "history.json"), "--features", str(folder / "features")]
+        result = CliRunner().invoke(load_commands(), arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return folder
+
+
+def test_train_writes_the_captioner_and_its_history_and_clears_up(trained):
+    history = json.loads((trained / "history.json").read_text())
+    assert history[-1]["dev_loss"] < history[0]["dev_loss"]
+    assert {"epoch", "train_loss", "dev_loss", "bleu4", "cider_d"} <= set(history[0])
+    assert Captioner.load(trained / "captioner").model_key == TinyModel.key
+    assert not trained.with_name("model.captioner").exists()
+
+
+def test_caption_describes_photos(run, trained, data):
+    red, blue = data / "test-red.png", data / "test-blue.png"
+    assert "red" in run("caption", red, "--model", trained)
+    lines = run("caption", red, blue, "--model", trained, "--beam", 1).splitlines()
+    assert [line.split(": ")[0] for line in lines] == [str(red), str(blue)]
+    assert "blue" in lines[1]
+    found = json.loads(run("caption", red, "--model", trained, "--json"))
+    assert found[0]["path"] == str(red)
+    assert "red" in found[0]["sentence"]
+
+
+def test_caption_goes_on_after_an_unreadable_photo(run, trained, data, tmp_path):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no photo")
+    assert "1 of 2 photos" in run("caption", broken, data / "test-red.png", "--model", trained, fails=True)
+    assert "no file" in run("caption", tmp_path / "absent.png", "--model", trained, fails=True)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained, data, tmp_path, beam):
+    arguments = ["captioner", "evaluate", "--data", f"folder:{data}", "--model", trained, "--beam", beam]
+    printed = run(*arguments, "--json", tmp_path / "f.json", "--out", tmp_path / "written.tsv")
+    figures = json.loads((tmp_path / "f.json").read_text())
+    assert {"bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d"} <= set(figures)
+    assert 50 < figures["bleu1"] <= 100
+    assert (figures["images"], figures["beam"], figures["split"]) == (7, beam, "test")
+    assert figures["originality"]["true, all"] == {
+        "sentences": 14,
+        "new": 0.0,
+        "distinct": 14,
+        "words": 11,
+        "length": 3.0,
+    }
+    assert "true, all" in printed
+    lines = (tmp_path / "written.tsv").read_text().splitlines()
+    assert len(lines) == 7
+    assert all(line.startswith("test-") and "\t" in line for line in lines)
+
+
+def test_page_holds_photos_and_sentences(run, trained, data, tmp_path):
+    run(
+        "captioner",
+        "page",
+        "--data",
+        f"folder:{data}",
+        "--model",
+        trained,
+        "--out",
+        tmp_path / "p.html",
+        "-n",
+        5,
+    )
+    html = (tmp_path / "p.html").read_text()
+    assert html.count("<figure>") == html.count("data:image/jpeg;base64,") == 5
+    assert html.count("<li>") == 10
+
+
+def test_mistakes_are_named(run, data, tmp_path):
+    model = tmp_path / "m"
+    model.mkdir()
+    spec = f"folder:{data}"
+    assert "no captioner" in run("captioner", "evaluate", "--data", spec, "--model", model, fails=True)
+    assert "no captioner" in run("caption", data / "test-red.png", "--model", model, fails=True)
+    assert "data set" in run("captioner", "train", "--model", model, fails=True)
+    assert "no recipe" in run(
+        "captioner", "train", "--model", model, "--recipe", "x", "--data", spec, fails=True
+    )
+
+
+def test_training_without_torch_says_what_to_install(run, data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("fishermix.caption.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert "fishermix[caption]" in run(
+        "captioner", "train", "--model", tmp_path, "--data", f"folder:{data}", fails=True
+    )
+
+
+def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, monkeypatch):
+    from fishermix.caption.training import Training
+
+    original = Training._step
+
+    def interrupted(self, batch, step, total):
+        if step == 2 * self.steps_per_epoch:
+            raise KeyboardInterrupt
+        original(self, batch, step, total)
+
+    arguments = ["captioner", "train", "--model", tmp_path / "m", "--data", f"folder:{data}"]
+    arguments += ["--epochs", 3, "--min-count", 1, "--history", tmp_path / "history.json"]
+    (tmp_path / "m").mkdir()
+    monkeypatch.setattr(Training, "_step", interrupted)
+    result = CliRunner().invoke(load_commands(), [str(argument) for argument in arguments])
+    assert result.exit_code != 0
+    assert Captioner.load(tmp_path / "m" / "captioner")
+    assert len(json.loads((tmp_path / "history.json").read_text())) == 2
+    monkeypatch.setattr(Training, "_step", original)
+    run(*arguments)
+    assert len(json.loads((tmp_path / "history.json").read_text())) == 3
