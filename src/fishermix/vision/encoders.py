@@ -140,15 +140,25 @@ class _Run:
             raise FishermixError(f"batch_size must be at least 1, not {batch_size}")
         if max_pixels is not None and max_pixels < 1:
             raise FishermixError(f"max_pixels must be at least 1, not {max_pixels}")
-        self.network, self.view, self.batch_size = network, view, batch_size
+        self.network, self.view = network, view
         self.n_crops = crops_per_image(view)
         self.max_pixels = max_pixels or default_max_pixels()
         if max_pixels and Image.MAX_IMAGE_PIXELS and max_pixels > Image.MAX_IMAGE_PIXELS:
             Image.MAX_IMAGE_PIXELS = max_pixels  # Pillow's own limit, which holds for the process
         self.session = _session(network)
-        blank = np.zeros((1, network.size, network.size, 3), np.uint8)
-        self.n_features = self.features(blank).shape[1]
+        rows = self.session.get_inputs()[0].shape[0]
+        self.fixed_rows = rows if isinstance(rows, int) else 0  # some files allow one batch size only
+        self.batch_size = self.fixed_rows or batch_size
+        self.n_features = self._run_blank().shape[1]
         self.key = hashlib.sha256(f"{network.key()} {view} {PREPARATION}".encode()).hexdigest()
+
+    def _run_blank(self) -> np.ndarray:
+        try:
+            return self.features(np.zeros((1, self.network.size, self.network.size, 3), np.uint8))
+        except Exception as error:  # onnxruntime raises its own classes
+            raise FishermixError(
+                f"{self.network.graph} does not run on an image prepared as the JSON beside it says: {error}"
+            ) from error
 
     def __call__(self, images: Sequence[Source]) -> list[np.ndarray | UnreadableImage]:
         found = [self.crops_or_error(image) for image in images]
@@ -172,7 +182,13 @@ class _Run:
         return np.concatenate(parts).reshape(-1, self.n_crops, self.n_features).mean(axis=1)
 
     def features(self, seen: np.ndarray) -> np.ndarray:
-        (values,) = self.session.run([self.network.output], {self.network.input: self.network.prepare(seen)})
+        image = self.network.prepare(seen)
+        if self.fixed_rows:
+            image = np.concatenate(
+                [image, np.zeros((self.fixed_rows - len(seen), *image.shape[1:]), np.float32)]
+            )
+        (values,) = self.session.run([self.network.output], {self.network.input: image})
+        values = values[: len(seen)]
         if values.ndim == 4:
             values = values.mean(axis=(2, 3) if self.network.layout == "NCHW" else (1, 2))
         return values.reshape(len(seen), -1).astype(np.float32, copy=False)

@@ -1,0 +1,135 @@
+"""VGG-19 (Simonyan and Zisserman, 2015), the paper's encoder: 4096 activations of fc7, after the rectifier.
+
+The weights are a file that the user brings: a torchvision-style `.pth`, or the whole classifier as ONNX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.vision.graphs import Graph, import_onnx
+
+SIZE, FEATURES = 224, 4096
+# Channels of the convolutions, all 3x3; "pool" halves rows and columns.
+LAYERS: tuple[int | str, ...] = (
+    *(64, 64, "pool"),
+    *(128, 128, "pool"),
+    *(256, 256, 256, 256, "pool"),
+    *(512, 512, 512, 512, "pool"),
+    *(512, 512, 512, 512, "pool"),
+)
+# torchvision's own weights want one normalisation, those converted from the authors' Caffe files the other.
+PREPROCESSING = {
+    "torchvision": {
+        "channels": "RGB",
+        "mean": [123.675, 116.28, 103.53],
+        "std": [58.395, 57.12, 57.375],
+    },
+    "caffe": {"channels": "BGR", "mean": [103.939, 116.779, 123.68], "std": [1.0, 1.0, 1.0]},
+}
+
+
+def vgg19(weights: Path | None, preprocessing: str = "torchvision") -> tuple[Any, dict[str, Any]]:
+    """The ONNX model up to fc7 and its JSON."""
+    if weights is None:
+        raise FishermixError("VGG-19 is in no package: name its .pth or .onnx file with --weights")
+    if preprocessing not in PREPROCESSING:
+        raise FishermixError(f"preprocessing is one of {', '.join(PREPROCESSING)}, not '{preprocessing}'")
+    if not weights.is_file():
+        raise FishermixError(f"there is no file {weights}")
+    sidecar = {"name": "vgg19", "size": SIZE, "layout": "NCHW", **PREPROCESSING[preprocessing]}
+    if weights.suffix == ".onnx":
+        model, first, last = cut_at_fc7(weights)
+        return model, {**sidecar, "input": first, "output": last}
+    model = vgg19_graph(read_pth(weights), str(weights))
+    return model, {**sidecar, "input": Graph.INPUT, "output": "features"}
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of torchvision's tensors up to fc7; the rectifiers count in the names."""
+    found: dict[str, tuple[int, ...]] = {}
+    before, position = 3, 0
+    for layer in LAYERS:
+        if isinstance(layer, int):
+            found[f"features.{position}.weight"] = (layer, before, 3, 3)
+            found[f"features.{position}.bias"] = (layer,)
+            before = layer
+        position += 2 if isinstance(layer, int) else 1
+    found["classifier.0.weight"], found["classifier.0.bias"] = (FEATURES, 512 * 7 * 7), (FEATURES,)
+    found["classifier.3.weight"], found["classifier.3.bias"] = (FEATURES, FEATURES), (FEATURES,)
+    return found
+
+
+def read_pth(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a `.pth` file, read without running any code that may be in it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise FishermixError("a .pth file needs torch: pip install 'fishermix[caption]'") from error
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises whatever the damaged file makes it raise
+        raise FishermixError(
+            f"{path} cannot be read as plain weights: {str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(state, Mapping):
+        raise FishermixError(f"{path} holds no table of weights by name")
+    return {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def vgg19_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
+    for name, shape in shapes().items():
+        found = tensors[name].shape if name in tensors else None
+        if found != shape:
+            raise FishermixError(
+                f"{where} is not VGG-19: '{name}' should have the shape {shape}, not {found}"
+            )
+    graph = Graph("vgg19", SIZE)
+    value, position = Graph.INPUT, 0
+    for layer in LAYERS:
+        if isinstance(layer, int):
+            name = f"features.{position}"
+            value = graph.convolution(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"], padding=1)
+            position += 2
+        else:
+            value = graph.max_pool(value, 2, 2)
+            position += 1
+    for name in ("classifier.0", "classifier.3"):
+        value = graph.dense(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+    return graph.model({"features": value})
+
+
+def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
+    """The user's ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of both ends."""
+    onnx = import_onnx()
+    try:
+        model = onnx.load(path)
+    except Exception as error:  # protobuf's own classes
+        raise FishermixError(f"{path} cannot be read as ONNX: {error}") from error
+    weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    fc7 = [
+        node
+        for node in model.graph.node
+        if any(weights.get(name, ())[:2] == (FEATURES, FEATURES) for name in node.input)
+    ]
+    if len(fc7) != 1:
+        raise FishermixError(
+            f"{path} has {len(fc7)} layers of {FEATURES} x {FEATURES} weights; VGG-19 has one"
+        )
+    value = fc7[0].output[0]
+    while (following := next((n for n in model.graph.node if value in n.input), None)) is not None:
+        value = following.output[0]
+        if following.op_type == "Relu":
+            break
+        if following.op_type not in ("Add", "Dropout", "Identity"):
+            following = None
+            break
+    if following is None:
+        raise FishermixError(f"{path}: no rectifier follows the layer of {FEATURES} x {FEATURES} weights")
+    first = next(entry.name for entry in model.graph.input if entry.name not in weights)
+    return onnx.utils.Extractor(model).extract_model([first], [value]), first, value
