@@ -86,7 +86,7 @@ class Family:
         return self.location_score(z) / z
 
     def fit(self, x: np.ndarray, weight: np.ndarray, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted maximum-likelihood location (D,) and scale (D,) of the columns of x (n, D); weight (n,)."""
+        """Weighted maximum-likelihood location and scale, each (D,), of the columns of x (n, D)."""
         total = weight.sum()
         location = weight @ x / total
         scale = np.sqrt(weight @ (x - location) ** 2 / total)

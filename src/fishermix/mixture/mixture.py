@@ -1,21 +1,94 @@
-"""`Mixture(families=[...])` and its three names."""
+"""`Mixture(families=[...])` and its three names, as scikit-learn estimators."""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral, Real
+from typing import Any
+
 import numpy as np
 import scipy.sparse
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.families import as_family, family_from_config, family_to_config
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.mixture.blocks import PANEL, ArraySource, Source, available_threads
+from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
+from fishermix.mixture.components import Components
+from fishermix.mixture.em import State, iterate, start_state
+from fishermix.mixture.families import Family, as_family
+from fishermix.mixture.fitting import Checkpoint, Progress, run
+from fishermix.mixture.minibatch import blend
+from fishermix.mixture.saving import pack, unpack
+from fishermix.mixture.start import starting_point
+from fishermix.storage import load_folder, save_folder
+
+KIND, VERSION = "mixture", 1
+# Parameters that do not change what a fit comes to, or only how far it goes.
+_FREE_OF_RESULT = ("max_iter", "n_jobs", "verbose", "warm_start", "checkpoint")
 
 
-class Mixture(DensityMixin, BaseEstimator):
-    """Diagonal mixture: each (component, dimension) takes the family that fits it best."""
+class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
+    """Diagonal mixture in which every (component, dimension) takes the family that fits it best.
+
+    p(x) = sum_k tau_k prod_d f_kd((x_d - location_kd) / scale_kd) / scale_kd, with f_kd one of the `families`
+    offered: EM fits them all and keeps, per (k, d), the one of the highest expected log likelihood (paper,
+    section 3.3, where the families are the Gaussian and the Laplacian).
+
+    Parameters
+    ----------
+    n_components : number of components K.
+    families : names ("gaussian", "laplace", "logistic", "student-t") or `Family` objects; first wins ties.
+    tol : EM stops when the mean log likelihood of a row gains less.
+    max_iter, n_init : iterations at most; starts, of which the best is kept.
+    init_params : "k-means++" (scikit-learn's) or "random" rows.
+    weights_init, locations_init, scales_init : (K,), (K, D), (K, D), where given.
+    min_scale : no scale falls below it, in the units of X.
+    random_state : decides everything; the number of threads decides nothing.
+    warm_start : go on from the last fit.
+    checkpoint : folder to write the state to every few iterations; a fit with the same data and parameters
+        takes it up and ends with the same bits as one that was never interrupted.
+    n_jobs : threads; None takes every core the process may use.
+    verbose : show a progress bar.
+
+    Attributes
+    ----------
+    weights_ (K,), locations_, scales_ and choice_ (K, D), an index into families_, the list of those offered.
+    lower_bounds_ : mean log likelihood of a row at each iteration; n_iter_, converged_.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=2000), rng.laplace(size=2000)])
+    >>> mixture = Mixture(n_components=1, families=["gaussian", "laplace"], random_state=0).fit(X)
+    >>> mixture.choice_.tolist()
+    [[0, 1]]
+    """
+
+    _parameter_constraints: dict[str, list] = {  # noqa: RUF012 (the name and form are scikit-learn's)
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "families": ["array-like", list, tuple],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "init_params": [StrOptions({"k-means++", "random"})],
+        "weights_init": ["array-like", None],
+        "locations_init": ["array-like", None],
+        "scales_init": ["array-like", None],
+        "min_scale": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "checkpoint": [str, os.PathLike, None],
+        "n_jobs": [Interval(Integral, 1, None, closed="left"), None],
+        "verbose": ["verbose"],
+    }
 
     def __init__(
         self,
@@ -24,137 +97,385 @@ class Mixture(DensityMixin, BaseEstimator):
         families=("gaussian", "laplace"),
         tol=1e-3,
         max_iter=100,
+        n_init=1,
+        init_params="k-means++",
+        weights_init=None,
+        locations_init=None,
+        scales_init=None,
         min_scale=1e-3,
         random_state=None,
+        warm_start=False,
+        checkpoint=None,
+        n_jobs=None,
+        verbose=False,
     ):
         self.n_components = n_components
         self.families = families
         self.tol = tol
         self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.locations_init = locations_init
+        self.scales_init = scales_init
         self.min_scale = min_scale
         self.random_state = random_state
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    # Fitting
+
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        n, K = len(X), self.n_components
-        if n < K:
+        """EM on X (N, D), or on any `fishermix.mixture.blocks.Source`; sample_weight (N,) counts rows.
+
+        Ctrl-C leaves the state of the last whole iteration in the estimator before it goes on its way.
+        """
+        self._validate_params()
+        going_on = self.warm_start and hasattr(self, "weights_")
+        source = self._source(X, sample_weight, reset=not going_on)
+        if going_on and self.locations_.shape != (self.n_components, source.shape[1]):
             raise ValueError(
-                f"Expected n_samples >= n_components but got n_components = {K}, n_samples = {n}"
+                f"warm_start goes on from {self.locations_.shape[0]} components, but n_components = "
+                f"{self.n_components}: set warm_start=False to start anew."
             )
-        weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, float)
-        rng = check_random_state(self.random_state)
-        self.families_ = [as_family(f) for f in self.families]
-        self.weights_ = np.full(K, 1 / K)
-        self.locations_ = X[rng.permutation(n)[:K]].astype(float)
-        self.scales_ = np.maximum(np.tile(X.std(0, dtype=float), (K, 1)), self.min_scale)
-        self.choice_ = np.zeros(self.locations_.shape, np.int64)
-        self.lower_bounds_, self.converged_ = [], False
-        for _ in range(self.max_iter):
-            joint = self._joint(X)
-            norm = logsumexp(joint, axis=1)
-            posterior = np.exp(joint - norm[:, None]) * weight[:, None]
-            self.lower_bounds_.append(float(weight @ norm / weight.sum()))
-            total = posterior.sum(0)
-            self.weights_ = total / total.sum()
-            for k in range(K):
-                best = None
-                for f, family in enumerate(self.families_):
-                    m, s = family.fit(X, posterior[:, k])
-                    s = np.maximum(s, self.min_scale)
-                    q = posterior[:, k] @ family.log_density((X - m) / s) - total[k] * np.log(s)
-                    better = np.ones(len(q), bool) if best is None else q > best
-                    best = q if best is None else np.maximum(best, q)
-                    self.locations_[k, better], self.scales_[k, better] = m[better], s[better]
-                    self.choice_[k, better] = f
-            if len(self.lower_bounds_) > 1 and abs(np.diff(self.lower_bounds_[-2:])[0]) < self.tol:
-                self.converged_ = True
-                break
-        self.n_iter_ = len(self.lower_bounds_)
+        new_start = self._starts(source)
+        checkpoint = None
+        progress = None
+        if self.checkpoint is not None:
+            checkpoint = Checkpoint(self.checkpoint, self._parameters_of_result(), source)
+            if progress := checkpoint.read():
+                progress.reopen(self.max_iter)
+        if progress is None:
+            progress = Progress(self._state() if going_on else new_start(0))
+        n_starts = 1 if going_on else self.n_init
+        first = progress.state.iteration if going_on else 0
+        with IterationCallbacks(self, X, sample_weight, n_starts * self.max_iter, _public) as callbacks:
+            try:
+                run(
+                    progress,
+                    source,
+                    new_start=new_start,
+                    n_starts=n_starts,
+                    max_iter=first + self.max_iter,
+                    tol=self.tol,
+                    callbacks=callbacks,
+                    checkpoint=checkpoint,
+                )
+            finally:
+                progress.keep_better()
+                best = progress.best or progress.state
+                self._set(best, progress.best_converged)
+        self._warn(best)
         return self
 
-    def _joint(self, X):
-        joint = np.log(self.weights_) - np.log(self.scales_).sum(1) + np.zeros((len(X), 1))
-        for k in range(len(self.weights_)):
-            for f, family in enumerate(self.families_):
-                dims = np.flatnonzero(self.choice_[k] == f)
-                z = (X[:, dims] - self.locations_[k, dims]) / self.scales_[k, dims]
-                joint[:, k] += family.log_density(z).sum(1)
-        return joint
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Fit, and the component of each row: the same as fit(X).predict(X)."""
+        return self.fit(X, y, sample_weight).predict(X)
 
-    def _check(self, X):
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """One step on a batch X (n, D); the first batch is fitted as a whole and needs at least K rows.
+
+        Approximate: means and variances are pooled exactly over the batches, but rows keep the posteriors
+        of the moment they were seen; medians and the fits of other families are averaged over the batches, not
+        taken of all rows.
+        """
+        self._validate_params()
+        if not hasattr(self, "weights_"):
+            self.fit(X, sample_weight=sample_weight)
+            self._seen = self.weights_ * self._source(X, sample_weight, reset=False).total_weight
+            return self
+        source = self._source(X, sample_weight, reset=False, least=1)
+        old = self._state()
+        seen = getattr(self, "_seen", old.rows)
+        state, self._seen = blend(old, iterate(old, source), seen, source.total_weight)
+        self._set(state, converged=False)
+        return self
+
+    def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
+        if isinstance(X, Source):
+            if sample_weight is not None:
+                raise ValueError("sample_weight belongs to the source of blocks: give it there.")
+            if reset:
+                self.n_features_in_ = X.shape[1]
+            elif X.shape[1] != self.n_features_in_:
+                raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_} features.")
+            source: Source = X
+        else:
+            X = validate_data(
+                self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_min_samples=least or 2
+            )
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(
+                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
+                )
+                if not sample_weight.sum() > 0:
+                    raise ValueError("Sample weights must contain at least one non-zero number.")
+            source = ArraySource(X, sample_weight, self.n_jobs)
+        if source.shape[0] < (least or self.n_components):
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
+                f"n_samples = {source.shape[0]}"
+            )
+        return source
+
+    def _starts(self, source: Source) -> Callable[[int], State]:
+        """The state that each of the `n_init` starts begins with."""
+        families = self._offered()
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
+
+        def new_start(number: int) -> State:
+            seed = int(seeds[number])
+            point = starting_point(
+                source,
+                self.n_components,
+                self.init_params,
+                np.random.RandomState(seed),
+                self.weights_init,
+                self.locations_init,
+                self.scales_init,
+            )
+            return start_state(families, *point, self.min_scale, source.shape[0], seed)
+
+        return new_start
+
+    def _offered(self) -> list[Family]:
+        if isinstance(self.families, str) or not len(self.families):
+            raise FishermixError("families must be a list such as ['gaussian', 'laplace']")
+        return [as_family(family) for family in self.families]
+
+    def _state(self) -> State:
+        """The state of the last fit, or one made of the public attributes where somebody has set these."""
+        if hasattr(self, "_last") and self._last.choice is self.choice_:
+            return self._last
+        state = start_state(
+            list(self.families_), self.weights_, self.locations_, self.scales_, self.min_scale, 1.0, seed=0
+        )
+        return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
+
+    def _set(self, state: State, converged: bool) -> None:
+        self._last = state
+        for name, value in _public(state).items():
+            setattr(self, name, value)
+        self.converged_ = converged
+
+    def _warn(self, state: State) -> None:
+        happened = []
+        if reseeded := int((state.reseeds > 0).sum()):
+            happened.append(f"{reseeded} components lost all their rows and were re-seeded")
+        if floored := int((self.scales_ <= self.min_scale).sum()):
+            happened.append(
+                f"{floored} of {self.scales_.size} scales stay at min_scale={self.min_scale:g} (constant "
+                "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
+            )
+        if happened:
+            warnings.warn(f"{'; '.join(happened)}. The fit went on.", UserWarning, stacklevel=3)
+        if not self.converged_ and self.tol > 0:
+            warnings.warn(
+                f"EM did not converge in {self.n_iter_} iterations: raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _parameters_of_result(self) -> dict[str, Any]:
+        parameters = self.get_params()
+        families = [(type(f).__qualname__, f.parameters()) for f in self._offered()]
+        kept = {
+            name: value for name, value in parameters.items() if name not in (*_FREE_OF_RESULT, "families")
+        }
+        arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
+        return {**kept, **arrays, "class": type(self).__name__, "families": families}
+
+    # Using
+
+    def _components(self) -> Components:
         check_is_fitted(self)
-        return self._joint(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        return Components(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
-    def score_samples(self, X):
-        return logsumexp(self._check(X), axis=1)
+    def _panels(self, X, use: Callable[[slice, np.ndarray, np.ndarray], None]) -> None:
+        """Call use(rows, posteriors, log likelihoods) for all panels of X, in threads."""
+        components = self._components()
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        panels = [slice(start, start + PANEL) for start in range(0, len(X), PANEL)]
 
-    def score(self, X, y=None):
-        return float(self.score_samples(X).mean())
+        def work(panel: slice) -> None:
+            use(panel, *components.safe_posteriors(X[panel]))
+
+        threads = min(self.n_jobs or available_threads(), len(panels))
+        if threads == 1:
+            for panel in panels:
+                work(panel)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(work, panels):
+                    pass
 
     def predict_proba(self, X):
-        joint = self._check(X)
-        return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-
-    def predict(self, X):
-        return self._check(X).argmax(1)
+        """Posteriors (N, K)."""
+        parts: dict[int, np.ndarray] = {}
+        self._panels(X, lambda rows, posterior, _: parts.__setitem__(rows.start, posterior))
+        return np.concatenate([parts[start] for start in sorted(parts)])
 
     def sparse_posteriors(self, X, threshold=1e-6):
-        posterior = self.predict_proba(X)
-        return scipy.sparse.csr_matrix(np.where(posterior < threshold, 0, posterior))
+        """Posteriors as a `scipy.sparse.csr_matrix` (N, K) without those below the threshold."""
+        parts: dict[int, scipy.sparse.csr_matrix] = {}
 
-    def save(self, folder):
+        def keep(rows: slice, posterior: np.ndarray, _: np.ndarray) -> None:
+            parts[rows.start] = scipy.sparse.csr_matrix(np.where(posterior < threshold, 0.0, posterior))
+
+        self._panels(X, keep)
+        return scipy.sparse.vstack([parts[start] for start in sorted(parts)], format="csr")
+
+    def predict(self, X):
+        """The likeliest component of each row (N,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def score_samples(self, X):
+        """Log likelihood of each row (N,)."""
+        parts: dict[int, np.ndarray] = {}
+        self._panels(X, lambda rows, _, log_likelihood: parts.__setitem__(rows.start, log_likelihood))
+        return np.concatenate([parts[start] for start in sorted(parts)])
+
+    def score(self, X, y=None):
+        """Mean log likelihood of a row."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples=1):
+        """Rows (n, D) drawn from the mixture and the component (n,) of each, component after component."""
         check_is_fitted(self)
-        config = {"families": [family_to_config(f) for f in self.families_], "class": type(self).__name__}
-        tensors = {name: getattr(self, name + "_") for name in ("weights", "locations", "scales", "choice")}
-        save_folder(folder, "mixture", 1, config, tensors)
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples}. The sampling requires at least one."
+            )
+        random_state = check_random_state(self.random_state)
+        rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
+        labels = np.sort(rng.choice(len(self.weights_), size=n_samples, p=self.weights_))
+        z = np.empty((n_samples, self.n_features_in_))
+        for index, family in enumerate(self.families_):
+            chosen = self.choice_[labels] == index
+            z[chosen] = family.sample(rng, int(chosen.sum()))
+        return self.locations_[labels] + self.scales_[labels] * z, labels
 
-    @staticmethod
-    def load(folder):
-        config, tensors = load_folder(folder, "mixture", 1)
-        names = {c.__name__: c for c in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)}
-        if config.get("class") not in names:
-            raise FishermixError(f"{folder} holds an unknown kind of mixture")
-        self = names[config["class"]]()
-        self.weights_ = require_tensor(tensors, "weights", (None,), folder)
-        self.locations_ = require_tensor(tensors, "locations", (len(self.weights_), None), folder)
-        self.scales_ = require_tensor(tensors, "scales", self.locations_.shape, folder)
-        self.choice_ = require_tensor(tensors, "choice", self.locations_.shape, folder)
-        self.families_ = [family_from_config(f) for f in config["families"]]
-        self.n_components, self.n_features_in_ = self.locations_.shape
-        return self
+    def _n_parameters(self) -> int:
+        return len(self.weights_) - 1 + self.locations_.size + self.scales_.size
+
+    def bic(self, X):
+        """Bayesian information criterion on X; the lower the better. The choices are not counted."""
+        log_likelihood = self.score_samples(X)
+        return float(-2 * log_likelihood.sum() + self._n_parameters() * np.log(len(log_likelihood)))
+
+    def aic(self, X):
+        """Akaike information criterion on X; the lower the better. The choices are not counted."""
+        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
+
+    # Saving
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write `config.json` and one safetensors file; families of one's own must be registered."""
+        check_is_fitted(self)
+        config, tensors = pack(self._state())
+        seed = self.random_state if isinstance(self.random_state, Integral) else None
+        simple = ("tol", "max_iter", "n_init", "init_params", "min_scale")
+        parameters = {name: getattr(self, name) for name in simple} | {"random_state": seed}
+        config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
+        save_folder(folder, KIND, VERSION, config, tensors)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> Mixture:
+        """The mixture saved in `folder`, checked; nothing in it can run."""
+        config, tensors = load_folder(folder, KIND, VERSION)
+        classes: dict[Any, type[Mixture]] = {
+            known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
+        }
+        known = classes.get(config.get("class"), Mixture)
+        if not issubclass(known, cls):
+            raise FishermixError(f"{folder} holds a {known.__name__}, not a {cls.__name__}")
+        state = unpack(config, tensors, folder)
+        parameters = config.get("parameters", {})
+        if known is Mixture:
+            parameters["families"] = state.families
+        try:
+            mixture = known(len(state.weights), **parameters)
+        except TypeError as error:
+            raise FishermixError(
+                f"{folder} names parameters that a mixture does not have: {error}"
+            ) from error
+        mixture.n_features_in_ = state.choice.shape[1]
+        mixture._set(state, bool(config.get("converged")))
+        return mixture
 
 
-class GaussianMixture(Mixture):
-    def __init__(self, n_components=30, *, tol=1e-3, max_iter=100, min_scale=1e-3, random_state=None):
+def _public(state: State) -> dict[str, Any]:
+    """The fitted attributes of a state."""
+    components = state.components
+    return {
+        "families_": state.families,
+        "weights_": components.weights,
+        "locations_": components.locations,
+        "scales_": components.scales,
+        "choice_": components.choice,
+        "lower_bounds_": list(state.lower_bounds),
+        "n_iter_": state.iteration,
+    }
+
+
+class _Named(Mixture):
+    """A mixture whose families are in its name."""
+
+    _families: Iterable[str]
+
+    def __init__(
+        self,
+        n_components=30,
+        *,
+        tol=1e-3,
+        max_iter=100,
+        n_init=1,
+        init_params="k-means++",
+        weights_init=None,
+        locations_init=None,
+        scales_init=None,
+        min_scale=1e-3,
+        random_state=None,
+        warm_start=False,
+        checkpoint=None,
+        n_jobs=None,
+        verbose=False,
+    ):
         super().__init__(
             n_components,
-            families=("gaussian",),
+            families=self._families,
             tol=tol,
             max_iter=max_iter,
+            n_init=n_init,
+            init_params=init_params,
+            weights_init=weights_init,
+            locations_init=locations_init,
+            scales_init=scales_init,
             min_scale=min_scale,
             random_state=random_state,
+            warm_start=warm_start,
+            checkpoint=checkpoint,
+            n_jobs=n_jobs,
+            verbose=verbose,
         )
 
 
-class LaplacianMixture(Mixture):
-    def __init__(self, n_components=30, *, tol=1e-3, max_iter=100, min_scale=1e-3, random_state=None):
-        super().__init__(
-            n_components,
-            families=("laplace",),
-            tol=tol,
-            max_iter=max_iter,
-            min_scale=min_scale,
-            random_state=random_state,
-        )
+class GaussianMixture(_Named):
+    """The textbook diagonal mixture of Gaussians; see `Mixture`."""
+
+    _families = ("gaussian",)
 
 
-class HybridMixture(Mixture):
-    def __init__(self, n_components=30, *, tol=1e-3, max_iter=100, min_scale=1e-3, random_state=None):
-        super().__init__(
-            n_components,
-            families=("gaussian", "laplace"),
-            tol=tol,
-            max_iter=max_iter,
-            min_scale=min_scale,
-            random_state=random_state,
-        )
+class LaplacianMixture(_Named):
+    """The paper's LMM: medians and mean absolute deviations; see `Mixture`."""
+
+    _families = ("laplace",)
+
+
+class HybridMixture(_Named):
+    """The paper's HGLMM: Gaussian or Laplacian per component and dimension; see `Mixture`."""
+
+    _families = ("gaussian", "laplace")

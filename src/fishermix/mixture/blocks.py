@@ -1,0 +1,144 @@
+"""Where rows come from: blocks whose statistics add up.
+
+EM never asks for all rows at once. It hands a *step*, a function of one block, to a source, and gets the sum
+over all blocks. An array in memory is cut into blocks that threads share; a file too large for memory or a
+cluster offers the same members of `Source` and runs the same steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+PANEL = 512  # rows that a kernel takes at once: 600 KB of float32 in 300 dimensions, within the second cache
+FEWEST_ROWS, MOST_ROWS, BLOCKS = 4 * PANEL, 128 * PANEL, 24
+
+
+class Totals(dict[str, Any]):
+    """Named statistics of a block that add up: numbers and arrays are added, lists joined."""
+
+    def __iadd__(self, other: Totals) -> Totals:
+        for name, value in other.items():
+            self[name] += value
+        return self
+
+    def finite(self) -> bool:
+        """Whether no sum has overflowed the type of the data."""
+        return all(
+            value.finite()
+            if isinstance(value, Totals)
+            else isinstance(value, list) or np.isfinite(value).all()
+            for value in self.values()
+        )
+
+
+class ActiveRows(NamedTuple):
+    """Posteriors of a panel without the negligible ones, component after component.
+
+    Component k has the rows row[start[k]:start[k+1]] of the panel with weights share[start[k]:start[k+1]],
+    posterior times the row's own weight.
+    """
+
+    start: np.ndarray
+    row: np.ndarray
+    share: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.row.nbytes + self.share.nbytes
+
+    def weights(self) -> np.ndarray:
+        """The sum of the shares of each component (K,)."""
+        return np.array([share.sum() for share in np.split(self.share, self.start[1:-1])])
+
+    def of(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        span = slice(self.start[k], self.start[k + 1])
+        return self.row[span], self.share[span]
+
+
+@dataclass
+class Block:
+    """Consecutive rows (n, D), C-ordered float32 or float64, and their weights (n,) or None for ones.
+
+    `memo` is room for what one sweep leaves to the next of the same iteration; it may be lost at any time.
+    """
+
+    rows: np.ndarray
+    weight: np.ndarray | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    def panels(self) -> Iterator[slice]:
+        """The rows in pieces of PANEL."""
+        for start in range(0, len(self.rows), PANEL):
+            yield slice(start, min(start + PANEL, len(self.rows)))
+
+
+Step = Callable[[Block], Totals]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows in blocks. Steps can be pickled, so that they may run in another process."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    total_weight: float
+
+    def total(self, step: Step) -> Totals:
+        """The sum of step(block) over all blocks, in their order."""
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows (m, D) at these ascending positions (m,), and their weights (m,)."""
+
+
+class ArraySource:
+    """An array (N, D) in memory or memory-mapped, cut into blocks.
+
+    The cuts depend on N alone and the sums run in the order of the blocks: `threads` changes the time, not a
+    bit of the result.
+    """
+
+    def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
+        self.rows, self.weight = rows, weight
+        self.shape: tuple[int, int] = rows.shape[0], rows.shape[1]
+        self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+        self.total_weight = float(len(rows) if weight is None else weight.sum())
+        self.threads = threads or available_threads()
+        size = -(-len(rows) // (BLOCKS * PANEL)) * PANEL
+        self.size = min(max(size, FEWEST_ROWS), MOST_ROWS)
+        self._memos: list[dict[str, Any]] = [{} for _ in range(0, len(rows), self.size)]
+
+    def _block(self, number: int) -> Block:
+        cut = slice(number * self.size, (number + 1) * self.size)
+        rows = np.ascontiguousarray(self.rows[cut], self.dtype)
+        return Block(rows, None if self.weight is None else self.weight[cut], self._memos[number])
+
+    def total(self, step: Step) -> Totals:
+        numbers = range(len(self._memos))
+        if self.threads == 1 or len(numbers) == 1:
+            return _sum(step(self._block(number)) for number in numbers)
+        with ThreadPoolExecutor(self.threads) as pool:
+            return _sum(pool.map(lambda number: step(self._block(number)), numbers))
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
+        return np.asarray(self.rows[rows], self.dtype), weight
+
+
+def _sum(results: Iterator[Totals]) -> Totals:
+    total = next(results)
+    for result in results:
+        total += result
+    return total
+
+
+def available_threads() -> int:
+    """The cores this process may use, or fewer where OMP_NUM_THREADS asks for fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else cores

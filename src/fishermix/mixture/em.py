@@ -1,0 +1,183 @@
+"""One iteration of EM, from any source of blocks, and the state that one iteration leaves to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fishermix.mixture.blocks import ActiveRows, Block, Source, Totals
+from fishermix.mixture.components import Components
+from fishermix.mixture.families import Family
+from fishermix.mixture.fits import FamilyFit, start_fit
+
+DEAD = 1e-3  # rows' worth of weight below which a component is lost
+RESEEDS = (
+    3  # of one component in one fit; more do not help when there are fewer distinct rows than components
+)
+SMALLEST_WEIGHT = 1e-12
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that the next iteration depends on."""
+
+    weights: np.ndarray  # (K,)
+    fits: tuple[FamilyFit, ...]  # one for each family, each (K, D)
+    choice: np.ndarray  # (K, D) index of the family
+    rows: np.ndarray  # (K,) active rows in the last E step
+    seed: int  # for the places where a lost component starts again
+    iteration: int = 0
+    lower_bounds: list[float] = field(default_factory=list)
+    reseeds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # (K,)
+
+    @property
+    def families(self) -> list[Family]:
+        return [fit.family for fit in self.fits]
+
+    @property
+    def components(self) -> Components:
+        locations = np.stack([fit.location for fit in self.fits])
+        scales = np.stack([fit.scale for fit in self.fits])
+        chosen = self.choice[None]
+        return Components(
+            self.families,
+            self.weights,
+            np.take_along_axis(locations, chosen, 0)[0],
+            np.take_along_axis(scales, chosen, 0)[0],
+            self.choice,
+        )
+
+
+def start_state(
+    families: list[Family],
+    weights: np.ndarray,
+    locations: np.ndarray,
+    scales: np.ndarray,
+    floor: float,
+    rows: float,
+    seed: int,
+) -> State:
+    """Every family starts from the same locations and scales (K, D); the first is chosen everywhere."""
+    return State(
+        weights=weights,
+        fits=tuple(start_fit(family, locations, scales, floor) for family in families),
+        choice=np.zeros(locations.shape, np.int64),
+        rows=weights * rows,
+        seed=seed,
+        reseeds=np.zeros(len(weights), np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The step that EM runs on every block: E step, then statistics for the fits that are not done."""
+
+    components: Components
+    fits: tuple[FamilyFit, ...]
+    quantum: float
+    again: bool  # within the same iteration
+
+    def __call__(self, block: Block) -> Totals:
+        totals = self._totals(block)
+        if totals.finite() or block.rows.dtype == np.float64:
+            return totals
+        # Values whose squares overflow float32 are rare: only their block is taken in float64.
+        block.memo.clear()
+        return self._totals(Block(block.rows.astype(np.float64), block.weight))
+
+    def _totals(self, block: Block) -> Totals:
+        rows = block.rows
+        accumulators = [fit.accumulator(rows.dtype) for fit in self.fits]
+        known: list[ActiveRows] | None = block.memo.get("active") if self.again else None
+        threshold = float(np.finfo(rows.dtype).eps)
+        totals = Totals(log_likelihood=0.0, rows=0, weight=0.0)
+        listed = []
+        for number, panel in enumerate(block.panels()):
+            if known is None:
+                weight = None if block.weight is None else block.weight[panel]
+                active, log_likelihood = self.components.active_rows(
+                    rows[panel], weight, threshold, self.quantum
+                )
+                totals["log_likelihood"] += log_likelihood
+            else:
+                active = known[number]
+            for accumulator in accumulators:
+                accumulator.add(rows[panel], active)
+            listed.append(active)
+            totals["rows"] += np.diff(active.start)
+            totals["weight"] += active.weights()
+        small = sum(active.nbytes for active in listed) <= rows.nbytes // 2
+        block.memo["active"] = listed if small else None
+        totals.update({f"fit{n}": accumulator.finish() for n, accumulator in enumerate(accumulators)})
+        return totals
+
+
+def iterate(state: State, source: Source) -> State:
+    """One E step and one M step; the likelihood it records is that of the state it started from."""
+    components = state.components
+    weight = state.weights * source.total_weight
+    fits = [fit.begin(weight, state.rows, source.dtype) for fit in state.fits]
+    quantum = exact_quantum(source.total_weight)
+    totals = None
+    while asking := [number for number, fit in enumerate(fits) if not fit.done]:
+        sweep = Sweep(components, tuple(fits[number] for number in asking), quantum, again=totals is not None)
+        totals = source.total(sweep)
+        for place, number in enumerate(asking):
+            fits[number] = fits[number].advance(totals[f"fit{place}"], totals["weight"], totals["rows"])
+        if not sweep.again:
+            first = totals
+    choice = np.argmax(np.stack([fit.quality for fit in fits]), axis=0)
+    choice = np.where((first["weight"] > 0)[:, None], choice, state.choice)
+    share = np.maximum(first["weight"] / source.total_weight, SMALLEST_WEIGHT)
+    new = replace(
+        state,
+        weights=share / share.sum(),
+        fits=tuple(fits),
+        choice=choice,
+        rows=first["rows"],
+        iteration=state.iteration + 1,
+        lower_bounds=[*state.lower_bounds, first["log_likelihood"] / source.total_weight],
+    )
+    mean_weight = source.total_weight / source.shape[0]
+    return reseed(new, first["weight"] < DEAD * mean_weight)
+
+
+def exact_quantum(total_weight: float) -> float:
+    """A power of two so small that it does not matter, so large that sums of its multiples stay exact."""
+    return float(2.0 ** (np.ceil(np.log2(total_weight)) - 52))
+
+
+def reseed(state: State, dead: np.ndarray) -> State:
+    """Let each lost component (K,) start again as one half of the heaviest one.
+
+    The two halves differ by half a scale in a random direction; EM pulls them apart.
+    """
+    dead = dead & (state.reseeds < RESEEDS)
+    if not dead.any():
+        return state
+    weights, choice = state.weights.copy(), state.choice.copy()
+    fits = [
+        replace(fit, **{n: getattr(fit, n).copy() for n in ("location", "scale", "reach")})
+        for fit in state.fits
+    ]
+    for k in np.flatnonzero(dead):
+        heaviest = int(np.argmax(weights))
+        weights[k] = weights[heaviest] = 0.5 * weights[heaviest]
+        choice[k] = choice[heaviest]
+        direction = np.random.default_rng([state.seed, state.iteration, int(k)]).standard_normal(
+            choice.shape[1]
+        )
+        for fit in fits:
+            fit.location[k] = fit.location[heaviest] + 0.5 * fit.scale[heaviest] * direction
+            fit.scale[k] = fit.scale[heaviest]
+            fit.reach[k] = fit.reach[heaviest] = np.maximum(fit.reach[heaviest], fit.scale[heaviest])
+    rows = np.where(dead, state.rows.max(), state.rows)
+    return replace(
+        state,
+        weights=weights / weights.sum(),
+        choice=choice,
+        fits=tuple(fits),
+        rows=rows,
+        reseeds=state.reseeds + dead,
+    )

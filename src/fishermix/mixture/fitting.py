@@ -1,0 +1,142 @@
+"""The loop around EM's iterations: several starts, stopping, checkpoints, interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.mixture.blocks import Source
+from fishermix.mixture.callbacks import IterationCallbacks
+from fishermix.mixture.em import State, iterate
+from fishermix.mixture.saving import pack, unpack
+from fishermix.storage import load_folder, save_folder
+
+CHECKPOINT = "mixture checkpoint"
+ITERATIONS_BETWEEN_CHECKPOINTS = 5
+
+
+@dataclass
+class Progress:
+    """What a fit has come to: the best of the finished starts, and the start under way."""
+
+    state: State
+    start: int = 0
+    best: State | None = None
+    best_converged: bool = False
+    finished: bool = False
+    converged: bool = False
+
+    def keep_better(self) -> None:
+        """Let the start under way be the best if it is."""
+        bounds = self.state.lower_bounds
+        if self.best is None or (bounds and bounds[-1] > self.best.lower_bounds[-1]):
+            self.best, self.best_converged = self.state, self.converged
+
+    def reopen(self, max_iter: int) -> None:
+        """Let a single start that ended for want of iterations go on if more are allowed now."""
+        if self.finished and self.start == 1 and not self.converged and self.state.iteration < max_iter:
+            self.finished, self.start, self.best = False, 0, None
+
+
+def run(
+    progress: Progress,
+    source: Source,
+    *,
+    new_start: Callable[[int], State],
+    n_starts: int,
+    max_iter: int,
+    tol: float,
+    callbacks: IterationCallbacks,
+    checkpoint: Checkpoint | None,
+) -> None:
+    """Iterate every start until it converges, and leave the best in `progress`.
+
+    `progress` is whole after every iteration: when this is interrupted, it holds the last good state.
+    A callback may ask to stop.
+    """
+    while not progress.finished:
+        stopped = False
+        while not (progress.converged or stopped) and progress.state.iteration < max_iter:
+            callbacks.before_iteration()
+            reseeds = progress.state.reseeds.sum()
+            progress.state = iterate(progress.state, source)
+            bounds = progress.state.lower_bounds
+            gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
+            progress.converged = bool(gain < tol) and progress.state.reseeds.sum() == reseeds
+            stopped = callbacks.after_iteration(progress.state)
+            if checkpoint and (stopped or progress.state.iteration % ITERATIONS_BETWEEN_CHECKPOINTS == 0):
+                checkpoint.write(progress)
+        progress.keep_better()
+        if stopped:
+            return
+        progress.start += 1
+        progress.finished = progress.start >= n_starts
+        if not progress.finished:
+            progress.state, progress.converged = new_start(progress.start), False
+    if checkpoint:
+        checkpoint.write(progress)
+
+
+class Checkpoint:
+    """A folder that holds the progress of one particular fit, so that it can be taken up again."""
+
+    def __init__(self, folder: str | os.PathLike, parameters: dict[str, Any], source: Source):
+        self.folder = Path(folder)
+        digest = hashlib.sha256(json.dumps(parameters, sort_keys=True, default=repr).encode())
+        rows = np.unique(np.linspace(0, source.shape[0] - 1, 64).astype(np.int64))
+        for part in (np.array(source.shape), *source.take(rows)):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(repr((source.total_weight, str(source.dtype))).encode())
+        self.key = digest.hexdigest()
+
+    def read(self) -> Progress | None:
+        """What was written, or None where nothing was; refused if it belongs to another fit."""
+        if not self.folder.exists() or not any(self.folder.iterdir()):
+            return None
+        config, tensors = load_folder(self.folder, CHECKPOINT, 1)
+        if config.get("key") != self.key:
+            raise FishermixError(
+                f"the checkpoint in {self.folder} belongs to a fit with other data or other parameters: "
+                "delete the folder to start anew, or name another one"
+            )
+        states = {
+            name: unpack(config[name], _inside(tensors, name), self.folder) if config.get(name) else None
+            for name in ("state", "best")
+        }
+        state = states["state"]
+        assert state is not None
+        return Progress(
+            state,
+            config["start"],
+            states["best"],
+            config["best_converged"],
+            config["finished"],
+            config["converged"],
+        )
+
+    def write(self, progress: Progress) -> None:
+        config: dict[str, Any] = {
+            "key": self.key,
+            "start": progress.start,
+            "best_converged": progress.best_converged,
+            "finished": progress.finished,
+            "converged": progress.converged,
+        }
+        tensors: dict[str, np.ndarray] = {}
+        for name, state in (("state", progress.state), ("best", progress.best)):
+            if state is not None:
+                config[name], of_state = pack(state)
+                tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
+        save_folder(self.folder, CHECKPOINT, 1, config, tensors)
+
+
+def _inside(tensors: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    return {key.split(".", 1)[1]: value for key, value in tensors.items() if key.startswith(f"{name}.")}

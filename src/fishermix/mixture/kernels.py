@@ -1,0 +1,302 @@
+"""Compiled inner loops of EM, each on a panel of a few hundred rows that stays in the cache.
+
+All release the GIL, so that threads share the panels out; none uses fast maths beyond fused multiply-add, and
+those that decide on the place of a median not even that. Sums over a panel run in the type of the data, then
+go to float64 totals. The active rows of a panel are `start`, `row`, `share` as `list_active` makes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LANES = 64  # rows that one inner loop of the densities takes at once
+UNROLLED = 4  # dimensions likewise; the parameters' dimensions are padded to a multiple
+CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
+NEGLIGIBLE = -40.0  # e^-40 adds nothing to 1 in float64
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def log_densities(x, location, square, linear, constant, out):
+    """out[n, k] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
+
+    x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (n, K).
+    Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
+    """
+    n, d_count = x.shape
+    k_count, padded = location.shape
+    tile = np.zeros((padded, LANES), x.dtype)
+    part = np.empty((k_count, LANES), x.dtype)
+    total = np.empty((k_count, LANES), np.float64)
+    whole = d_count - d_count % 8
+    for start in range(0, n, LANES):
+        rows = min(LANES, n - start)
+        if rows == LANES:
+            for d0 in range(0, whole, 8):
+                for i0 in range(0, LANES, 8):
+                    for d in range(8):
+                        for i in range(8):
+                            tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
+        for d in range(whole if rows == LANES else 0, d_count):
+            for i in range(rows):
+                tile[d, i] = x[start + i, d]
+        total[:] = 0
+        for first in range(0, padded, CHUNK):
+            part[:] = 0
+            for d in range(first, min(padded, first + CHUNK), UNROLLED):
+                for k in range(k_count):
+                    l0, l1, l2, l3 = (
+                        location[k, d],
+                        location[k, d + 1],
+                        location[k, d + 2],
+                        location[k, d + 3],
+                    )
+                    s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
+                    a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
+                    for i in range(LANES):
+                        u0 = abs(tile[d, i] - l0)
+                        u1 = abs(tile[d + 1, i] - l1)
+                        u2 = abs(tile[d + 2, i] - l2)
+                        u3 = abs(tile[d + 3, i] - l3)
+                        part[k, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+                        )
+            for k in range(k_count):
+                for i in range(LANES):
+                    total[k, i] += part[k, i]
+        for i in range(rows):
+            for k in range(k_count):
+                out[start + i, k] = constant[k] - total[k, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def normalise(joint, prior, log_likelihood):
+    """Turn joint log densities (n, K) into posteriors in place; log_likelihood (n,) of the rows comes out.
+
+    A row that lies so far out that every density is 0 or its distances overflow gets the prior (K,).
+    """
+    n, k_count = joint.shape
+    for i in range(n):
+        top = -np.inf
+        for k in range(k_count):
+            if joint[i, k] > top:
+                top = joint[i, k]
+        if not -np.inf < top < np.inf:
+            log_likelihood[i] = -np.inf
+            for k in range(k_count):
+                joint[i, k] = prior[k]
+            continue
+        total = 0.0
+        for k in range(k_count):
+            gap = joint[i, k] - top
+            share = np.exp(gap) if gap > NEGLIGIBLE else 0.0
+            joint[i, k] = share
+            total += share
+        log_likelihood[i] = top + np.log(total)
+        for k in range(k_count):
+            joint[i, k] /= total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def list_active(posterior, weight, threshold, quantum, start, row, share):
+    """The rows of each component whose posterior is at least `threshold`, component after component.
+
+    start (K + 1,), row and share (n K,): component k has rows row[start[k]:start[k+1]] with weights share,
+    posterior times weight (n,), rounded to a multiple of the power of two `quantum`. Sums of such numbers are
+    exact in float64, whatever their order: medians come out the same in one piece, in blocks, on a cluster.
+    """
+    n, k_count = posterior.shape
+    count = 0
+    for k in range(k_count):
+        start[k] = count
+        for i in range(n):
+            if posterior[i, k] >= threshold:
+                rounded = np.floor(posterior[i, k] * weight[i] / quantum + 0.5) * quantum
+                if rounded > 0:
+                    row[count] = i
+                    share[count] = rounded
+                    count += 1
+    start[k_count] = count
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def add_moments(x, start, row, share, centre, first, second):
+    """first, second (K, D) += sum over the active rows of share (x - centre) and share (x - centre)²."""
+    k_count, d_count = centre.shape
+    ones = np.empty(d_count, x.dtype)
+    twos = np.empty(d_count, x.dtype)
+    for k in range(k_count):
+        ones[:] = 0
+        twos[:] = 0
+        for entry in range(start[k], start[k + 1]):
+            i = row[entry]
+            w = x.dtype.type(share[entry])
+            for d in range(d_count):
+                gap = x[i, d] - centre[k, d]
+                ones[d] += w * gap
+                twos[d] += w * gap * gap
+        for d in range(d_count):
+            first[k, d] += ones[d]
+            second[k, d] += twos[d]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_deviations(x, start, row, share, wanted, centre, deviation):
+    """deviation (K, D) += sum over the active rows of share |x - centre|, for the components wanted (K,)."""
+    k_count, d_count = centre.shape
+    part = np.empty(d_count, x.dtype)
+    for k in range(k_count):
+        if not wanted[k]:
+            continue
+        part[:] = 0
+        for entry in range(start[k], start[k + 1]):
+            i = row[entry]
+            w = x.dtype.type(share[entry])
+            for d in range(d_count):
+                part[d] += w * abs(x[i, d] - centre[k, d])
+        for d in range(d_count):
+            deviation[k, d] += part[d]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_histogram(x, start, row, share, wanted, low, per_bin, histogram):
+    """histogram (K, D, B) += the weights of the active rows by bin, for the components wanted (K,).
+
+    low, per_bin (K, D). The bin of a value is the whole part of (x - low) per_bin + 1; what lies outside goes
+    to the first or the last.
+    """
+    k_count, d_count, bins = histogram.shape
+    last = x.dtype.type(bins - 1)
+    one = x.dtype.type(1)
+    zero = x.dtype.type(0)
+    place = np.empty(d_count, np.int32)
+    for k in range(k_count):
+        if not wanted[k]:
+            continue
+        flat = histogram[k].reshape(-1)
+        for entry in range(start[k], start[k + 1]):
+            i = row[entry]
+            # Two loops: the compiler turns the first into SIMD, the second is a scatter.
+            for d in range(d_count):
+                p = (x[i, d] - low[k, d]) * per_bin[k, d] + one
+                p = p if p > zero else zero
+                p = p if p < last else last
+                place[d] = np.int32(p) + np.int32(d * bins)
+            for d in range(d_count):
+                flat[place[d]] += share[entry]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def collect(x, start, row, share, wanted, low, high, below, newest, where, value, weight, resume, count):
+    """Append the values with low <= x < high (K, D); below (K, D) += the weight of those under low.
+
+    Only components wanted (K,). where (capacity,) is k D + d; value and weight likewise. newest (K, D) is the
+    entry that came last for each (k, d): a value equal to it is added to it, so that ties stay short. Returns
+    the count of entries; if there is no room for one more row, resume (2,) says where to go on, else it is
+    (K, 0).
+    """
+    k_count, d_count = low.shape
+    words = (d_count + 7) // 8
+    hit = np.zeros(words * 8, np.uint8)
+    eight_hits = hit.view(np.uint64)
+    under = np.empty(d_count, np.float64)
+    nothing = 0.0
+    for k in range(resume[0], k_count):
+        if not wanted[k]:
+            continue
+        entry = max(start[k], resume[1])
+        under[:] = 0
+        while entry < start[k + 1] and count + d_count <= len(where):
+            i = row[entry]
+            w = share[entry]
+            for d in range(d_count):
+                hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
+            for d in range(d_count):
+                under[d] += w if x[i, d] < low[k, d] else nothing
+            for word in range(words):
+                if eight_hits[word] != 0:
+                    for d in range(word * 8, word * 8 + 8):
+                        if hit[d]:
+                            before = newest[k, d]
+                            if before >= 0 and value[before] == x[i, d]:
+                                weight[before] += w
+                            else:
+                                where[count] = k * d_count + d
+                                value[count] = x[i, d]
+                                weight[count] = w
+                                newest[k, d] = count
+                                count += 1
+            entry += 1
+        for d in range(d_count):
+            below[k, d] += under[d]
+        if entry < start[k + 1]:
+            resume[0] = k
+            resume[1] = entry
+            return count
+        resume[1] = 0
+    resume[0] = k_count
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def group(where, first, value, weight, grouped_value, grouped_weight):
+    """Bring the entries into the order of `where` (n,); first (G + 1,) says where each group begins."""
+    position = first.copy()
+    for entry in range(len(where)):
+        target = position[where[entry]]
+        grouped_value[target] = value[entry]
+        grouped_weight[target] = weight[entry]
+        position[where[entry]] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def select(first, value, weight, wanted, reference, selected, inside, shift):
+    """selected (G,): in each group the smallest value up to which the weights sum to at least wanted (G,).
+
+    Quickselect: the part that holds the answer is divided again until all its values are equal. Groups whose
+    weights do not reach what is wanted are left alone. inside (G,) is the weight of the group, shift (G,) the
+    sum of weight (|value - selected| - |value - reference|). value and weight (n,) are reordered.
+    """
+    for g in range(len(wanted)):
+        left, right = first[g], first[g + 1] - 1
+        total = 0.0
+        for entry in range(left, right + 1):
+            total += weight[entry]
+        inside[g] = total
+        if not 0.0 < wanted[g] <= total:
+            continue
+        need = wanted[g]
+        while True:
+            a, b, c = value[left], value[(left + right) // 2], value[right]
+            pivot = max(min(a, b), min(max(a, b), c))
+            lower, entry, upper = left, left, right
+            less = 0.0
+            equal = 0.0
+            while entry <= upper:
+                v, w = value[entry], weight[entry]
+                if v < pivot:
+                    value[entry], weight[entry] = value[lower], weight[lower]
+                    value[lower], weight[lower] = v, w
+                    less += w
+                    lower += 1
+                    entry += 1
+                elif v > pivot:
+                    value[entry], weight[entry] = value[upper], weight[upper]
+                    value[upper], weight[upper] = v, w
+                    upper -= 1
+                else:
+                    equal += w
+                    entry += 1
+            if need <= less:
+                right = lower - 1
+            elif need <= less + equal:
+                selected[g] = pivot
+                break
+            else:
+                need -= less + equal
+                left = upper + 1
+        moved = 0.0
+        for entry in range(first[g], first[g + 1]):
+            v = np.float64(value[entry])
+            moved += weight[entry] * (abs(v - selected[g]) - abs(v - reference[g]))
+        shift[g] = moved
