@@ -20,7 +20,10 @@ NO_SUCH_PHOTO = "2258277193_586949ec62.jpg.1"
 
 
 def read_flickr8k(folder: Path, train: str = "paper") -> Dataset:
-    """8,091 images, 40,455 sentences; `train` is "paper" (6,091: all but dev and test) or "official" (6,000)."""
+    """8,091 images, 40,455 sentences, official dev and test images of 1,000 each.
+
+    `train="paper"` trains on the other 6,091, `train="official"` on the 6,000 of the official list.
+    """
     if train not in ("paper", "official"):
         raise FishermixError(f"train should be 'paper' (6,091 images) or 'official' (6,000), not {train!r}")
 

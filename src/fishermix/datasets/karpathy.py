@@ -8,8 +8,8 @@ from fishermix.datasets.dataset import Dataset
 from fishermix.datasets.reading import Gatherer, find, member, parse_json, read_text, safe_name
 
 SOURCE = (
-    "Karpathy's dataset_flickr8k.json, dataset_flickr30k.json and dataset_coco.json are in caption_datasets.zip, "
-    "on his 'deep visual-semantic alignments' page; the photos come from the data sets themselves."
+    "Karpathy's dataset_flickr8k.json, dataset_flickr30k.json and dataset_coco.json are in the file "
+    "caption_datasets.zip of his page 'Deep Visual-Semantic Alignments'; the photos come with the data sets."
 )
 NAMES = ("flickr8k", "flickr30k", "coco")
 
