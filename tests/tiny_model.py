@@ -20,6 +20,7 @@ COLOURS = {
     "grey": (128, 128, 128),
 }
 NAMES = list(COLOURS)
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
 class TinyImageEncoder:
@@ -48,15 +49,20 @@ class TinyImageEncoder:
         return np.bincount(nearest, minlength=len(COLOURS)).astype(np.float32)
 
 
+class TinyCaptioner:
+    def caption(self, points, beam=1):
+        return [f"a {NAMES[point.argmax()]} picture" for point in points]
+
+
 class TinyModel:
     key = "tiny"
     dimension = len(COLOURS)
-    captioner = True
     sentence_encoder = None
     cca = None
 
     def __init__(self):
         self.image_encoder = TinyImageEncoder()
+        self.captioner = TinyCaptioner()
 
     @classmethod
     def load(cls, folder=None):
@@ -73,7 +79,7 @@ class TinyModel:
         return self.image_points(self.image_encoder.transform(images))
 
     def caption(self, images, beam=1):
-        return [f"a {NAMES[point.argmax()]} picture" for point in self.encode_images(images)]
+        return self.captioner.caption(self.encode_images(images), beam)
 
 
 def _unit(rows):

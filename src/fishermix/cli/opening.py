@@ -29,8 +29,12 @@ SentencesOption = Annotated[
 
 
 def open_model(folder: Path | None) -> ImageTextModel:
+    import warnings
+
     from fishermix.model import ImageTextModel
 
+    # The commands say themselves, and better, what to do about it.
+    warnings.filterwarnings("ignore", message=".*hold no known word")
     return ImageTextModel.load(folder)
 
 

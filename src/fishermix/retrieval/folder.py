@@ -22,6 +22,11 @@ def is_photo_name(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in PHOTO_SUFFIXES
 
 
+def readable_name(path: str) -> str:
+    """A file name for the eye: bytes that are no text become question marks."""
+    return path.encode("utf8", "replace").decode("utf8")
+
+
 def photo_folder(folder: str | os.PathLike) -> Path:
     """The absolute path of an existing folder."""
     path = Path(folder).expanduser()

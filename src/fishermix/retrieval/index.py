@@ -30,10 +30,15 @@ SCORES_FOR_CUT = 20_000
 class Model(Protocol):
     """What an index asks of `fishermix.ImageTextModel`."""
 
-    key: str
-    dimension: int
     image_encoder: Any
+    sentence_encoder: Any
+    cca: Any
+    captioner: Any
 
+    @property
+    def key(self) -> str: ...
+    @property
+    def dimension(self) -> int: ...
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray: ...
     def encode_images(self, images: Sequence[Any]) -> np.ndarray: ...
     def image_points(self, features: np.ndarray) -> np.ndarray: ...
@@ -106,6 +111,13 @@ class PhotoIndex:
 
     def path(self, hit: Hit) -> Path:
         return self.folder / hit.path
+
+    def point(self, hit: Hit) -> np.ndarray:
+        """The point (d,) of a photo found."""
+        point = self.store.vector_of(hit.id)
+        if point is None:
+            raise FishermixError(f"{hit.path} is no longer in the index: search again")
+        return point
 
     # Keeping up with the folder
 

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 from fishermix.errors import FishermixError
+from fishermix.retrieval.folder import readable_name
 from fishermix.retrieval.thumbnails import jpeg
 from fishermix.storage import write_atomically
 
@@ -79,8 +80,7 @@ def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
 
 
 def _shown(text: str) -> str:
-    # A file name may hold bytes that are no text.
-    return escape(text.encode("utf8", "replace").decode("utf8"))
+    return escape(readable_name(text))
 
 
 def _picture(file: Path, longest_side: int) -> str:

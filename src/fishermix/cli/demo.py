@@ -1,0 +1,103 @@
+"""`fishermix demo`: the whole program on a few photos, in one go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fishermix.cli import app
+from fishermix.cli.explain import explanation_lines
+from fishermix.cli.opening import ModelOption, open_index, open_model, say
+from fishermix.errors import FishermixError
+
+# Photographs that other packages bring along.
+PICTURES = (
+    ("skimage.data", "astronaut.png"),
+    ("skimage.data", "chelsea.png"),
+    ("skimage.data", "coffee.png"),
+    ("skimage.data", "rocket.jpg"),
+    ("skimage.data", "motorcycle_left.png"),
+    ("skimage.data", "camera.png"),
+    ("skimage.data", "clock_motion.png"),
+    ("skimage.data", "hubble_deep_field.jpg"),
+    ("skimage.data", "moon.png"),
+    ("skimage.data", "coins.png"),
+    ("skimage.data", "page.png"),
+    ("skimage.data", "grass.png"),
+    ("skimage.data", "brick.png"),
+    ("sklearn.datasets.images", "china.jpg"),
+    ("sklearn.datasets.images", "flower.jpg"),
+)
+QUERIES = (
+    "a cat looks at the camera",
+    "a cup of coffee on a table",
+    "a motorcycle in a garage",
+    "an old temple",
+)
+QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", "a child plays outside")
+
+
+@app.command(epilog="Examples: fishermix demo · fishermix demo ~/Pictures --out demo-out")
+def demo(
+    photos: Annotated[
+        Path | None,
+        typer.Argument(help="A folder of photos; a few that come with installed packages if left out."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the contact sheet.")] = Path("demo-out"),
+    model: ModelOption = None,
+) -> None:
+    """Search, describe and explain a few photos, and write a contact sheet."""
+    from fishermix.retrieval.explain import Explainer
+    from fishermix.retrieval.sheet import contact_sheet, write_contact_sheet
+
+    out.mkdir(parents=True, exist_ok=True)
+    folder = photos or _packaged_photos(out / "photos")
+    queries = QUERIES_FOR_ANY_FOLDER if photos else QUERIES
+    loaded = open_model(model)
+    cards = []
+    with open_index(folder, str(out / "index"), loaded) as index:
+        say(f"{index.store.summary().photos:,} photos in {folder}")
+        found = index.store.nearest(loaded.encode_text(list(queries)), 3)
+        if not any(found):
+            raise FishermixError(f"there are no photos in {folder}: name a folder that holds some")
+        for query, hits in zip(queries, found):
+            say(f'\nfishermix search "{query}"')
+            for hit in hits:
+                say(f"  {hit.score:.3f}  {hit.path}")
+        query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
+        for hit in best:
+            caption = loaded.captioner.caption(index.point(hit)[None])[0] if loaded.captioner else ""
+            cards.append((index.path(hit), hit.path, hit.score, caption))
+        if loaded.captioner:
+            say(f"\nfishermix caption {best[0].path}\n  {cards[0][3]}")
+        say(f'\nfishermix explain "{query}" {best[0].path}')
+        for line in explanation_lines(Explainer(loaded).explain(query, index.point(best[0]))):
+            say(f"  {line}".rstrip())
+    sheet = out / "contact-sheet.html"
+    write_contact_sheet(sheet, contact_sheet(query, cards, f"The nearest of the photos in {folder}"))
+    say(f"\nThe contact sheet is {sheet}. Next, on your own photos:")
+    say('  fishermix search "two dogs run on a beach" ~/Pictures')
+    say("  fishermix serve ~/Pictures --open")
+
+
+def _packaged_photos(target: Path) -> Path:
+    """Copy the photographs that installed packages carry into a folder; nothing is downloaded."""
+    from importlib.resources import as_file, files
+
+    target.mkdir(parents=True, exist_ok=True)
+    copied = 0
+    for package, name in PICTURES:
+        try:
+            source = files(package).joinpath(name)
+            with as_file(source) as file:
+                data = file.read_bytes()
+        except (ModuleNotFoundError, FileNotFoundError):
+            continue
+        copied += 1
+        if not (target / name).exists():
+            (target / name).write_bytes(data)
+    if not copied:
+        raise FishermixError("no installed package carries photos: name a folder of photos")
+    return target

@@ -1,0 +1,113 @@
+"""`fishermix doctor`: is everything in place?"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fishermix import __version__
+from fishermix.cli import app
+from fishermix.cli.opening import ModelOption, open_model, say
+from fishermix.errors import FishermixError
+
+CORE = ("numpy", "scipy", "scikit-learn", "numba", "safetensors", "pillow", "onnxruntime", "typer", "rich")
+EXTRAS = {
+    "caption": ("torch",),
+    "serve": ("fastapi", "uvicorn"),
+    "dask": ("dask", "distributed", "pyarrow"),
+    "faiss": ("faiss-cpu",),
+    "postgres": ("psycopg", "pgvector"),
+    "plots": ("matplotlib",),
+    "export": ("onnx",),
+}
+
+
+@app.command(epilog="Example: fishermix doctor ~/Pictures")
+def doctor(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Check the index of this folder only; all of yours if left out.")
+    ] = None,
+    model: ModelOption = None,
+) -> None:
+    """Show versions, threads, linear algebra, the model and the health of the indexes; exit code 1 if
+    something is wrong.
+    """
+    problems: list[str] = []
+    say(f"fishermix   {__version__}")
+    say(f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}")
+    say(f"packages    {', '.join(f'{name} {_version(name, problems)}' for name in CORE)}")
+    say(f"extras      {', '.join(_extras())}")
+    say(f"processor   {os.cpu_count()} cores")
+    for line in _linear_algebra():
+        say(line)
+    say(f"model       {_model(model, problems)}")
+    for line in _indexes(folder, problems):
+        say(line)
+    if problems:
+        raise FishermixError("; ".join(problems))
+    say("everything is well")
+
+
+def _version(name: str, problems: list[str]) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        problems.append(f"{name} is missing: install fishermix again")
+        return "missing"
+
+
+def _extras() -> Iterator[str]:
+    for extra, names in EXTRAS.items():
+        try:
+            yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
+        except PackageNotFoundError:
+            yield f"{extra} (not installed)"
+
+
+def _linear_algebra() -> Iterator[str]:
+    import numpy  # noqa: F401 - loads its BLAS
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    for pool in threadpool_info():
+        yield f"threads     {pool['num_threads']} in {pool['internal_api']} {pool['version'] or ''}".rstrip()
+
+
+def _model(folder: Path | None, problems: list[str]) -> str:
+    try:
+        model = open_model(folder)
+        if not model.encode_text(["a red ball on a beach"]).any():
+            problems.append("the model does not know the words 'a red ball on a beach'")
+    except FishermixError as error:
+        problems.append(str(error))
+        return "cannot be loaded"
+    captions = "with" if model.captioner is not None else "without"
+    return f"{model.key}, {model.dimension} dimensions, {captions} a captioner; a sentence was encoded"
+
+
+def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
+    from fishermix.retrieval.folder import data_home, default_index
+    from fishermix.retrieval.local_store import LocalStore
+
+    home = data_home() / "indexes"
+    found = sorted(home.iterdir()) if home.is_dir() else []
+    if folder is not None:
+        found = [place for place in found if place == default_index(folder.expanduser().resolve())]
+    yield f"indexes     {len(found)} in {home}"
+    for place in found:
+        try:
+            store = LocalStore(place)
+            wrong = store.verify()
+            found_well = f"{store.summary().photos:,} photos, sound"
+            yield f"  {place.name}: {'; '.join(wrong) or found_well}"
+            store.close()
+        except FishermixError as error:
+            wrong = [str(error)]
+            yield f"  {place.name}: cannot be used"
+        problems += [f"index {place.name}: {text}" for text in wrong]

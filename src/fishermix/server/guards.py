@@ -1,0 +1,161 @@
+"""What stands before the service: who may ask, how much, for how long, and what a browser may do.
+
+The service is for this machine's user alone, but every web page this user opens can send requests to it. So
+the `Host` must be this machine (against DNS rebinding), requests from other sites are refused, and every
+answer forbids the browser to load, run or frame anything from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fishermix.server.metrics import Metrics
+
+HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client can cost."""
+
+    body_bytes: int = 25_000_000
+    body_seconds: float = 15.0
+    work_seconds: float = 30.0
+    workers: int = 2
+    waiting: int = 64
+    results: int = 200
+    query_length: int = 500
+
+
+class Refused(Exception):
+    def __init__(self, status: int, detail: str):
+        self.status, self.detail = status, detail
+
+
+class Guard:
+    """The outermost layer of the service."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics):
+        self.app, self.limits, self.metrics = app, limits, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        status, start = 0, time.perf_counter()
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_encoded(HEADERS)]
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self.app(scope, self._counted(receive), send_guarded)
+        except Refused as refused:
+            if not status:
+                await _answer(send_guarded, refused)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.count(route, status, time.perf_counter() - start)
+
+    def _check(self, scope: Scope) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if host.rsplit(":", 1)[0] not in HOSTS and host not in HOSTS:
+            raise Refused(421, "this service answers only to 127.0.0.1 and localhost")
+        origin = headers.get("origin")
+        if origin not in (None, f"http://{host}"):
+            raise Refused(403, "requests from other sites are refused")
+        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+            raise Refused(403, "requests from other sites are refused")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.limits.body_bytes:
+            raise Refused(413, self._too_large())
+
+    def _too_large(self) -> str:
+        return f"the body is larger than {self.limits.body_bytes:,} bytes: send a smaller photo"
+
+    def _counted(self, receive: Receive) -> Receive:
+        """Count the body while it arrives, and give it a limited time to do so."""
+        deadline, size, complete = time.monotonic() + self.limits.body_seconds, 0, False
+
+        async def counted() -> Message:
+            nonlocal size, complete
+            if complete:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                raise Refused(408, "the body took too long to arrive") from None
+            if message["type"] == "http.request":
+                size += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
+                if size > self.limits.body_bytes:
+                    raise Refused(413, self._too_large())
+            return message
+
+        return counted
+
+
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+async def _answer(send: Send, refused: Refused) -> None:
+    body = json.dumps({"detail": refused.detail}).encode()
+    # The rest of a refused body is not read, so the connection cannot be used again.
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+    await send({"type": "http.response.start", "status": refused.status, "headers": _encoded(headers)})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Work:
+    """Runs what takes processor time in a few threads; sends clients away when too many wait or it takes
+    too long.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits, self.pending = limits, 0
+        self._slots = asyncio.Semaphore(limits.workers)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self.pending >= self.limits.workers + self.limits.waiting:
+            raise HTTPException(503, "too many requests at once: try again in a moment", {"Retry-After": "1"})
+        self.pending += 1
+        task = asyncio.ensure_future(self._in_a_slot(function, arguments))
+        task.add_done_callback(self._finished)
+        try:
+            # A thread cannot be stopped: the client is told, the slot stays taken until the thread is done.
+            return await asyncio.wait_for(asyncio.shield(task), self.limits.work_seconds)
+        except TimeoutError:
+            raise HTTPException(504, "this took too long: try again, or with a smaller photo") from None
+
+    async def _in_a_slot(self, function: Callable[..., Any], arguments: tuple) -> Any:
+        async with self._slots:
+            return await run_in_threadpool(function, *arguments)
+
+    def _finished(self, task: asyncio.Future) -> None:
+        self.pending -= 1
+        if not task.cancelled():
+            task.exception()  # looked at, so that one nobody waits for any more is not reported as lost

@@ -1,0 +1,132 @@
+"""annotate, similar, explain, serve, doctor and demo as a user types them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fishermix.cli import demo as demo_command
+from fishermix.retrieval.sentences import read_sentences
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    file = tmp_path / "sentences.txt"
+    file.write_text("a red thing\n\nblue sky\nred white blue\nzorblax\na red thing\n")
+    return file
+
+
+def test_annotate_ranks_sentences(tiny, photos, sentences):
+    lines = tiny("annotate", photos / "red.png", "--sentences", sentences).splitlines()
+    assert [line.split("  ")[1] for line in lines] == ["a red thing", "red white blue", "blue sky"]
+    assert lines[0].startswith("1.000")
+    listed = json.loads(
+        tiny("annotate", photos / "red.png", photos / "blue.png", "--sentences", sentences, "-n", 1, "--json")
+    )
+    assert [entry["sentences"][0]["sentence"] for entry in listed] == ["a red thing", "blue sky"]
+
+
+def test_annotate_goes_on_after_a_bad_photo(tiny, photos, sentences, capfd):
+    bad = photos / "bad.png"
+    bad.write_text("no photo")
+    assert "1 of 2" in tiny("annotate", bad, photos / "red.png", "--sentences", sentences, fails=True)
+    assert "no file" in tiny("annotate", photos / "none.png", fails=True)
+
+
+def test_similar_ranks_sentences(tiny, sentences):
+    assert tiny("similar", "blue", "--sentences", sentences, "-n", 1) == "1.000  blue sky\n"
+    assert json.loads(tiny("similar", "blue", "--sentences", sentences, "-n", 1, "--json")) == [
+        {"sentence": "blue sky", "score": 1.0}
+    ]
+    assert "knows no word" in tiny("similar", "zorblax", "--sentences", sentences, fails=True)
+
+
+def test_sentence_files_that_cannot_be_used(tiny, photos, tmp_path):
+    assert "cannot be read" in tiny("similar", "red", "--sentences", tmp_path / "none.txt", fails=True)
+    (tmp_path / "empty.txt").write_text("\n\n")
+    assert "no sentence" in tiny("similar", "red", "--sentences", tmp_path / "empty.txt", fails=True)
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    assert "UTF-8" in tiny("similar", "red", "--sentences", tmp_path / "latin.txt", fails=True)
+
+
+def test_the_everyday_sentences_are_plain():
+    sentences = read_sentences()
+    assert len(sentences) == len(set(sentences)) > 500
+    assert all(sentence == sentence.lower().strip() and sentence.isascii() for sentence in sentences)
+
+
+def test_explain(tiny, photos):
+    lines = tiny("explain", "red boat", photos / "red.png").splitlines()
+    assert lines[0] == "score 1.000"
+    assert lines[3].split()[:2] == ["red", "+1.000"]
+    assert lines[4].split()[:2] == ["boat", "+0.000"]
+    assert json.loads(tiny("explain", "red boat", photos / "red.png", "--json"))["words"][0]["word"] == "red"
+
+
+def test_doctor_is_well_and_notices_a_damaged_index(tiny, photos, tmp_path):
+    tiny("index", "add", photos)
+    assert "8 photos, sound" in tiny("doctor")
+    assert "everything is well" in tiny("doctor", photos)
+    next((tmp_path / "home").rglob("vectors-*.f32")).unlink()
+    assert "is missing" in tiny("doctor", fails=True)
+
+
+def test_demo_on_a_folder(tiny, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_command, "QUERIES_FOR_ANY_FOLDER", ("red white blue", "green"))
+    text = tiny("demo", photos, "--out", tmp_path / "out")
+    assert "8 photos" in text
+    assert 'fishermix search "green"' in text
+    assert "a green picture" in text
+    assert "score 1.000" in text
+    assert (tmp_path / "out" / "contact-sheet.html").read_text().count("<img") == 3
+
+
+def test_demo_uses_photos_that_packages_carry(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_command, "QUERIES", ("black", "grey"))
+    text = tiny("demo", "--out", tmp_path / "out")
+    assert "15 photos" in text
+    assert {path.name for path in (tmp_path / "out" / "photos").iterdir()} >= {"china.jpg", "coffee.png"}
+
+
+def test_serve_answers_and_stops(photos, tmp_path):
+    """The command itself, in a process of its own, with the tiny model in place of the shipped one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start = (
+        "import sys; from types import SimpleNamespace; from tiny_model import TinyModel; "
+        "sys.modules['fishermix.model'] = SimpleNamespace(ImageTextModel=TinyModel); "
+        "from fishermix.cli import main; main()"
+    )
+    environment = os.environ | {
+        "FISHERMIX_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+    }
+    command = [sys.executable, "-c", start, "--quiet", "serve", str(photos), "--port", str(port)]
+    server = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert f"http://127.0.0.1:{port}" in server.stdout.readline()
+        for _ in range(100):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/search?q=red&n=1") as answer:
+                    assert json.load(answer)["photos"][0]["path"] == "red.png"
+                break
+            except urllib.error.URLError:
+                time.sleep(0.1)
+        else:
+            pytest.fail("the service did not come up")
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert again.returncode == 1
+        assert "choose another with --port" in again.stderr
+    finally:
+        server.terminate()
+        _, errors = server.communicate(timeout=20)
+    assert errors == ""

@@ -1,0 +1,205 @@
+"""The JSON API says what the library says, and nothing else."""
+
+import io
+import math
+import threading
+import time
+
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+from tiny_model import COLOURS, NAMES
+
+from fishermix.server.app import create_app
+from fishermix.server.guards import Limits
+
+
+@pytest.fixture(scope="module")
+def client(index, sentences):
+    with TestClient(create_app(index, sentences), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def photo(*colour, size=(20, 20), kind="PNG"):
+    out = io.BytesIO()
+    Image.new("RGB", size, COLOURS[colour[0]]).save(out, kind)
+    return out.getvalue()
+
+
+def test_search(client, index):
+    answer = client.get("/api/search", params={"q": "red white blue", "n": 5}).json()
+    assert answer["photos"][0]["path"] == "sub/flag.png"
+    expected = index.search(index.model.encode_text(["red white blue"])[0], 5)
+    assert [(found["id"], found["score"]) for found in answer["photos"]] == [
+        (hit.id, pytest.approx(hit.score)) for hit in expected
+    ]
+    assert isinstance(answer["cut"], float)
+
+
+def test_combined_queries_with_a_photo(client, index):
+    red = index.store.id_of("red.png")
+    answer = client.get("/api/search", params={"q": f"photo:{red} + white + blue", "n": 1}).json()
+    assert answer["photos"][0]["path"] == "sub/flag.png"
+
+
+def test_similar_annotate_caption_by_id_and_by_upload(client, index):
+    blue = index.store.id_of("blue.png")
+    by_id = client.get("/api/similar", params={"id": blue, "n": 3}).json()["photos"]
+    assert blue not in [found["id"] for found in by_id]
+    assert client.post("/api/similar?n=1", content=photo("blue")).json()["photos"][0][
+        "score"
+    ] == pytest.approx(1)
+    for answer in (
+        client.get("/api/annotate", params={"id": blue, "n": 1}),
+        client.post("/api/annotate?n=1", content=photo("blue", kind="JPEG")),
+    ):
+        assert [found["sentence"] for found in answer.json()["sentences"]] == ["a blue picture"]
+    for answer in (
+        client.get("/api/caption", params={"id": blue}),
+        client.post("/api/caption", content=photo("blue")),
+    ):
+        assert answer.json()["caption"].startswith("a blue picture")
+
+
+def test_explain(client, index):
+    flag = index.store.id_of("sub/flag.png")
+    answer = client.get("/api/explain", params={"q": "red flag - green", "id": flag}).json()
+    assert answer["score"] == pytest.approx(1 / math.sqrt(3), abs=0.05)
+    assert [part["word"] for part in answer["words"]] == ["red", "flag"]
+    assert answer["words"][0]["drop"] == pytest.approx(answer["score"])
+    assert answer["words"][1]["drop"] == pytest.approx(0)
+    assert client.get("/api/explain", params={"q": f"photo:{flag}", "id": flag}).status_code == 400
+
+
+@pytest.mark.parametrize(("size", "longest"), [("small", 480), ("large", 640)])
+def test_photos_are_drawn_anew(client, index, size, longest):
+    answer = client.get(f"/api/photos/{index.store.id_of('red/red and blue.png')}", params={"size": size})
+    assert answer.headers["content-type"] == "image/jpeg"
+    picture = Image.open(io.BytesIO(answer.content))
+    assert (picture.format, max(picture.size)) == ("JPEG", longest)
+
+
+def test_a_place_in_the_picture_data_does_not_go_out(client, index, photos):
+    data = Image.Exif()
+    data[0x010E] = "secret description"
+    Image.new("RGB", (30, 30), COLOURS["grey"]).save(photos / "grey.png", exif=data, pnginfo=None)
+    answer = client.get(f"/api/photos/{index.store.id_of('grey.png')}", params={"size": "large"})
+    assert b"secret" not in answer.content
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/search", 422),
+        ("/api/search?q=" + "x" * 501, 422),
+        ("/api/search?q=red&n=0", 422),
+        ("/api/search?q=red&n=201", 422),
+        ("/api/search?q=red&n=1e9", 422),
+        ("/api/search?q=zorblax", 400),
+        ("/api/search?q=red+-", 400),
+        ("/api/search?q=photo:0000000000000000", 400),
+        ("/api/similar?id=0000000000000000", 404),
+        ("/api/similar?id=../../etc/passwd", 422),
+        ("/api/photos/0000000000000000", 404),
+        ("/api/photos/..%2f..%2fetc%2fpasswd", 404),
+        ("/api/photos/red.png", 404),
+        ("/../../../etc/passwd", 404),
+        ("/static/../app.py", 404),
+        ("/app.js/..%2f..%2fapp.py", 404),
+        ("/docs", 404),
+    ],
+)
+def test_what_is_refused(client, path, status):
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert answer.json()["detail"]
+
+
+def test_a_photo_that_became_a_link_out_of_the_folder_is_not_shown(client, index, photos, tmp_path):
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(photo("red"))
+    file = photos / "white.png"
+    kept = file.read_bytes()
+    file.unlink()
+    file.symlink_to(secret)
+    try:
+        assert client.get(f"/api/photos/{index.store.id_of('white.png')}").status_code == 404
+    finally:
+        file.unlink()
+        file.write_bytes(kept)
+
+
+@pytest.mark.parametrize("path", ["/api/caption", "/api/annotate", "/api/similar"])
+@pytest.mark.parametrize("body", [b"", b"no photo", b"<svg onload=alert(1)>", photo("red")[:60]])
+def test_bad_photos_are_a_mistake_of_the_client(client, path, body):
+    answer = client.post(path, content=body)
+    assert answer.status_code == 400
+    assert answer.json()["detail"]
+
+
+def test_other_hosts_and_other_sites_are_refused(client):
+    assert client.get("/api/health", headers={"Host": "evil.example"}).status_code == 421
+    assert client.get("/api/health", headers={"Host": "127.0.0.1.evil.example:80"}).status_code == 421
+    assert client.get("/api/health", headers={"Host": "localhost:8321"}).status_code == 200
+    assert client.get("/api/health", headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.get("/api/health", headers={"Origin": "null"}).status_code == 403
+    assert client.get("/api/health", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    navigation = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert client.get("/", headers=navigation).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/app.js", "/app.css", "/icon.svg", "/api/health", "/nowhere"])
+def test_every_answer_carries_the_strict_policy(client, path):
+    answer = client.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_names_no_outside_resource(client):
+    for path in ("/", "/app.js", "/app.css"):
+        text = client.get(path).text
+        assert "//" not in text.replace("// ", "").replace("http://www.w3.org/2000/svg", "")
+        assert "innerHTML" not in text
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read(index, sentences):
+    with TestClient(
+        create_app(index, sentences, Limits(body_bytes=1000)), base_url="http://127.0.0.1"
+    ) as client:
+        assert client.post("/api/caption", content=bytes(1001)).status_code == 413
+        assert client.post("/api/caption", content=bytes(1000)).status_code == 400
+
+
+def test_work_that_takes_too_long_and_too_much_of_it(index, sentences, monkeypatch):
+    limits = Limits(work_seconds=0.3, workers=1, waiting=1)
+    with TestClient(create_app(index, sentences, limits), base_url="http://127.0.0.1") as client:
+        monkeypatch.setattr(index, "search", lambda *_: time.sleep(0.9) or [])
+        statuses = []
+
+        def ask():
+            statuses.append(client.get("/api/search", params={"q": "red"}).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(statuses) == [503, 503, 503, 504, 504]
+        monkeypatch.undo()
+        time.sleep(1.9)
+        assert client.get("/api/search", params={"q": "red"}).status_code == 200
+
+
+def test_metrics_count(client):
+    client.get("/api/search", params={"q": "red"})
+    lines = client.get("/api/metrics").text.splitlines()
+    counted = [
+        line
+        for line in lines
+        if line.startswith('fishermix_requests_total{route="/api/search",status="200"}')
+    ]
+    assert int(counted[0].split()[-1]) >= 1
+    assert f"fishermix_photos {4 * len(NAMES) + 2}" in lines

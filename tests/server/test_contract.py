@@ -1,0 +1,49 @@
+"""The service keeps to its own OpenAPI description, whatever is asked."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+
+
+@pytest.fixture(scope="module")
+def description(address):
+    return schemathesis.openapi.from_url(f"http://{address[0]}:{address[1]}/openapi.json")
+
+
+def test_every_route_is_described(description):
+    paths = {operation.ok().path for operation in description.get_all_operations()}
+    named = {
+        f"/api/{name}"
+        for name in ("search", "annotate", "caption", "similar", "explain", "health", "metrics")
+    }
+    assert paths == named | {"/api/photos/{id}"}
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_answers_are_as_described(description, mode):
+    for result in description.get_all_operations():
+        operation = result.ok()
+        if mode is GenerationMode.NEGATIVE and not list(operation.iter_parameters()):
+            continue
+
+        @settings(
+            max_examples=25,
+            deadline=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(operation.as_strategy(generation_mode=mode))
+        def check(case):
+            case.call_and_validate(checks=CHECKS)
+
+        check()
