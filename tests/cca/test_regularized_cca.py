@@ -134,6 +134,14 @@ def test_the_ridge_does_not_depend_on_the_units():
     np.testing.assert_allclose(here.transform(X), there.transform(1000 * X), atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_the_ridge_is_a_share_of_the_largest_eigenvalue(method):
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, reg_x=0.5, reg_y=0.25, method=method).fit(X, Y, pairs)
+    assert cca.x_ridge_ == pytest.approx(0.5 * np.linalg.eigvalsh(np.cov(X[pairs].T, bias=True))[-1])
+    assert cca.y_ridge_ == pytest.approx(0.25 * np.linalg.eigvalsh(np.cov(Y.T, bias=True))[-1])
+
+
 def test_pairs_equal_the_images_written_out():
     X, Y, pairs = data()
     shared, copied = RegularizedCCA(5).fit(X, Y, pairs), RegularizedCCA(5).fit(X[pairs], Y)
@@ -230,7 +238,7 @@ def test_saved_and_loaded_it_gives_the_same_bits(tmp_path):
     cca.save(tmp_path / "cca")
     loaded = RegularizedCCA.load(tmp_path / "cca")
     assert loaded.get_params() == cca.get_params()
-    assert loaded.method_ == cca.method_
+    assert (loaded.method_, loaded.x_ridge_, loaded.y_ridge_) == (cca.method_, cca.x_ridge_, cca.y_ridge_)
     np.testing.assert_array_equal(loaded.transform(X), cca.transform(X))
     np.testing.assert_array_equal(loaded.transform_y(Y), cca.transform_y(Y))
 

@@ -37,6 +37,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     correlations_ (k,) : the canonical correlations, falling.
     x_weights_ (p, k), y_weights_ (q, k) : directions; of the side with fewer features, the largest weight of
         each column is positive.
+    x_ridge_, y_ridge_ : r_x and r_y, in units of the covariances.
     x_mean_ (p,), y_mean_ (q,) : means over the pairs.
     method_ : "primal", "dual" or "streaming".
 
@@ -124,13 +125,13 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
         x_is_small = p <= q
         for pair in solve(problem, n_components, *((reg_x, reg_y) if x_is_small else (reg_y, reg_x))):
-            small, large = pair.small_weights, pair.large_weights
-            regs, weights = (pair.reg_small, pair.reg_large), (small, large)
-            if not x_is_small:
-                regs, weights = regs[::-1], weights[::-1]
-            fitted = clone(self).set_params(reg_x=regs[0], reg_y=regs[1])
+            small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
+            large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
+            x, y = (small, large) if x_is_small else (large, small)
+            fitted = clone(self).set_params(reg_x=x[0], reg_y=y[0])
             fitted.correlations_ = pair.correlations
-            fitted.x_weights_, fitted.y_weights_ = (side.astype(statistics.dtype) for side in weights)
+            fitted.x_ridge_, fitted.y_ridge_ = x[1], y[1]
+            fitted.x_weights_, fitted.y_weights_ = x[2], y[2]
             fitted.x_mean_, fitted.y_mean_ = statistics.x_mean, statistics.y_mean
             fitted.n_features_in_ = p
             fitted.n_components_ = len(pair.correlations)
@@ -182,7 +183,12 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Write the fitted estimator as a folder of JSON and safetensors."""
         check_is_fitted(self)
         names = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
-        config = {"params": self.get_params(), "method": self.method_}
+        config = {
+            "params": self.get_params(),
+            "method": self.method_,
+            "x_ridge": self.x_ridge_,
+            "y_ridge": self.y_ridge_,
+        }
         save_folder(folder, KIND, VERSION, config, {name: getattr(self, name) for name in names})
 
     @classmethod
@@ -196,6 +202,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             setattr(cca, f"{side}_weights_", weights)
             setattr(cca, f"{side}_mean_", require_tensor(tensors, f"{side}_mean_", (len(weights),), folder))
         cca.n_features_in_, cca.n_components_, cca.method_ = len(cca.x_weights_), k, config["method"]
+        cca.x_ridge_, cca.y_ridge_ = config["x_ridge"], config["y_ridge"]
         return cca
 
     @property

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
 from fishermix.cca.panels import SymmetricPanels
@@ -13,66 +16,77 @@ ROWS_IN_DOUBLE = 8192
 FEATURES_IN_DOUBLE = 2048
 
 
+@dataclass
+class _Side:
+    """Features (m, d), of which the pairs take `rows` (n,); the means are over the pairs."""
+
+    features: np.ndarray
+    rows: np.ndarray
+
+    def __post_init__(self):
+        self.counts = np.bincount(self.rows, minlength=len(self.features)).astype(np.float64)
+        shares = self.counts / self.counts.sum()
+        self.mean = np.concatenate([shares @ self.features[:, part] for part in self._slices()])
+
+    def _slices(self) -> list[slice]:
+        starts = range(0, self.features.shape[1], COLUMNS_OF_A_SLICE)
+        return [slice(start, start + COLUMNS_OF_A_SLICE) for start in starts]
+
+    def centred_slices(self, dtype: np.dtype, description: str) -> Iterator[tuple[slice, np.ndarray]]:
+        """Slices of features and their centred columns (n, width): the whole is never copied."""
+        for part in track(self._slices(), description):
+            columns = self.features[:, part].astype(dtype, copy=False) - self.mean[part].astype(dtype)
+            yield part, columns if len(columns) == len(self.rows) else columns[self.rows]
+
+
 class GramSums:
     """The centred rows of the side with fewer features, and the Gram matrix of the rows of the other side.
 
-    The large side is centred a slice of features at a time and is never copied. Its inner products are taken
-    in float64 for up to 2,048 features, else in the type of the data; summed in float64 for up to 8,192 rows.
-    If the small side too has
-    more features than rows, it is turned into the space that its rows span, which changes no solution.
+    Inner products of the large side are taken in float64 for up to 2,048 features, else in the type of the
+    data, and added up in float64 for up to 8,192 rows. If the small side too has far more features than rows,
+    it is turned into the space that its rows span, which changes no solution.
     """
 
     method = "dual"
 
     def __init__(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None):
-        rows = np.arange(len(Y)) if pairs is None else np.asarray(pairs)
-        counts = np.bincount(rows, minlength=len(X)).astype(np.float64)
-        self.dtype = np.result_type(X, Y)
+        every = np.arange(len(Y))
+        self.x, self.y = _Side(X, every if pairs is None else pairs), _Side(Y, every)
         self.n = len(Y)
-        self.x_mean: np.ndarray = np.asarray(np.average(X, axis=0, weights=counts))
-        self.y_mean: np.ndarray = np.asarray(np.mean(Y, axis=0, dtype=np.float64))
-        self.X, self.Y, self.rows = X, Y, rows
+        self.dtype = np.result_type(X, Y)
+        self.x_mean, self.y_mean = self.x.mean, self.y.mean
 
     def problem(self) -> CanonicalProblem:
-        if self.X.shape[1] <= self.Y.shape[1]:
-            small, small_mean, small_rows = self.X, self.x_mean, self.rows
-            large, large_mean, large_rows = self.Y, self.y_mean, None
-        else:
-            small, small_mean, small_rows = self.Y, self.y_mean, np.arange(self.n)
-            large, large_mean, large_rows = self.X, self.x_mean, self.rows
-        centred = np.asarray(small, np.float64) - small_mean
-        basis = None
-        if len(centred) < centred.shape[1]:
-            centred, basis = _in_row_space(centred)
-        centred = centred[small_rows]
-        covariance = SymmetricPanels(centred.shape[1], np.float64)
-        covariance.add_product(centred, centred)
-        few = large.shape[1] <= FEATURES_IN_DOUBLE
-        dtype = np.dtype(np.float64) if few else large.dtype
+        x_is_small = len(self.x_mean) <= len(self.y_mean)
+        small, large = (self.x, self.y) if x_is_small else (self.y, self.x)
+        n_features = len(large.mean)
+        dtype = np.dtype(np.float64) if n_features <= FEATURES_IN_DOUBLE else large.features.dtype
 
-        def slices(description: str):
-            starts = range(0, large.shape[1], COLUMNS_OF_A_SLICE)
-            for start in track(starts, description):
-                part = slice(start, start + COLUMNS_OF_A_SLICE)
-                columns = large[:, part] if large_rows is None else large[large_rows, part]
-                yield part, columns.astype(dtype, copy=False) - large_mean[part].astype(dtype)
+        centred = small.features - small.mean
+        basis = None
+        if 2 * len(centred) < centred.shape[1]:
+            centred, basis = _in_row_space(centred)
+        weighted = centred * np.sqrt(small.counts)[:, None]
+        covariance = SymmetricPanels(centred.shape[1], np.float64)
+        covariance.add_product(weighted, weighted)
 
         gram = SymmetricPanels(self.n, np.float64 if self.n <= ROWS_IN_DOUBLE else dtype)
-        for _, columns in slices("inner products"):
+        for _, columns in large.centred_slices(dtype, "inner products"):
             gram.add_product(columns.T, columns.T)
-
-        def lift_large(weights: np.ndarray) -> np.ndarray:
-            weights = weights.astype(dtype, copy=False)
-            lifted = np.empty((large.shape[1], weights.shape[1]), weights.dtype)
-            for part, columns in slices("weights"):
-                lifted[part] = columns.T @ weights
-            return lifted
 
         def lift_small(weights: np.ndarray) -> np.ndarray:
             return weights if basis is None else basis @ weights
 
+        def lift_large(weights: np.ndarray) -> np.ndarray:
+            weights = weights.astype(dtype, copy=False)
+            lifted = np.empty((n_features, weights.shape[1]), dtype)
+            for part, columns in large.centred_slices(dtype, "weights"):
+                np.matmul(columns.T, weights, out=lifted[part])
+            return lifted
+
+        right = centred[small.rows].astype(gram.dtype, copy=False)
         precision = float(np.finfo(dtype).eps)
-        return CanonicalProblem(self.n, covariance, gram, centred, True, precision, lift_small, lift_large)
+        return CanonicalProblem(self.n, covariance, gram, right, True, precision, lift_small, lift_large)
 
 
 def _in_row_space(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

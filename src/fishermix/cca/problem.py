@@ -56,10 +56,12 @@ class CanonicalProblem:
 
 @dataclass
 class CanonicalPairs:
-    """One solution: correlations (k,), falling, and weights (features, k) with u'(S + r I)u = 1."""
+    """One solution: correlations (k,), falling, and weights (features, k) with u'(S + ridge I)u = 1."""
 
     reg_small: float
     reg_large: float
+    ridge_small: float
+    ridge_large: float
     correlations: np.ndarray
     small_weights: np.ndarray
     large_weights: np.ndarray
@@ -79,11 +81,11 @@ def solve(
     lost_in_rounding = np.sqrt(problem.precision)
     with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
         for reg_large in regs_large:
-            factor, ridge = _factorise(problem.large, reg_large, least, eigenvalue_large)
+            factor, ridge_large = _factorise(problem.large, reg_large, least, eigenvalue_large)
             solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
-            explained = _explained(problem, solved, ridge)
+            explained = _explained(problem, solved, ridge_large)
             for reg_small in regs_small:
-                whitener, _ = _factorise(problem.small, reg_small, least, eigenvalue_small)
+                whitener, ridge_small = _factorise(problem.small, reg_small, least, eigenvalue_small)
                 correlations, small = _small_side(explained, whitener, n_components)
                 scaled = small * np.divide(
                     1, correlations, out=np.zeros_like(correlations), where=correlations > lost_in_rounding
@@ -93,6 +95,8 @@ def solve(
                 yield CanonicalPairs(
                     reg_small,
                     reg_large,
+                    ridge_small / problem.n,
+                    ridge_large / problem.n,
                     correlations,
                     problem.lift_small(small) * unit,
                     problem.lift_large(large) * unit,
