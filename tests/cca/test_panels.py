@@ -37,7 +37,7 @@ def test_every_operation_equals_the_dense_one(size, width, seed):
 def test_largest_eigenvalue(size):
     rows = np.random.default_rng(size).standard_normal((300, size))
     expected = np.linalg.eigvalsh(rows.T @ rows)[-1]
-    assert panels_of(rows, np.float64, 48).largest_eigenvalue() == pytest.approx(expected, rel=1e-8)
+    assert panels_of(rows, np.float64, 48).largest_eigenvalue() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_largest_eigenvalue_of_nothing_is_nothing():

@@ -49,7 +49,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ((100, 2), (500, 2))
 
     References: Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
-    Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and semantics.
+    Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and their
+    semantics.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-PANEL = 1536
-ROWS_IN_CACHE = 128
+PANEL = 1024
+ROWS_IN_CACHE = 256
+LANCZOS_VECTORS = 12
 DENSE_EIGENVALUE = 64
 
 
@@ -74,7 +75,8 @@ class SymmetricPanels:
             return 0.0
         matrix = LinearOperator((self.size, self.size), matvec=self.dot, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(self.size)
-        return float(eigsh(matrix, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
+        found = eigsh(matrix, k=1, v0=start, ncv=LANCZOS_VECTORS, tol=1e-4, return_eigenvectors=False)
+        return float(found[0])
 
     def cholesky(self, ridge: float) -> CholeskyPanels:
         """L of L L' = matrix + ridge I; numpy.linalg.LinAlgError if that is not positive definite."""

@@ -1,0 +1,70 @@
+"""CCA of COCO's size by streaming: 566,000 sentences of 18,000 features, 113,200 images of 1,280.
+
+    python examples/coco_sized_cca.py                  a part of 20,480 sentences; the whole is extrapolated
+    python examples/coco_sized_cca.py --rows 566000    the whole
+
+The sentences are generated a block at a time and forgotten; what stays in memory is the sums. Taking the sums
+is linear in the sentences and the solution does not depend on them, so a part tells the time of the whole.
+"""
+
+import argparse
+import resource
+import time
+
+import numpy as np
+
+from fishermix.cca import CovarianceSums, RegularizedCCA
+from fishermix.cca.covariances import rows_of_a_block
+
+SENTENCES = 566_000
+SENTENCES_PER_IMAGE = 5
+LATENT = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=20_480, help="sentences of the part that is really taken")
+    parser.add_argument("--sentence-features", type=int, default=18_000)
+    parser.add_argument("--image-features", type=int, default=1_280)
+    parser.add_argument("--components", type=int, default=256)
+    options = parser.parse_args()
+
+    rng = np.random.default_rng(0)
+    n_images = -(-options.rows // SENTENCES_PER_IMAGE)
+    pairs = np.repeat(np.arange(n_images), SENTENCES_PER_IMAGE)[: options.rows]
+    meaning = rng.standard_normal((n_images, LATENT), dtype=np.float32)
+    images = meaning @ rng.standard_normal((LATENT, options.image_features), dtype=np.float32)
+    images += 5 * rng.standard_normal(images.shape, dtype=np.float32)
+    mixing = rng.standard_normal((LATENT, options.sentence_features), dtype=np.float32)
+    making = 0.0
+
+    def blocks():
+        nonlocal making
+        step = rows_of_a_block(options.sentence_features)
+        for start in range(0, options.rows, step):
+            begin = time.perf_counter()
+            block = meaning[pairs[start : start + step]] @ mixing
+            block += 20 * rng.standard_normal(block.shape, dtype=np.float32)
+            making += time.perf_counter() - begin
+            yield block
+
+    begin = time.perf_counter()
+    sums = CovarianceSums.from_blocks(images, blocks(), pairs)
+    summing = time.perf_counter() - begin - making
+    begin = time.perf_counter()
+    cca = next(RegularizedCCA(options.components).path(sums, reg_x=[0.01], reg_y=[0.01]))
+    solving = time.perf_counter() - begin
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    whole = summing * SENTENCES / options.rows + solving
+    print(f"sums of {options.rows:,} sentences: {summing:.1f} s ({options.rows / summing:,.0f} sentences/s)")
+    print(f"solution: {solving:.1f} s, largest correlation {cca.correlations_[0]:.3f}")
+    print(f"peak memory: {peak / 1e9:.1f} GB")
+    said = "measured" if options.rows >= SENTENCES else f"extrapolated from {options.rows:,}"
+    print(f"all {SENTENCES:,} sentences: {whole / 60:.1f} minutes ({said})")
+
+
+if __name__ == "__main__":
+    main()
