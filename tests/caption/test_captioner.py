@@ -1,11 +1,13 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import toy
 
+from fishermix.caption import captioner as module
 from fishermix.caption.captioner import Captioner
 from fishermix.caption.dictionary import END, Dictionary, word_points
 from fishermix.errors import FishermixError
@@ -49,6 +51,27 @@ def test_candidates_hold_the_caption_first(captioner):
     found = captioner.candidates(IMAGES, beam=4)
     assert [one[0][0] for one in found] == captioner.caption(IMAGES, beam=4)
     assert all(len({text for text, _ in one}) == len(one) for one in found)
+
+
+def test_agreement_adds_the_cosine_with_the_image(captioner):
+    plain = captioner.candidates(IMAGES, beam=4)
+    agreed = captioner.candidates(IMAGES, beam=4, encode_text=toy.encode_text, agreement=3.0)
+    for image, few, again in zip(IMAGES, plain, agreed):
+        cosine = {text: float(toy.encode_text([text])[0] @ image) for text, _ in few}
+        expected = {text: score + 3 * cosine[text] for text, score in few}
+        assert dict(again) == pytest.approx(expected, abs=1e-5)
+        assert all(first >= second for (_, first), (_, second) in pairwise(again))
+    best = captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, agreement=3.0)
+    assert best == [few[0][0] for few in agreed]
+    assert captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, agreement=0.0) == captioner.caption(
+        IMAGES, beam=4
+    )
+
+
+def test_many_images_go_through_in_blocks(captioner, monkeypatch):
+    whole = captioner.caption(IMAGES, beam=3, encode_text=toy.encode_text)
+    monkeypatch.setattr(module, "STARTS_AT_ONCE", 3)
+    assert captioner.caption(IMAGES, beam=3, encode_text=toy.encode_text) == whole
 
 
 def test_the_same_every_time_and_no_images_give_no_sentences(captioner):

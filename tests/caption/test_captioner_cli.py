@@ -71,7 +71,7 @@ def trained(data, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "model"
     folder.mkdir()
     small = replace(
-        RECIPES["default"], units=16, min_count=1, batch_size=4, epochs=40, learning_rate=0.03, patience=40
+        RECIPES["default"], units=16, min_count=1, batch_size=4, epochs=25, learning_rate=0.03, patience=25
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(RECIPES, "default", small)

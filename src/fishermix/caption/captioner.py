@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fishermix.caption.decoding import Hypothesis, Weights, beam_search, greedy
+from fishermix.caption.decoding import Weights, beam_search, greedy
 from fishermix.caption.dictionary import Dictionary
 from fishermix.errors import FishermixError
 from fishermix.storage import load_folder, require_tensor, save_folder
@@ -15,7 +15,11 @@ from fishermix.storage import load_folder, require_tensor, save_folder
 KIND = "captioner"
 VERSION = 1
 MAX_WORDS = 24
-LENGTH_NORM = 0.7
+BEAM = 5
+LENGTH_NORM = 1.0
+AGREEMENT = 2.0
+STARTS_AT_ONCE = 256
+EncodeText = Callable[[list[str]], np.ndarray]
 
 
 class Captioner:
@@ -51,30 +55,50 @@ class Captioner:
     def caption(
         self,
         image_points: np.ndarray,
-        beam: int = 3,
+        beam: int = BEAM,
         length_norm: float = LENGTH_NORM,
         max_words: int = MAX_WORDS,
+        encode_text: EncodeText | None = None,
+        agreement: float = AGREEMENT,
     ) -> list[str]:
-        """One sentence per row of `image_points` (n, at least d); `beam=1` is the paper's greedy choice."""
-        starts = network_inputs(np.atleast_2d(image_points), self.dimension)
+        """One sentence per row of `image_points` (n, at least d); `beam=1` is the paper's greedy choice.
+
+        With the model's `encode_text`, the beam's sentences are compared with the image; see `candidates`.
+        """
         if beam == 1:
+            starts = network_inputs(np.atleast_2d(image_points), self.dimension)
             return [self.text(words) for words in greedy(self.weights, starts, self._word_inputs, max_words)]
-        return [found[0][0] for found in self.candidates(image_points, beam, length_norm, max_words)]
+        found = self.candidates(image_points, beam, length_norm, max_words, encode_text, agreement)
+        return [scored[0][0] for scored in found]
 
     def candidates(
         self,
         image_points: np.ndarray,
-        beam: int = 3,
+        beam: int = BEAM,
         length_norm: float = LENGTH_NORM,
         max_words: int = MAX_WORDS,
+        encode_text: EncodeText | None = None,
+        agreement: float = AGREEMENT,
     ) -> list[list[tuple[str, float]]]:
-        """Per row of `image_points`, the beam's finished sentences and their scores, the best first."""
-        starts = network_inputs(np.atleast_2d(image_points), self.dimension)
-        found = beam_search(self.weights, starts, self._word_inputs, beam, max_words, length_norm)
-        return [[self._scored(one, length_norm) for one in hypotheses] for hypotheses in found]
+        """Per row of `image_points`, the beam's finished sentences and their scores, the best first.
 
-    def _scored(self, hypothesis: Hypothesis, length_norm: float) -> tuple[str, float]:
-        return self.text(hypothesis.words), hypothesis.score(length_norm)
+        The score is log p / length^length_norm. If `encode_text` is given, which sends sentences to the joint
+        space, `agreement` times the cosine of sentence and image is added: the same space that feeds the
+        network also says which of its sentences fits the image best.
+        """
+        image_points = np.atleast_2d(image_points)
+        starts = network_inputs(image_points, self.dimension)
+        found: list[list[tuple[str, float]]] = []
+        for first in range(0, len(starts), STARTS_AT_ONCE):
+            block = slice(first, first + STARTS_AT_ONCE)
+            hypotheses = beam_search(
+                self.weights, starts[block], self._word_inputs, beam, max_words, length_norm
+            )
+            scored = [[(self.text(one.words), one.score(length_norm)) for one in few] for few in hypotheses]
+            if encode_text is not None:
+                scored = _agreeing(scored, image_points[block], encode_text, agreement)
+            found += scored
+        return found
 
     def text(self, rows: Sequence[int]) -> str:
         return " ".join(self.dictionary.words[row] for row in rows)
@@ -121,3 +145,14 @@ def network_inputs(points: np.ndarray, dimension: int) -> np.ndarray:
             "it was trained on another model's joint space"
         )
     return points[:, :dimension].astype(np.float32) * np.float32(np.sqrt(dimension))
+
+
+def _agreeing(
+    scored: list[list[tuple[str, float]]], image_points: np.ndarray, encode_text: EncodeText, agreement: float
+) -> list[list[tuple[str, float]]]:
+    """Each image's sentences with `agreement` times their cosine with it added, the best first again."""
+    owner = np.repeat(np.arange(len(scored)), [len(few) for few in scored])
+    points = encode_text([text for few in scored for text, _ in few])
+    cosines = iter(np.einsum("nd,nd->n", points, image_points[owner]).tolist())
+    summed = [[(text, score + agreement * next(cosines)) for text, score in few] for few in scored]
+    return [sorted(few, key=lambda one: (-one[1], one[0])) for few in summed]

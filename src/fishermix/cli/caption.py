@@ -18,7 +18,7 @@ def caption(
     photos: Annotated[list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False)],
     beam: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
-    ] = 3,
+    ] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
     model: ModelOption = None,
 ) -> None:

@@ -107,23 +107,25 @@ def _tell_best(training: Training, model: Path) -> None:
     )
 
 
-@captioner_app.command(
-    epilog="Example: fishermix captioner evaluate --data flickr8k:DIR --split test --beam 3"
-)
+@captioner_app.command(epilog="Example: fishermix captioner evaluate --data flickr8k:DIR --split test")
 def evaluate(
     data: DataOption,
     split: SplitOption = "test",
     model: ModelOption = None,
-    beam: BeamOption = 3,
+    beam: BeamOption = 5,
     length_norm: Annotated[
-        float | None, typer.Option(min=0, help="Power of the length that a score is divided by.")
+        float | None, typer.Option(min=0, help="Power of the length that a sentence's log p is divided by.")
+    ] = None,
+    agreement: Annotated[
+        float | None,
+        typer.Option(min=0, help="Weight of a sentence's cosine with the photo; 0 asks the network alone."),
     ] = None,
     features: FeaturesOption = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write `NAME<TAB>sentence` lines to this file.")] = None,
 ) -> None:
     """BLEU-1 to 4, ROUGE-L and CIDEr-D in percent, and how much of what it writes is its own."""
-    from fishermix.caption.captioner import LENGTH_NORM
+    from fishermix.caption.captioner import AGREEMENT, LENGTH_NORM
     from fishermix.caption.corpus import caption_set
     from fishermix.caption.measures import caption_scores
     from fishermix.caption.originality import originality
@@ -134,7 +136,8 @@ def evaluate(
     dataset = combine([open_dataset(spec) for spec in data])
     part, captions = caption_set(loaded, dataset.part(split), features)
     norm = LENGTH_NORM if length_norm is None else length_norm
-    written = captioner.caption(captions.points, beam=beam, length_norm=norm)
+    weight = AGREEMENT if agreement is None else agreement
+    written = captioner.caption(captions.points, beam, norm, encode_text=loaded.encode_text, agreement=weight)
     scores = caption_scores(written, captions.references())
     has_training = bool((dataset.splits == "train").any())
     known = dataset.part("train").sentences if has_training else None
@@ -145,7 +148,8 @@ def evaluate(
     }
     _print_scores(f"{dataset.name} {split}, {len(part)} photos, beam {beam}", scores)
     _print_originality(rows)
-    about = {"data": dataset.name, "split": split, "images": len(part), "beam": beam, "length_norm": norm}
+    how = {"beam": beam, "length_norm": norm, "agreement": weight}
+    about = {"data": dataset.name, "split": split, "images": len(part), **how}
     of_words = {name: row.as_dict() for name, row in rows.items()}
     _write_json(json_file, {**scores, **about, "originality": of_words})
     if out:
@@ -162,7 +166,7 @@ def page_command(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="Photos on the page.")] = 50,
     seed: Annotated[int, typer.Option(help="Which photos are drawn.")] = 0,
     model: ModelOption = None,
-    beam: BeamOption = 3,
+    beam: BeamOption = 5,
     features: FeaturesOption = None,
 ) -> None:
     """Make one HTML page of photos with the sentences written for them and the true ones."""
@@ -176,7 +180,7 @@ def page_command(
     dataset = combine([open_dataset(spec) for spec in data])
     drawn = dataset.sample(split, min(number, len(dataset.part(split))), seed)
     part, captions = caption_set(loaded, drawn, features)
-    written = captioner.caption(captions.points, beam=beam)
+    written = captioner.caption(captions.points, beam=beam, encode_text=loaded.encode_text)
     title = f"{len(part)} photos of {dataset.name}, {split}"
     write_atomically(out, page(title, part.image_paths, written, captions.references()).encode())
     tell(f"the page is in {out}")
