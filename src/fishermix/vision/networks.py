@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,13 @@ class Network:
 
     @classmethod
     def find(cls, name: str | os.PathLike) -> Network:
-        """A network by the name of a shipped or added one, by its .onnx file, or by the folder of one."""
+        """A network by the name of a shipped or added one, by its .onnx file, or by the folder of one.
+
+        `NAME:OUTPUT` takes another output of a named network: "efficientnet-lite2:depths".
+        """
+        network, _, output = str(name).partition(":")
+        if output and (network in HOW_TO_GET or network in known_names()):
+            return replace(cls.find(network), output=output)
         path = Path(name)
         if path.suffix == ".onnx":
             return cls.read(path, path.with_suffix(".json"))
