@@ -142,13 +142,19 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     if len(datasets) == 1:
         return datasets[0]
     times = Counter(name for dataset in datasets for name in dataset.image_names)
+    taken = set(times)
     calls: Counter[str] = Counter()
     names: list[str] = []
     image_of, first = [], 0
     for dataset in datasets:
         calls[dataset.name] += 1
         prefix = dataset.name if calls[dataset.name] == 1 else f"{dataset.name}-{calls[dataset.name]}"
-        names += [f"{prefix}/{name}" if times[name] > 1 else name for name in dataset.image_names]
+        for name in dataset.image_names:
+            if times[name] > 1:
+                while name in taken:
+                    name = f"{prefix}/{name}"
+                taken.add(name)
+            names.append(name)
         image_of.append(dataset.image_of + first)
         first += len(dataset)
     return Dataset(
