@@ -133,7 +133,7 @@ def test_coco(tmp_path):
 
 
 def test_cocos_protocol(tmp_path, monkeypatch):
-    assert coco.PROTOCOL == Protocol(dev=5000, test=5000, repeats=5)
+    assert Protocol(dev=5000, test=5000, repeats=5) == coco.PROTOCOL
     monkeypatch.setattr(coco, "PROTOCOL", Protocol(dev=50, test=50, repeats=5))
     coco_tree(tmp_path, 120)
     dataset = open_dataset(f"coco:{tmp_path}")
