@@ -374,34 +374,42 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write `config.json` and one safetensors file; families of one's own must be registered."""
+        save_folder(folder, KIND, VERSION, *self.to_tensors())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> Mixture:
+        """The mixture saved in `folder`, checked; nothing in it can run."""
+        return cls.from_tensors(*load_folder(folder, KIND, VERSION), folder)
+
+    def to_tensors(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain JSON values and tensors, from which `from_tensors` makes the same mixture."""
         check_is_fitted(self)
         config, tensors = pack(self._state())
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         simple = ("tol", "max_iter", "n_init", "init_params", "min_scale")
         parameters = {name: getattr(self, name) for name in simple} | {"random_state": seed}
         config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
-        save_folder(folder, KIND, VERSION, config, tensors)
+        return config, tensors
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> Mixture:
-        """The mixture saved in `folder`, checked; nothing in it can run."""
-        config, tensors = load_folder(folder, KIND, VERSION)
+    def from_tensors(
+        cls, config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | os.PathLike
+    ) -> Mixture:
+        """The opposite of `to_tensors`; `where` is named in what goes wrong."""
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
         known = classes.get(config.get("class"), Mixture)
         if not issubclass(known, cls):
-            raise FishermixError(f"{folder} holds a {known.__name__}, not a {cls.__name__}")
-        state = unpack(config, tensors, folder)
-        parameters = config.get("parameters", {})
+            raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}")
+        state = unpack(config, tensors, where)
+        parameters = dict(config.get("parameters", {}))
         if known is Mixture:
             parameters["families"] = state.families
         try:
             mixture = known(len(state.weights), **parameters)
         except TypeError as error:
-            raise FishermixError(
-                f"{folder} names parameters that a mixture does not have: {error}"
-            ) from error
+            raise FishermixError(f"{where} names parameters that a mixture does not have: {error}") from error
         mixture.n_features_in_ = state.choice.shape[1]
         mixture._set(state, bool(config.get("converged")))
         return mixture
