@@ -73,7 +73,7 @@ class ImageTextModel:
     def sentence_points(self, vectors: np.ndarray) -> np.ndarray:
         """Points (n, d) of sentence vectors (n, q): the zero vector of an unknown sentence stays zero."""
         points = vectors @ self._sentence_map - self._sentence_origin
-        return unit_rows(np.where(vectors.any(axis=1)[:, None], points, 0))
+        return unit_rows(np.where(np.any(vectors, axis=1, keepdims=True), points, 0))
 
     def image_points(self, features: np.ndarray) -> np.ndarray:
         """Points (n, d) of a network's vectors (n, p)."""
@@ -132,7 +132,7 @@ class ImageTextModel:
             tensors[f"cca.{name}"] = value.astype(dtype) if value.ndim == 2 else value
         config = {
             "recipe": self.recipe.as_json(),
-            "encoders": [part.name for part in encoder_parts(self.image_encoder)],
+            "encoders": [str(part.encoder) for part in encoder_parts(self.image_encoder)],
             "view": self.image_encoder.view,
             "encoder_key": self.image_encoder.key,
             "widths": self._widths,
@@ -228,9 +228,11 @@ def unit_rows(points: np.ndarray) -> np.ndarray:
 
 def _loaded_recipe(config: Mapping[str, Any], folder: Path) -> Recipe:
     try:
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in config["recipe"].items()}
+        values: dict[str, Any] = {}
+        for name, value in config["recipe"].items():
+            values[name] = tuple(value) if isinstance(value, list) else value
         return Recipe(**values)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise FishermixError(f"{folder} is damaged: its recipe cannot be read ({error})") from error
 
 

@@ -141,21 +141,21 @@ def sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> Se
         lambda made, folder: save_folder(folder, "whitening", 1, {}, made.to_tensors()),
         lambda folder: Whitening.from_tensors(load_folder(folder, "whitening", 1)[1]),
     )
-    if recipe.families:
-        whitened = whitening.transform(corpus).astype(np.float32)
-    mixtures = [
-        stages.kept(
-            f"mixture {'+'.join(families)}",
-            [*how, families, recipe.components],
-            lambda families=families: Mixture(
-                recipe.components, families=families, random_state=recipe.seed
-            ).fit(whitened),
-            lambda made, folder: made.save(folder),
-            Mixture.load,
-        )
-        for families in recipe.families
-    ]
+    whitened = whitening.transform(corpus).astype(np.float32) if recipe.families else corpus
+    mixtures = [_mixture(whitened, how, families, recipe, stages) for families in recipe.families]
     return SentenceEncoder(vectors, whitening=whitening, mixtures=mixtures, stop_words=recipe.stop_words)
+
+
+def _mixture(
+    whitened: np.ndarray, made_from: list, families: tuple[str, ...], recipe: Recipe, stages: Stages
+) -> Mixture:
+    return stages.kept(
+        f"mixture {'+'.join(families)}",
+        [*made_from, families, recipe.components],
+        lambda: Mixture(recipe.components, families=families, random_state=recipe.seed).fit(whitened),
+        lambda made, folder: made.save(folder),
+        Mixture.load,
+    )
 
 
 def image_features(
@@ -192,7 +192,7 @@ def joint_space(
         )
     dev_images = prepared[dataset.splits == "dev"]
     dev_sentences = encoder.transform(dev_part.sentences)
-    known = dev_sentences.any(axis=1)[:, None]
+    known = np.any(dev_sentences, axis=1, keepdims=True)
     best, best_score, best_scale = None, -np.inf, recipe.scales[0]
     kept = min(recipe.kept, prepared.shape[1], encoder.n_features)
     with stages.timed("ridges"):

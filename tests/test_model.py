@@ -1,0 +1,221 @@
+"""The whole line: training, the joint space, saving and the tables, on a small world of colours.
+
+A photograph is a coloured square or disc; its sentences name colour and shape. Everything is real but small:
+the shipped network, ICA, a hybrid mixture, CCA.
+"""
+
+import csv
+import io
+import itertools
+import json
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from fishermix import ImageTextModel, WordVectors
+from fishermix.datasets import open_dataset
+from fishermix.errors import FishermixError
+from fishermix.evaluation import figures, recall_sum, task_ranks
+from fishermix.experiments import tables
+from fishermix.experiments.published import COLUMNS, PUBLISHED
+from fishermix.experiments.reproduce import reproduce
+from fishermix.recipes import RECIPES, Recipe, recipe_named
+from fishermix.training import with_dev
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
+SHAPES = ("square", "disc", "stripes")
+SENTENCES = ("a {} {}", "the {} {} lies there", "one {} {} alone")
+RECIPE = Recipe(
+    row="hglmm", components=3, kept=6, image_power=0.5, image_l2=True, scales=(0.5, 1.0), reg_y=(0.01,)
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "images").mkdir()
+    rng, lines = np.random.default_rng(0), []
+    for number, (colour, shape, again) in enumerate(itertools.product(COLOURS, SHAPES, range(5))):
+        picture = Image.new("RGB", (64, 64), tuple(int(v) for v in rng.integers(180, 255, 3)))
+        draw, (x, y) = ImageDraw.Draw(picture), rng.integers(4, 20, 2).tolist()
+        box = (x, y, x + 38, y + 38)
+        if shape == "disc":
+            draw.ellipse(box, fill=COLOURS[colour])
+        elif shape == "square":
+            draw.rectangle(box, fill=COLOURS[colour])
+        else:
+            for line in range(0, 38, 8):
+                draw.rectangle((x, y + line, x + 38, y + line + 3), fill=COLOURS[colour])
+        picture.save(folder / "images" / f"{number}.png")
+        split = ("train", "train", "train", "val", "test")[again]
+        captions = [sentence.format(colour, shape) for sentence in SENTENCES]
+        lines.append(json.dumps({"image": f"{number}.png", "captions": captions, "split": split}))
+    (folder / "captions.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(1)
+    words = [
+        *COLOURS,
+        *SHAPES,
+        "a",
+        "the",
+        "lies",
+        "there",
+        "one",
+        "alone",
+        *(f"word{n}" for n in range(300)),
+    ]
+    return WordVectors(words, rng.laplace(size=(len(words), 10)).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def model(folder, vectors, work):
+    return ImageTextModel(vectors, RECIPE).fit(open_dataset(f"folder:{folder}"), work)
+
+
+def test_the_joint_space_finds_colour_and_shape(model, folder, work):
+    found = model.evaluate(open_dataset(f"folder:{folder}").part("test"), work / "features")
+    # Twelve test photos, one of each kind: guessing finds one in twelve at the first place.
+    assert found["search"]["r@1"] > 50
+    assert found["annotation"]["r@5"] > 75
+    assert set(found["similarity"]) >= {"mean", "median"}
+
+
+def test_points_have_length_one_and_unknown_sentences_none(model):
+    with pytest.warns(UserWarning, match="no known word"):
+        points = model.encode_text(["a red disc", "xyzzy plugh", ""])
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), [1, 0, 0], atol=1e-6)
+    assert model.encode_text([]).shape == (0, model.dimension)
+    with pytest.raises(FishermixError, match="brackets"):
+        model.encode_text("a red disc")
+
+
+def test_points_are_those_of_the_cca(model, folder):
+    sentence, photo = "a red disc", folder / "images" / "5.png"
+    by_cca = model.cca.transform_y(model.sentence_encoder.transform([sentence]))[0]
+    np.testing.assert_allclose(model.encode_text([sentence])[0], by_cca / np.linalg.norm(by_cca), atol=1e-4)
+    features = np.sqrt(np.maximum(model.image_encoder.transform([photo]), 0))
+    by_cca = model.cca.transform(features / np.linalg.norm(features))[0]
+    np.testing.assert_allclose(model.encode_images([photo])[0], by_cca / np.linalg.norm(by_cca), atol=1e-4)
+
+
+def test_save_and_load_give_the_same_bits(model, folder, tmp_path):
+    photos = [folder / "images" / "0.png", folder / "images" / "7.png"]
+    model.save(tmp_path / "model")
+    again = ImageTextModel.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.encode_text(["a blue square"]), model.encode_text(["a blue square"]))
+    np.testing.assert_array_equal(again.encode_images(photos), model.encode_images(photos))
+    assert again.key == model.key
+    assert again.recipe == model.recipe
+
+
+def test_half_precision_keeps_the_points(model, tmp_path):
+    model.save(tmp_path / "model", half=True)
+    again = ImageTextModel.load(tmp_path / "model")
+    sentences = ["a blue square", "the yellow stripes"]
+    assert (np.sum(again.encode_text(sentences) * model.encode_text(sentences), axis=1) > 0.999).all()
+
+
+def test_a_damaged_model_is_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    saved = json.loads(config.read_text())
+    for change, message in (
+        ({"encoder_key": "0"}, "another version of the network"),
+        ({"recipe": {"row": "cake"}}, "no row 'cake'|damaged"),
+        ({"recipe": {"cake": 1}}, "damaged"),
+    ):
+        config.write_text(json.dumps({**saved, **change}))
+        with pytest.raises(FishermixError, match=message):
+            ImageTextModel.load(tmp_path / "model")
+
+
+def test_a_second_fit_takes_its_stages_from_the_work_folder(model, folder, vectors, work, monkeypatch):
+    def never(*_args, **_options):
+        raise AssertionError("a finished stage was made again")
+
+    monkeypatch.setattr("fishermix.text.whitening.Whitening.fit", never)
+    monkeypatch.setattr("fishermix.mixture.Mixture.fit", never)
+    monkeypatch.setattr(
+        "fishermix.vision.encoders.ImageEncoder.stream", lambda _, images: iter([never() for _ in images])
+    )
+    again = ImageTextModel(vectors, RECIPE).fit(open_dataset(f"folder:{folder}"), work)
+    np.testing.assert_array_equal(again.encode_text(["a red disc"]), model.encode_text(["a red disc"]))
+
+
+def test_without_validation_images_a_tenth_is_held_out(folder):
+    dataset = open_dataset(f"folder:{folder}").part("train")
+    held = with_dev(dataset, seed=0)
+    assert held.counts() == {"train": 33, "dev": 3}
+    assert with_dev(held, seed=1) is held
+    with pytest.raises(FishermixError, match="at least ten"):
+        with_dev(dataset.select(range(5)), seed=0)
+
+
+def test_recipes_name_what_they_do_not_know():
+    assert recipe_named("paper") == RECIPES["paper"]
+    with pytest.raises(FishermixError, match="choose among"):
+        recipe_named("cake")
+    with pytest.raises(FishermixError, match="gmm"):
+        Recipe(row="cake")
+
+
+def test_recall_sum_is_the_sum_of_six_recalls():
+    rng = np.random.default_rng(0)
+    images, sentences, image_of = rng.normal(size=(30, 4)), rng.normal(size=(60, 4)), np.arange(60) // 2
+    found = figures(task_ranks(images, sentences, image_of))
+    total = sum(found[task][k] for task in ("search", "annotation") for k in ("r@1", "r@5", "r@10"))
+    assert recall_sum(images, sentences, image_of) == pytest.approx(total)
+
+
+@pytest.fixture(scope="module")
+def results(folder, vectors, work):
+    dataset = open_dataset(f"folder:{folder}")
+    return list(reproduce(dataset, vectors, RECIPE, ["mean", "hglmm"], None, work))
+
+
+def test_rows_are_measured_and_resumed(results, folder, vectors, work, monkeypatch):
+    assert [result.row for result in results] == ["mean", "hglmm"]
+    assert results[0].laplacian is None
+    assert 0 <= results[1].laplacian <= 1
+    for result in results:
+        curve = result.recall_curve["search"]
+        assert curve[0] == pytest.approx(result.figures["search"]["r@1"], abs=0.01)
+        assert curve[9] == pytest.approx(result.figures["search"]["r@10"], abs=0.01)
+    monkeypatch.setattr("fishermix.experiments.reproduce._run", None)
+    again = list(reproduce(open_dataset(f"folder:{folder}"), vectors, RECIPE, ["mean", "hglmm"], None, work))
+    assert again == results
+
+
+def test_tables_show_published_rows_beside_ours(results):
+    rows = list(csv.reader(io.StringIO(tables.as_csv("flickr8k", results))))
+    assert len(rows) == 1 + len(PUBLISHED["flickr8k"]) + 2
+    assert rows[17][:5] == ["VGG", "GMM+HGLMM", "21.3", "50.0", "64.6"]
+    assert float(rows[-1][2]) == pytest.approx(results[1].figures["search"]["r@1"], abs=0.01)
+    page = tables.as_page("flickr8k", results)
+    assert page.count("<polyline") == 4
+    assert "http" not in page
+    assert "HGLMM" in tables.as_markdown("flickr8k", results)
+
+
+def test_published_tables_are_complete():
+    """Counts of the paper's tables, and the rows that the text quotes."""
+    assert {kind: len(rows) for kind, rows in PUBLISHED.items()} == {
+        "flickr8k": 17,
+        "flickr30k": 16,
+        "pascal1k": 13,
+        "coco-1k": 6,
+        "coco-5k": 6,
+    }
+    best = next(row for row in PUBLISHED["flickr8k"] if row.encoder == "VGG" and row.row == "GMM+HGLMM")
+    assert best.figures == (21.3, 50.0, 64.6, 5.0, 30.3, 31.0, 59.3, 73.7, 4.0, 22.2, 11.9)
+    assert all(len(row.figures) == len(COLUMNS) for rows in PUBLISHED.values() for row in rows)

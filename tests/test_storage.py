@@ -1,0 +1,104 @@
+"""Saved folders: whole or not at all, checked on load."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fishermix.errors import FishermixError
+from fishermix.storage import load_folder, require_tensor, save_folder, write_atomically
+
+
+def saved(folder, value=1.0, kind="thing", version=1):
+    save_folder(folder, kind, version, {"value": value}, {"a": np.full((2, 3), value, np.float32)})
+
+
+def test_load_returns_what_was_saved(tmp_path):
+    saved(tmp_path / "x", 2.5)
+    config, tensors = load_folder(tmp_path / "x", "thing", 1)
+    assert config["value"] == 2.5
+    np.testing.assert_array_equal(tensors["a"], np.full((2, 3), 2.5, np.float32))
+
+
+def test_a_second_save_replaces_the_first_and_leaves_one_tensor_file(tmp_path):
+    saved(tmp_path / "x", 1.0)
+    saved(tmp_path / "x", 2.0)
+    assert load_folder(tmp_path / "x", "thing", 1)[1]["a"][0, 0] == 2.0
+    assert len(list((tmp_path / "x").glob("*.safetensors"))) == 1
+
+
+def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "diary.txt").write_text("mine")
+    with pytest.raises(FishermixError, match="not empty"):
+        saved(tmp_path / "x")
+    saved(tmp_path / "y", kind="other thing")
+    with pytest.raises(FishermixError, match="does not hold a thing"):
+        saved(tmp_path / "y")
+    assert (tmp_path / "x" / "diary.txt").read_text() == "mine"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FishermixError, match="is a file"):
+        saved(tmp_path / "file")
+
+
+def change(path, **fields):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "holds no config.json"),
+        (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+        (lambda f: (f / "config.json").write_text("[]"), "not a thing"),
+        (lambda f: change(f / "config.json", kind="cake"), "holds cake"),
+        (lambda f: change(f / "config.json", version=9), "newer fishermix"),
+        (lambda f: change(f / "config.json", tensors="../../secret"), "names no tensor file"),
+        (lambda f: next(f.glob("*.safetensors")).unlink(), "is missing"),
+        (lambda f: next(f.glob("*.safetensors")).write_bytes(b"x" * 99), "damaged"),
+    ],
+)
+def test_damage_is_named(tmp_path, damage, message):
+    saved(tmp_path / "x")
+    damage(tmp_path / "x")
+    with pytest.raises(FishermixError, match=message):
+        load_folder(tmp_path / "x", "thing", 1)
+
+
+def test_required_tensors_are_checked():
+    tensors = {"a": np.ones((2, 3)), "b": np.array([np.nan])}
+    assert require_tensor(tensors, "a", (2, None), "here").shape == (2, 3)
+    for name, shape, message in (("c", (1,), "lacks"), ("a", (3, None), "shape"), ("b", (1,), "NaN")):
+        with pytest.raises(FishermixError, match=message):
+            require_tensor(tensors, name, shape, "here")
+
+
+def test_write_atomically_keeps_the_old_file_when_writing_fails(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "not bytes")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_killed_while_saving_over_and_over_the_folder_is_always_whole(tmp_path):
+    folder = tmp_path / "x"
+    saved(folder)
+    code = (
+        "import sys, numpy as np\nfrom fishermix.storage import save_folder\nn = 0\n"
+        "while True:\n n += 1\n a = np.full((400, 300), n)\n"
+        " save_folder(sys.argv[1], 'thing', 1, {'value': n}, {'a': a})\n"
+    )
+    for moment in np.random.default_rng(0).uniform(0.3, 0.8, 6):
+        writer = subprocess.Popen([sys.executable, "-c", code, str(folder)])
+        time.sleep(moment)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        config, tensors = load_folder(folder, "thing", 1)
+        assert (tensors["a"] == config["value"]).all()
