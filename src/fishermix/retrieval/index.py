@@ -138,6 +138,8 @@ class PhotoIndex:
             except OSError as error:
                 raise FishermixError(f"the index {self.store.name} could not be written ({error})") from error
             changes.removed = len(gone)
+            if changes:
+                self.store.tune()
             return changes
 
     def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:

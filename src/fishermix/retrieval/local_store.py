@@ -26,6 +26,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.retrieval.local_schema import migrate
 from fishermix.retrieval.nearest import nearest_rows
+from fishermix.retrieval.shortlist import Shortlist, build_shortlist, open_shortlist
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 
 EXACT_UP_TO = 1_000_000
@@ -37,6 +38,7 @@ class LocalStore:
         self.folder, self.exact_up_to = Path(folder), exact_up_to
         self.name = str(self.folder)
         self._threads, self._connections = threading.local(), list[sqlite3.Connection]()
+        self._shortlists: dict[int, Shortlist | None] = {}
         self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -248,6 +250,24 @@ class LocalStore:
             connection.execute("UPDATE state SET generation = generation + 1")
         self._remove_stale_files()
 
+    # Beyond what exact search does in good time
+
+    def tune(self) -> None:
+        """Above `exact_up_to` points, build the shortlist of `faiss`, where that is installed."""
+        with self._transaction("DEFERRED") as connection:
+            generation, vectors = self._meta(connection)[0], self._vectors(connection)
+        if len(vectors) > self.exact_up_to and not self._shortlist(generation, len(vectors)):
+            build_shortlist(self.folder, generation, vectors)
+            self._shortlists.clear()
+
+    def _shortlist(self, generation: int, rows: int) -> Shortlist | None:
+        if rows <= self.exact_up_to:
+            return None
+        if generation not in self._shortlists:
+            self._shortlists = {generation: open_shortlist(self.folder, generation)}
+        shortlist = self._shortlists[generation]
+        return shortlist if shortlist and shortlist.covers(rows) else None
+
     # Reading
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
@@ -255,8 +275,12 @@ class LocalStore:
             vectors = self._vectors(connection)
             dead = [row for (row,) in connection.execute("SELECT row FROM dead")]
             queries = np.ascontiguousarray(queries, np.float32)
-            rows, scores = nearest_rows(vectors, queries, n, dead)
-            return [_hits(connection, *found)[:n] for found in zip(rows.tolist(), scores.tolist())]
+            if shortlist := self._shortlist(self._meta(connection)[0], len(vectors)):
+                found = shortlist.nearest(vectors, queries, n, dead)
+            else:
+                rows, scores = nearest_rows(vectors, queries, n, dead)
+                found = list(zip(rows.tolist(), scores.tolist()))
+            return [_hits(connection, *pair)[:n] for pair in found]
 
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
         with self._transaction("DEFERRED") as connection:

@@ -81,6 +81,9 @@ class Store(Protocol):
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         """Store the entries and forget the removed paths: all of it or nothing."""
 
+    def tune(self) -> None:
+        """Prepare for searching, after all changes are written."""
+
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
         """The n best photos, best first, of each row of `queries` (m, d), unit rows."""
 

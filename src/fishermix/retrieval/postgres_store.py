@@ -1,0 +1,306 @@
+"""An index that several machines share: PostgreSQL with pgvector, behind the interface of the local store.
+
+The address is `postgresql://USER@HOST/DATABASE#NAME`; one database holds any number of indexes, each by its
+name. Paths are relative to the folder, so every machine may have the photos mounted where it likes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
+
+try:
+    import psycopg
+    from pgvector.psycopg import register_vector
+except ImportError as missing:
+    raise FishermixError(
+        f"an index in PostgreSQL needs {missing.name}: pip install 'fishermix[postgres]' brings it"
+    ) from missing
+
+MIGRATIONS = (
+    """
+    CREATE TABLE fishermix_indexes (
+        name text PRIMARY KEY, model_key text NOT NULL DEFAULT '', dimension integer NOT NULL DEFAULT 0
+    );
+    CREATE TABLE fishermix_contents (
+        index_name text NOT NULL REFERENCES fishermix_indexes ON DELETE CASCADE,
+        sha256 bytea NOT NULL,
+        point vector NOT NULL,
+        PRIMARY KEY (index_name, sha256)
+    );
+    CREATE TABLE fishermix_photos (
+        index_name text NOT NULL REFERENCES fishermix_indexes ON DELETE CASCADE,
+        id text NOT NULL,
+        path bytea NOT NULL,
+        size bigint NOT NULL,
+        mtime_ns bigint NOT NULL,
+        sha256 bytea,
+        reason text,
+        PRIMARY KEY (index_name, id),
+        UNIQUE (index_name, path),
+        FOREIGN KEY (index_name, sha256) REFERENCES fishermix_contents,
+        CHECK ((sha256 IS NULL) != (reason IS NULL))
+    );
+    """,
+    # Found points are turned into photos through this.
+    "CREATE INDEX fishermix_photos_by_content ON fishermix_photos (index_name, sha256);",
+)
+ORPHANED = (
+    "NOT EXISTS (SELECT FROM fishermix_photos p WHERE (p.index_name, p.sha256) = (c.index_name, c.sha256))"
+)
+
+
+class PostgresStore:
+    def __init__(self, address: str):
+        self.address, _, name = address.partition("#")
+        self.index = name or "photos"
+        self.name = f"{self.index} in {_without_password(self.address)}"
+        self._threads, self._connections = threading.local(), list[psycopg.Connection]()
+        with self._explained():
+            _migrate(self._connection)
+            self._connection.execute(
+                "INSERT INTO fishermix_indexes (name) VALUES (%s) ON CONFLICT DO NOTHING", (self.index,)
+            )
+
+    @property
+    def _connection(self) -> psycopg.Connection:
+        """This thread's connection; autocommit, transactions are opened where they are wanted."""
+        connection = getattr(self._threads, "connection", None)
+        if connection is None or connection.closed:
+            connection = psycopg.connect(self.address, autocommit=True, connect_timeout=10)
+            self._connections.append(connection)
+            connection.execute("SELECT pg_advisory_lock(hashtext('fishermix schema'))")
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            connection.execute("SELECT pg_advisory_unlock(hashtext('fishermix schema'))")
+            register_vector(connection)
+            self._threads.connection = connection
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise FishermixError(
+                f"the index {self.name} cannot be used ({str(error).strip()}): "
+                "check the address, and that the server has the extension pgvector"
+            ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection]:
+        """One snapshot, all or nothing."""
+        with self._explained():
+            connection = self._connection
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold an advisory lock, which ends with its connection."""
+        with self._explained():
+            lock = psycopg.connect(self.address, autocommit=True)
+        try:
+            row = lock.execute(
+                "SELECT pg_try_advisory_lock(hashtext(%s))", (f"fishermix {self.index}",)
+            ).fetchone()
+            if not row or not row[0]:
+                raise StoreLocked(
+                    f"another fishermix is changing the index {self.name}: wait until it has finished"
+                )
+            yield
+        finally:
+            lock.close()
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._threads = threading.local()
+
+    def delete(self) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM fishermix_photos WHERE index_name = %s", (self.index,))
+            connection.execute("DELETE FROM fishermix_indexes WHERE name = %s", (self.index,))
+        self.close()
+
+    # Writing
+
+    def model_key(self) -> str:
+        return self._state()[0]
+
+    def _state(self) -> tuple[str, int]:
+        return self._rows("SELECT model_key, dimension FROM fishermix_indexes WHERE name = %s")[0]
+
+    def _rows(self, query: str, *arguments) -> list[tuple]:
+        """The rows of a query whose first parameter is the name of this index."""
+        with self._explained():
+            return self._connection.execute(query, (self.index, *arguments)).fetchall()
+
+    def adopt(self, model_key: str, dimension: int) -> bool:
+        with self._transaction() as connection:
+            if self._state() == (model_key, dimension):
+                return False
+            gone = connection.execute("DELETE FROM fishermix_photos WHERE index_name = %s", (self.index,))
+            connection.execute("DELETE FROM fishermix_contents WHERE index_name = %s", (self.index,))
+            connection.execute(
+                "UPDATE fishermix_indexes SET model_key = %s, dimension = %s WHERE name = %s",
+                (model_key, dimension, self.index),
+            )
+            return gone.rowcount > 0
+
+    def stamps(self) -> dict[str, Stamp]:
+        rows = self._rows("SELECT path, size, mtime_ns FROM fishermix_photos WHERE index_name = %s")
+        return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in rows}
+
+    def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
+        query = "SELECT sha256 FROM fishermix_contents WHERE index_name = %s AND sha256 = ANY(%s)"
+        return {digest for (digest,) in self._rows(query, list(hashes))}
+
+    def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
+        touched = [os.fsencode(path) for path in [*(entry.path for entry in entries), *removed]]
+        with self._transaction() as connection:
+            old = self._rows(
+                "SELECT DISTINCT sha256 FROM fishermix_photos WHERE index_name = %s AND path = ANY(%s) "
+                "AND sha256 IS NOT NULL",
+                touched,
+            )
+            points = [
+                (self.index, entry.sha256, np.asarray(entry.vector, np.float32))
+                for entry in entries
+                if entry.reason is None and entry.vector is not None
+            ]
+            photos = [
+                (
+                    self.index,
+                    secrets.token_hex(8),
+                    os.fsencode(entry.path),
+                    entry.stamp.size,
+                    entry.stamp.mtime_ns,
+                )
+                + ((entry.sha256, None) if entry.reason is None else (None, entry.reason))
+                for entry in entries
+            ]
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO fishermix_contents VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", points
+                )
+                cursor.executemany(
+                    "INSERT INTO fishermix_photos VALUES (%s, %s, %s, %s, %s, %s, %s) "
+                    "ON CONFLICT (index_name, path) DO UPDATE SET size = excluded.size, "
+                    "mtime_ns = excluded.mtime_ns, sha256 = excluded.sha256, reason = excluded.reason",
+                    photos,
+                )
+                cursor.execute(
+                    "DELETE FROM fishermix_photos WHERE index_name = %s AND path = ANY(%s)",
+                    (self.index, [os.fsencode(path) for path in removed]),
+                )
+                cursor.execute(
+                    "DELETE FROM fishermix_contents c WHERE index_name = %s AND sha256 = ANY(%s) "
+                    f"AND {ORPHANED}",
+                    (self.index, [digest for (digest,) in old]),
+                )
+
+    # Reading
+
+    def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
+        query = (
+            "SELECT id, path, -(point <#> %s) "
+            "FROM fishermix_contents JOIN fishermix_photos USING (index_name, sha256) "
+            "WHERE index_name = %s ORDER BY point <#> %s, path LIMIT %s"
+        )
+        found = []
+        with self._explained():
+            for point in np.asarray(queries, np.float32):
+                rows = self._connection.execute(query, (point, self.index, point, n))
+                found.append([Hit(photo, os.fsdecode(path), float(score)) for photo, path, score in rows])
+        return found
+
+    def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
+        count = self._rows("SELECT count(*) FROM fishermix_contents WHERE index_name = %s")[0][0]
+        step = max(1, -(-count // at_most))
+        # In the order of their hashes the points come in no order.
+        query_of_scores = (
+            "WITH numbered AS (SELECT point, row_number() OVER (ORDER BY sha256) AS number "
+            "FROM fishermix_contents WHERE index_name = %s) "
+            "SELECT -(point <#> %s) FROM numbered WHERE number %% %s = 0"
+        )
+        rows = self._rows(query_of_scores, np.asarray(query, np.float32), step)
+        return np.array([score for (score,) in rows], np.float32)
+
+    def tune(self) -> None:
+        with self._explained():
+            self._connection.execute("ANALYZE fishermix_contents, fishermix_photos")
+
+    def path_of(self, photo: str) -> str | None:
+        rows = self._rows("SELECT path FROM fishermix_photos WHERE index_name = %s AND id = %s", photo)
+        return os.fsdecode(rows[0][0]) if rows else None
+
+    def id_of(self, path: str) -> str | None:
+        query = "SELECT id FROM fishermix_photos WHERE index_name = %s AND path = %s"
+        rows = self._rows(query, os.fsencode(path))
+        return rows[0][0] if rows else None
+
+    def vector_of(self, photo: str) -> np.ndarray | None:
+        rows = self._rows(
+            "SELECT point::real[] FROM fishermix_photos JOIN fishermix_contents USING (index_name, sha256) "
+            "WHERE index_name = %s AND id = %s",
+            photo,
+        )
+        return np.array(rows[0][0], np.float32) if rows else None
+
+    def summary(self) -> Summary:
+        model_key, dimension = self._state()
+        photos = "FROM fishermix_photos WHERE index_name = %s"
+        readable = self._rows(f"SELECT count(*) {photos} AND reason IS NULL")[0][0]
+        contents = self._rows("SELECT count(*) FROM fishermix_contents WHERE index_name = %s")[0][0]
+        failed = self._rows(f"SELECT path, reason {photos} AND reason IS NOT NULL ORDER BY path")
+        size = self._rows(
+            "SELECT coalesce(sum(pg_column_size(c.*)), 0) FROM fishermix_contents c WHERE index_name = %s"
+        )[0][0]
+        unreadable = {os.fsdecode(path): reason for path, reason in failed}
+        return Summary(readable, contents, unreadable, model_key, dimension, int(size))
+
+    def verify(self) -> list[str]:
+        contents = "SELECT count(*) FROM fishermix_contents c JOIN fishermix_indexes ON name = index_name"
+        mine = f"{contents} WHERE index_name = %s AND"
+        rules = {
+            "points belong to no photo": f"{mine} {ORPHANED}",
+            "points have another dimension": f"{mine} vector_dims(point) != dimension",
+            "content hashes are not of 32 bytes": f"{mine} length(sha256) != 32",
+        }
+        counts = {rule: self._rows(query)[0][0] for rule, query in rules.items()}
+        return [f"{count} {rule}" for rule, count in counts.items() if count]
+
+
+def _migrate(connection: psycopg.Connection) -> None:
+    """Run the migrations this database has not seen, in one transaction; one client at a time."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
+        connection.execute("CREATE TABLE IF NOT EXISTS fishermix_schema (version integer NOT NULL)")
+        row = connection.execute("SELECT version FROM fishermix_schema").fetchone()
+        version = row[0] if row else 0
+        if version > len(MIGRATIONS):
+            raise FishermixError(
+                f"the database was written by a newer fishermix (version {version}; this one reads up to "
+                f"{len(MIGRATIONS)}): upgrade fishermix"
+            )
+        for migration in MIGRATIONS[version:]:
+            connection.execute(migration)
+        connection.execute("DELETE FROM fishermix_schema")
+        connection.execute("INSERT INTO fishermix_schema VALUES (%s)", (len(MIGRATIONS),))
+
+
+def _without_password(address: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(address)
+    return f"{parts.hostname or 'the local server'}{parts.path}"
