@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fishermix.text.vectors import WordVectors
 
 KIND, VERSION = "image-text model", 1
-SHIPPED = Path(__file__).parent / "pretrained"
+SHIPPED = Path(__file__).parent / "pretrained" / "model"
 CAPTIONER = "captioner"
 CCA_TENSORS = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
 

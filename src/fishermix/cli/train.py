@@ -39,6 +39,9 @@ def train(
     work: Annotated[
         Path | None, typer.Option(help="Folder of finished stages and image features; OUT.work if left out.")
     ] = None,
+    words: Annotated[
+        int | None, typer.Option(help="Keep the words of the captions and so many in all; all if left out.")
+    ] = None,
     half: Annotated[bool, typer.Option(help="Store vectors and weights in half precision.")] = False,
 ) -> None:
     """Train a model on captioned photos. Interrupted, it goes on where it was.
@@ -48,6 +51,7 @@ def train(
     from fishermix.datasets import combine, open_dataset
     from fishermix.model import ImageTextModel
     from fishermix.recipes import recipe_named
+    from fishermix.training import with_fewer_words
 
     if not data and not data_no_dev:
         raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
@@ -61,6 +65,8 @@ def train(
     dataset = combine(sets)
     work = work or out.with_name(out.name + ".work")
     model = ImageTextModel(vectors, chosen).fit(dataset, work)
+    if words is not None:
+        model.sentence_encoder = with_fewer_words(model.sentence_encoder, dataset.sentences, words)
     model.save(out, half=half)
     split = "test" if (dataset.splits == "test").any() else "dev"
     if (dataset.splits == split).any():
