@@ -90,7 +90,8 @@ class ImageTextModel:
             raise FishermixError(
                 "this model has no captioner: train one with `fishermix captioner train --model MODEL`"
             )
-        return self.captioner.caption(self.encode_images(images), **options)
+        points = self.encode_images(images)
+        return self.captioner.caption(points, encode_text=self.encode_text, **options)
 
     def evaluate(self, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
         """Ranks of the three tasks on all images of a data set (choose a part of it before)."""
