@@ -150,7 +150,10 @@ class _Run:
         self.fixed_rows = rows if isinstance(rows, int) else 0  # some files allow one batch size only
         self.batch_size = self.fixed_rows or batch_size
         self.n_features = self._run_blank().shape[1]
-        self.key = hashlib.sha256(f"{network.key()} {view} {PREPARATION}".encode()).hexdigest()
+
+    @cached_property
+    def key(self) -> str:
+        return hashlib.sha256(f"{self.network.key()} {self.view} {PREPARATION}".encode()).hexdigest()
 
     def _run_blank(self) -> np.ndarray:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from fishermix.errors import FishermixError
 Source = str | os.PathLike | bytes | Image.Image
 
 # What photographs come in and Pillow decodes by itself; never PostScript and its like, which run programs.
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 BYTES_PER_PIXEL = 16  # a decoded image, its copy in another mode, and a transposed one
 SHARE_OF_MEMORY = 1 / 16  # of one image: several are decoded at once
 PIXELS_WITHOUT_KNOWN_MEMORY = 64_000_000
@@ -34,10 +33,6 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-# Pillow only warns of a decompression bomb up to twice its limit. Set once, not around each call: filters
-# belong to the whole process, and images are decoded in threads.
-warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
 class UnreadableImage(FishermixError):
@@ -104,9 +99,8 @@ def decode(data: bytes | Image.Image, max_pixels: int, side: int = 0) -> Image.I
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise UnreadableImage(f"too large; {_how_to_allow(max_pixels)}") from error
     except UnidentifiedImageError as error:
-        known = ", ".join(name for name in FORMATS if name != "MPO")
         kind = "empty" if not data else "not an image, or damaged at its start"
-        raise UnreadableImage(f"{kind}; these formats are read: {known}") from error
+        raise UnreadableImage(f"{kind}; these formats are read: {', '.join(FORMATS)}") from error
     except MemoryError as error:
         raise UnreadableImage(f"does not fit in memory; {_how_to_allow(max_pixels)}") from error
     except Exception as error:
@@ -119,8 +113,10 @@ def _how_to_allow(max_pixels: int) -> str:
 
 def _check_pixels(image: Image.Image, max_pixels: int) -> None:
     width, height = image.size
-    if width * height > max_pixels:
-        raise UnreadableImage(f"{width} x {height} pixels; {_how_to_allow(max_pixels)}")
+    # Up to twice its own limit, Pillow only warns of a decompression bomb: here it is an error.
+    limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
+    if width * height > limit:
+        raise UnreadableImage(f"{width} x {height} pixels; {_how_to_allow(limit)}")
     if width * height == 0:
         raise UnreadableImage("no pixels")
 

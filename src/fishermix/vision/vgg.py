@@ -132,4 +132,6 @@ def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
     if following is None:
         raise FishermixError(f"{path}: no rectifier follows the layer of {FEATURES} x {FEATURES} weights")
     first = next(entry.name for entry in model.graph.input if entry.name not in weights)
+    features = onnx.helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, None)
+    model.graph.output.append(features)
     return onnx.utils.Extractor(model).extract_model([first], [value]), first, value
