@@ -185,7 +185,7 @@ class PhotoIndex:
         ]
         for path, result in batch:
             if not isinstance(result, np.ndarray):
-                entries.append(Entry(path, chunk[path], reason=str(result)))
+                entries.append(Entry(path, chunk[path], reason=getattr(result, "reason", str(result))))
         # A file that changed while it was read is left for the next update.
         return [entry for entry in entries if _unchanged(self.folder / entry.path, entry.stamp)]
 

@@ -8,32 +8,15 @@ from __future__ import annotations
 
 import io
 import os
-from typing import IO
 
-from PIL import Image, ImageOps
-
-from fishermix.errors import FishermixError
-
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-MOST_PIXELS = 200_000_000
+from fishermix.vision.images import decode, default_max_pixels, read_bytes
 
 
-def jpeg(photo: str | os.PathLike | IO[bytes], longest_side: int, quality: int = 82) -> bytes:
+def jpeg(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
     """A photo as JPEG bytes with no side longer than `longest_side` pixels."""
-    try:
-        with Image.open(photo, formats=FORMATS) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise FishermixError(f"has {image.width} x {image.height} pixels: too many to show")
-            image.draft("RGB", (longest_side, longest_side))
-            upright = ImageOps.exif_transpose(image)
-            upright.thumbnail((longest_side, longest_side))
-            if "transparency" in upright.info or upright.mode in ("RGBA", "LA", "PA"):
-                white = Image.new("RGBA", upright.size, "white")
-                upright = Image.alpha_composite(white, upright.convert("RGBA"))
-            out = io.BytesIO()
-            upright.convert("RGB").save(out, "JPEG", quality=quality)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        if isinstance(error, FishermixError):
-            raise
-        raise FishermixError(f"cannot be read as a photo ({error})") from error
+    most = default_max_pixels()
+    image = decode(read_bytes(photo, most), most, side=longest_side)
+    image.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=quality)
     return out.getvalue()
