@@ -1,6 +1,8 @@
 """Fisher vectors against a naive loop, finite differences, scikit-image and the laws, under every option."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -340,6 +342,12 @@ def test_mistakes_are_named(options, given_, message):
         FisherEncoder(mixture_of(Gaussian()), **options).transform(**{"X": ROWS, **given_})
     with pytest.raises(FishermixError, match="3 dimensions"):
         FisherEncoder(mixture_of(Gaussian())).fit(np.ones((4, 2)))
+
+
+def test_the_documented_example_runs():
+    page = Path(__file__).parent.parent / "docs" / "fisher.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf8"), re.DOTALL)
+    exec(example, {})
 
 
 @parametrize_with_checks([FisherEncoder(GaussianMixture(2, random_state=0))])

@@ -189,10 +189,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
         encode_sets: Any = fisher_kernels.encode_sets
         kind, factor = rows.dtype, self.factor()
-        # One type of each, whatever scipy chose: every other one would be compiled anew.
-        wanted = zip((posteriors.indptr, posteriors.indices, posteriors.data), (np.int64, np.int64, kind))
-        entries = [array.astype(type_, copy=False) for array, type_ in wanted]
-        constants = [a.astype(kind) for a in (mixture.locations_, 1 / mixture.scales_, *form, factor)]
+        entries = typed_entries(posteriors, kind)
+        constants = [*typed_constants(mixture, form, kind), factor.astype(kind)]
         options = float(self.power), bool(self.intra_norm), self.norm == "l2"
 
         def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
@@ -261,6 +259,17 @@ def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:
             return None
         coefficients[index] = linear, signed
     return coefficients[mixture.choice_, 0], coefficients[mixture.choice_, 1]
+
+
+def typed_entries(posteriors, kind: np.dtype) -> list[np.ndarray]:
+    """indptr, components and posteriors of a CSR matrix, each in one type: others would be compiled anew."""
+    arrays = (posteriors.indptr, posteriors.indices, posteriors.data)
+    return [array.astype(type_, copy=False) for array, type_ in zip(arrays, (np.int64, np.int64, kind))]
+
+
+def typed_constants(mixture, form: tuple[np.ndarray, np.ndarray], kind: np.dtype) -> list[np.ndarray]:
+    """Locations, inverse scales and the two coefficients of the scores, each (K, D), for the kernels."""
+    return [array.astype(kind) for array in (mixture.locations_, 1 / mixture.scales_, *form)]
 
 
 def weighted_scores(mixture, rows: np.ndarray, posteriors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

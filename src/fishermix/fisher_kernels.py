@@ -47,64 +47,69 @@ def _add_scores(row, start, component, n_components, posterior, x, location, inv
         scales[d] += posterior * (z * score - one)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _power_block(block, factor, shrink, power):
+    """v -> sign(v * factor * shrink) |v * factor * shrink|^power in place; returns the sum of the squares."""
+    squares = shrink - shrink
+    if power == 0.5:
+        for d in range(block.shape[0]):
+            value = block[d] * factor[d] * shrink
+            root = np.sqrt(abs(value))
+            block[d] = root if value >= 0 else -root
+            squares += abs(value)
+    elif power == 1.0:
+        for d in range(block.shape[0]):
+            block[d] = block[d] * factor[d] * shrink
+            squares += block[d] * block[d]
+    else:
+        for d in range(block.shape[0]):
+            value = block[d] * factor[d] * shrink
+            root = abs(value) ** power
+            block[d] = root if value >= 0 else -root
+            squares += block[d] * block[d]
+    return squares
+
+
+@njit(cache=True, error_model="numpy")
+def _add_block(block, added):
+    for d in range(block.shape[0]):
+        block[d] += added[d]
+
+
+@njit(cache=True, error_model="numpy")
+def _scale_block(block, factor):
+    for d in range(block.shape[0]):
+        block[d] *= factor
+
+
+@njit(cache=True, error_model="numpy")
 def _finish(row, start, active, size, factor, power, per_component, unit_length):
     """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all."""
     n_components, dimension = factor.shape[1:]
-    one = row.dtype.type(1)
-    shrink = one / row.dtype.type(np.sqrt(size))
-    exponent = row.dtype.type(power)
+    shrink = row.dtype.type(1 / np.sqrt(size))
+    scale_half = n_components * dimension
     total = 0.0
     for k in range(n_components):
         if not active[k]:
             continue
-        squares = one - one
-        for half in range(2):
-            begin = start + (half * n_components + k) * dimension
-            block = row[begin : begin + dimension]
-            scaled = factor[half, k]
-            if power == 0.5:
-                for d in range(dimension):
-                    value = block[d] * scaled[d] * shrink
-                    root = np.sqrt(abs(value))
-                    block[d] = root if value >= 0 else -root
-                    squares += abs(value)
-            elif power == 1.0:
-                for d in range(dimension):
-                    value = block[d] * scaled[d] * shrink
-                    block[d] = value
-                    squares += value * value
-            else:
-                for d in range(dimension):
-                    value = block[d] * scaled[d] * shrink
-                    root = abs(value) ** exponent
-                    block[d] = root if value >= 0 else -root
-                    squares += root * root
+        begin = start + k * dimension
+        locations = row[begin : begin + dimension]
+        scales = row[begin + scale_half : begin + scale_half + dimension]
+        squares = _power_block(locations, factor[0, k], shrink, power)
+        squares += _power_block(scales, factor[1, k], shrink, power)
         if per_component:
-            _scale(
-                row,
-                start,
-                k,
-                n_components,
-                dimension,
-                one / row.dtype.type(max(np.sqrt(squares), SMALLEST_NORM)),
-            )
-            total += 1.0 if squares > 0 else 0.0
-        else:
-            total += squares
+            to_unit = row.dtype.type(1 / max(np.sqrt(squares), SMALLEST_NORM))
+            _scale_block(locations, to_unit)
+            _scale_block(scales, to_unit)
+            squares = squares * to_unit * to_unit
+        total += squares
     if unit_length:
-        shrink = row.dtype.type(1 / max(np.sqrt(total), SMALLEST_NORM))
+        to_unit = row.dtype.type(1 / max(np.sqrt(total), SMALLEST_NORM))
         for k in range(n_components):
             if active[k]:
-                _scale(row, start, k, n_components, dimension, shrink)
-
-
-@njit(cache=True, error_model="numpy")
-def _scale(row, start, component, n_components, dimension, factor):
-    for half in range(2):
-        begin = start + (half * n_components + component) * dimension
-        for d in range(dimension):
-            row[begin + d] *= factor
+                begin = start + k * dimension
+                _scale_block(row[begin : begin + dimension], to_unit)
+                _scale_block(row[begin + scale_half : begin + scale_half + dimension], to_unit)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -138,6 +143,17 @@ def encode_sets(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def word_blocks(x, indptr, components, posteriors, location, inverse_scale, linear, signed, out):
+    """The scores of each (row, component) for themselves, into the zeros `out` (E, 2 D)."""
+    for i in range(x.shape[0]):
+        for e in range(indptr[i], indptr[i + 1]):
+            k = components[e]
+            _add_scores(
+                out[e], 0, 0, 1, posteriors[e], x[i], location[k], inverse_scale[k], linear[k], signed[k]
+            )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def sum_blocks(
     words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, out,
 ):  # fmt: skip
@@ -156,8 +172,7 @@ def sum_blocks(
                 active[k] = True
                 for half in range(2):
                     begin = start + (half * n_components + k) * dimension
-                    for d in range(dimension):
-                        row[begin + d] += blocks[e, half, d]
+                    _add_block(row[begin : begin + dimension], blocks[e, half])
         if offsets[s + 1] > offsets[s]:
             _finish(
                 row, start, active, offsets[s + 1] - offsets[s], factor, power, per_component, unit_length

@@ -81,3 +81,9 @@ def test_parts():
 
 def test_the_documented_examples():
     assert doctest.testmod(tokens).failed == 0
+
+
+@given(st.text(alphabet=" abA-,;!?."))
+def test_the_short_cut_for_plain_sentences_changes_nothing(sentence):
+    # An apostrophe between spaces is no token, but it leads past the short cut.
+    assert tokenize(sentence) == tokenize(f"{sentence} ' ")

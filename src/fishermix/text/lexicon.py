@@ -45,8 +45,10 @@ class Lexicon:
         """The rows of all sentences, one after the other, and where each sentence begins (n + 1,); int64."""
         rows: list[int] = []
         offsets = [0]
+        remembered = self._rows.get
         for sentence in sentences:
             for token in self.tokens(sentence):
-                rows += self.rows(token)
+                known = remembered(token)
+                rows += self.rows(token) if known is None else known
             offsets.append(len(rows))
         return np.array(rows, np.int64), np.array(offsets, np.int64)

@@ -24,7 +24,7 @@ from fishermix.text.lexicon import Lexicon
 from fishermix.text.vectors import WordVectors
 from fishermix.text.word_blocks import WordBlocks
 
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 65536
 
 
 @dataclass(frozen=True)

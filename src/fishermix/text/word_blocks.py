@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.fisher import FEW_ROWS, FisherEncoder, normalise, weighted_scores
+from fishermix.fisher import (
+    FEW_ROWS,
+    FisherEncoder,
+    linear_sign_form,
+    normalise,
+    typed_constants,
+    typed_entries,
+    weighted_scores,
+)
 
 MOST_REMEMBERED_BYTES = 512 * 2**20
 
@@ -22,6 +30,7 @@ class WordBlocks:
     def __init__(self, encoder: FisherEncoder, n_words: int, vectors_of: Callable[[np.ndarray], np.ndarray]):
         self.encoder, self.mixture, self.vectors_of = encoder, encoder.mixture, vectors_of
         self.factor = encoder.factor().astype(np.float32)
+        self.form = linear_sign_form(self.mixture)
         self.n_features = self.factor.size
         self._slot = np.full(n_words, -1, np.int32)
         self._forget()
@@ -71,21 +80,29 @@ class WordBlocks:
     def _remember(self, rows: np.ndarray) -> None:
         vectors = self.vectors_of(rows)
         posteriors = self.mixture.sparse_posteriors(vectors, threshold=self.encoder.threshold).tocsr()
+        indptr, components, _ = typed_entries(posteriors, vectors.dtype)
+        self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
+        self._indptr = np.concatenate([self._indptr, self._indptr[-1] + indptr[1:]])
+        self._components = np.concatenate([self._components, components])
+        self._blocks = np.concatenate([self._blocks, self._scores(vectors, posteriors)])
+
+    def _scores(self, vectors: np.ndarray, posteriors) -> np.ndarray:
+        """The blocks (E, 2, D) of the entries of the posteriors, in their order."""
+        blocks = np.zeros((posteriors.nnz, *self._blocks.shape[1:]), np.float32)
+        if self.form is not None and len(vectors) > FEW_ROWS:
+            from fishermix import fisher_kernels
+
+            fill: Any = fisher_kernels.word_blocks
+            constants = typed_constants(self.mixture, self.form, vectors.dtype)
+            entries = typed_entries(posteriors, vectors.dtype)
+            fill(vectors, *entries, *constants, blocks.reshape(len(blocks), -1))
+            return blocks
         # The scores come component by component; `position` says where each belongs, word by word.
         by_component = posteriors.tocsc()
-        order = np.argsort(by_component.indices, kind="stable")
-        position = np.empty(len(order), np.int64)
-        position[order] = np.arange(len(order))
-        blocks = np.empty((posteriors.nnz, *self._blocks.shape[1:]), np.float32)
-        components = np.empty(posteriors.nnz, np.int64)
+        position = np.empty(posteriors.nnz, np.int64)
+        position[np.argsort(by_component.indices, kind="stable")] = np.arange(posteriors.nnz)
         done = 0
-        for k, members, weighted in weighted_scores(self.mixture, vectors, by_component):
-            places = position[done : done + len(members)]
-            blocks[places], components[places] = weighted.swapaxes(0, 1), k
+        for _, members, weighted in weighted_scores(self.mixture, vectors, by_component):
+            blocks[position[done : done + len(members)]] = weighted.swapaxes(0, 1)
             done += len(members)
-        self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
-        self._indptr = np.concatenate(
-            [self._indptr, self._indptr[-1] + posteriors.indptr[1:].astype(np.int64)]
-        )
-        self._components = np.concatenate([self._components, components])
-        self._blocks = np.concatenate([self._blocks, blocks])
+        return blocks
