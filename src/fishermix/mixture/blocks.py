@@ -11,12 +11,14 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 PANEL = 512  # rows that a kernel takes at once: 600 KB of float32 in 300 dimensions, within the second cache
-FEWEST_ROWS, MOST_ROWS, BLOCKS = 4 * PANEL, 128 * PANEL, 24
+FEWEST_ROWS, MOST_ROWS, BLOCKS = 4 * PANEL, 128 * PANEL, 16
+GROUP = 8  # results that are added up before their sum goes on
 
 
 class Totals(dict[str, Any]):
@@ -52,13 +54,45 @@ class ActiveRows(NamedTuple):
     def nbytes(self) -> int:
         return self.row.nbytes + self.share.nbytes
 
-    def weights(self) -> np.ndarray:
-        """The sum of the shares of each component (K,)."""
-        return np.array([share.sum() for share in np.split(self.share, self.start[1:-1])])
+    def totals(self) -> Totals:
+        """Count, sum and sum of squares of the weights of each component (K,)."""
+        component = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        weight, squared = (
+            np.bincount(component, values, len(self.start) - 1) for values in (self.share, self.share**2)
+        )
+        return Totals(rows=np.diff(self.start), weight=weight, squared=squared)
 
     def of(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         span = slice(self.start[k], self.start[k + 1])
         return self.row[span], self.share[span]
+
+
+class Mass(NamedTuple):
+    """How much each component (K,) holds: weight, count of active rows, sum of their squared weights."""
+
+    weight: np.ndarray
+    rows: np.ndarray
+    squared: np.ndarray
+
+    @property
+    def column(self) -> np.ndarray:
+        """The weight (K, 1), positive for division's sake."""
+        return np.maximum(self.weight, np.finfo(float).tiny)[:, None]
+
+    @property
+    def rows_per_weight(self) -> np.ndarray:
+        """(K, 1)."""
+        return self.rows[:, None] / self.column
+
+    @property
+    def effective_rows(self) -> np.ndarray:
+        """(sum of weights)² / sum of squares (K,), at least 1."""
+        return np.maximum(self.weight**2 / np.maximum(self.squared, np.finfo(float).tiny), 1.0)
+
+    @property
+    def effective_rows_per_weight(self) -> np.ndarray:
+        """(K, 1)."""
+        return self.effective_rows[:, None] / self.column
 
 
 @dataclass
@@ -109,8 +143,7 @@ class ArraySource:
         self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
         self.total_weight = float(len(rows) if weight is None else weight.sum())
         self.threads = threads or available_threads()
-        size = -(-len(rows) // (BLOCKS * PANEL)) * PANEL
-        self.size = min(max(size, FEWEST_ROWS), MOST_ROWS)
+        self.size = block_rows(len(rows))
         self._memos: list[dict[str, Any]] = [{} for _ in range(0, len(rows), self.size)]
 
     def _block(self, number: int) -> Block:
@@ -121,19 +154,43 @@ class ArraySource:
     def total(self, step: Step) -> Totals:
         numbers = range(len(self._memos))
         if self.threads == 1 or len(numbers) == 1:
-            return _sum(step(self._block(number)) for number in numbers)
+            return summed(step(self._block(number)) for number in numbers)
         with ThreadPoolExecutor(self.threads) as pool:
-            return _sum(pool.map(lambda number: step(self._block(number)), numbers))
+            return summed(pool.map(lambda number: step(self._block(number)), numbers))
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
 
 
-def _sum(results: Iterator[Totals]) -> Totals:
-    total = next(results)
+def block_rows(n_rows: int) -> int:
+    """How many rows a block has."""
+    size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
+    return min(max(size, FEWEST_ROWS), MOST_ROWS)
+
+
+def summed(results: Iterator[Totals]) -> Totals:
+    """The sum in the order of a tree: of every GROUP results, of every GROUP of these sums, and so on.
+
+    Machines can add in this order too, each its own branches, and come to the same bits.
+    """
+    branches: list[tuple[int, Totals]] = []  # of each height: how many are added up so far, and their sum
     for result in results:
-        total += result
+        for height in count():
+            if height == len(branches):
+                branches.append((1, result))
+            else:
+                added, branch = branches[height]
+                branches[height] = (added + 1, branch.__iadd__(result)) if added else (1, result)
+            added, result = branches[height]
+            if added < GROUP:
+                break
+            branches[height] = (0, result)
+    total = None
+    for added, branch in branches:
+        if added:
+            total = branch if total is None else branch.__iadd__(total)
+    assert total is not None
     return total
 
 

@@ -23,8 +23,8 @@ except ImportError:  # scikit-learn before 1.9
 class IterationCallbacks:
     """One task for the fit and one for each iteration of EM.
 
-    A callback's `on_fit_task_end` may return True to end the fit after that iteration. `fitted` gives the fitted
-    attributes of a state, for callbacks that ask for a fitted estimator.
+    A callback's `on_fit_task_end` may return True to end the fit after that iteration. `fitted` gives the
+    fitted attributes of a state, for callbacks that ask for a fitted estimator.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fishermix.mixture.blocks import ActiveRows, Block, Source, Totals
+from fishermix.mixture.blocks import ActiveRows, Block, Mass, Source, Totals
 from fishermix.mixture.components import Components
 from fishermix.mixture.families import Family
 from fishermix.mixture.fits import FamilyFit, start_fit
@@ -16,6 +16,7 @@ RESEEDS = (
     3  # of one component in one fit; more do not help when there are fewer distinct rows than components
 )
 SMALLEST_WEIGHT = 1e-12
+NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors below these are lost in the rounding of the densities
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class Sweep:
         rows = block.rows
         accumulators = [fit.accumulator(rows.dtype) for fit in self.fits]
         known: list[ActiveRows] | None = block.memo.get("active") if self.again else None
-        threshold = float(np.finfo(rows.dtype).eps)
-        totals = Totals(log_likelihood=0.0, rows=0, weight=0.0)
+        threshold = NEGLIGIBLE[rows.dtype.char]
+        totals = Totals(log_likelihood=0.0, rows=0, weight=0.0, squared=0.0)
         listed = []
         for number, panel in enumerate(block.panels()):
             if known is None:
@@ -105,8 +106,8 @@ class Sweep:
             for accumulator in accumulators:
                 accumulator.add(rows[panel], active)
             listed.append(active)
-            totals["rows"] += np.diff(active.start)
-            totals["weight"] += active.weights()
+            if not self.again:
+                totals += active.totals()
         small = sum(active.nbytes for active in listed) <= rows.nbytes // 2
         block.memo["active"] = listed if small else None
         totals.update({f"fit{n}": accumulator.finish() for n, accumulator in enumerate(accumulators)})
@@ -116,31 +117,31 @@ class Sweep:
 def iterate(state: State, source: Source) -> State:
     """One E step and one M step; the likelihood it records is that of the state it started from."""
     components = state.components
-    weight = state.weights * source.total_weight
-    fits = [fit.begin(weight, state.rows, source.dtype) for fit in state.fits]
+    fits = [fit.begin(state.rows, source.dtype) for fit in state.fits]
     quantum = exact_quantum(source.total_weight)
     totals = None
     while asking := [number for number, fit in enumerate(fits) if not fit.done]:
         sweep = Sweep(components, tuple(fits[number] for number in asking), quantum, again=totals is not None)
         totals = source.total(sweep)
-        for place, number in enumerate(asking):
-            fits[number] = fits[number].advance(totals[f"fit{place}"], totals["weight"], totals["rows"])
         if not sweep.again:
-            first = totals
+            mass = Mass(totals["weight"], totals["rows"], totals["squared"])
+            log_likelihood = totals["log_likelihood"]
+        for place, number in enumerate(asking):
+            fits[number] = fits[number].advance(totals[f"fit{place}"], mass)
     choice = np.argmax(np.stack([fit.quality for fit in fits]), axis=0)
-    choice = np.where((first["weight"] > 0)[:, None], choice, state.choice)
-    share = np.maximum(first["weight"] / source.total_weight, SMALLEST_WEIGHT)
+    choice = np.where(mass.weight[:, None] > 0, choice, state.choice)
+    share = np.maximum(mass.weight / source.total_weight, SMALLEST_WEIGHT)
     new = replace(
         state,
         weights=share / share.sum(),
         fits=tuple(fits),
         choice=choice,
-        rows=first["rows"],
+        rows=mass.rows,
         iteration=state.iteration + 1,
-        lower_bounds=[*state.lower_bounds, first["log_likelihood"] / source.total_weight],
+        lower_bounds=[*state.lower_bounds, log_likelihood / source.total_weight],
     )
     mean_weight = source.total_weight / source.shape[0]
-    return reseed(new, first["weight"] < DEAD * mean_weight)
+    return reseed(new, mass.weight < DEAD * mean_weight)
 
 
 def exact_quantum(total_weight: float) -> float:

@@ -4,10 +4,10 @@ A fit asks for sweeps over the rows until it is done:
 
     fit = fit.begin(...)
     while not fit.done:
-        fit = fit.advance(sum over blocks of fit.accumulator(dtype).add(x, active).finish(), weight, rows)
+        fit = fit.advance(sum over blocks of fit.accumulator(dtype).add(x, active).finish(), mass)
 
 The Gaussian's moments take one sweep, the Laplacian's medians one or two, other families a few. Shapes are
-(K, D) unless said otherwise; weight (K,) and rows (K,) are sum and count of the active rows.
+(K, D) unless said otherwise.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Protocol
 import numpy as np
 
 from fishermix.mixture import kernels
-from fishermix.mixture.blocks import ActiveRows, Totals
+from fishermix.mixture.blocks import ActiveRows, Mass, Totals
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.medians import MedianSearch
 
+FIRST_REACH = 3.0  # scales that a first median may lie away from the start
 STEPS = 2  # of a family without a closed form, in each iteration of EM
 
 
@@ -49,40 +50,40 @@ class FamilyFit:
     floor: float
     done: bool = False
 
-    def begin(self, weight: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> FamilyFit:
-        """Ready for a new iteration; weight and rows are those of the last one."""
+    def begin(self, rows: np.ndarray, dtype: np.dtype) -> FamilyFit:
+        """Ready for a new iteration; rows (K,) had an active posterior in the last one."""
         return replace(self, done=False)
 
     def accumulator(self, dtype: np.dtype) -> Accumulator:
         raise NotImplementedError
 
-    def advance(self, totals: Totals, weight: np.ndarray, rows: np.ndarray) -> FamilyFit:
+    def advance(self, totals: Totals, mass: Mass) -> FamilyFit:
         raise NotImplementedError
 
 
-def _kept(weight: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+def _kept(mass: Mass, new: np.ndarray, old: np.ndarray) -> np.ndarray:
     """`new` where a component has any weight, else `old`."""
-    return np.where((weight > 0)[:, None], new, old)
+    return np.where(mass.weight[:, None] > 0, new, old)
 
 
 @dataclass(frozen=True)
 class MomentFit(FamilyFit):
     """Gaussian: mean and deviation from sums about the last mean, so that nothing cancels."""
 
-    def begin(self, weight: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> MomentFit:
+    def begin(self, rows: np.ndarray, dtype: np.dtype) -> MomentFit:
         # The centre of the sums is a number of the rows' type, the same one for every block.
         return replace(self, location=self.location.astype(dtype).astype(float), done=False)
 
     def accumulator(self, dtype: np.dtype) -> Accumulator:
         return _Moments(self.location.astype(dtype))
 
-    def advance(self, totals: Totals, weight: np.ndarray, rows: np.ndarray) -> MomentFit:
-        total = np.maximum(weight, np.finfo(float).tiny)[:, None]
+    def advance(self, totals: Totals, mass: Mass) -> MomentFit:
+        total = mass.column
         shift = totals["first"] / total
         variance = np.maximum(totals["second"] / total - shift**2, 0.0)
         scale = np.maximum(np.sqrt(variance), self.floor)
         quality = -0.5 * np.log(2 * np.pi) - np.log(scale) - 0.5 * variance / scale**2
-        location, scale = self.location + shift, _kept(weight, scale, self.scale)
+        location, scale = self.location + shift, _kept(mass, scale, self.scale)
         return replace(self, location=location, scale=scale, quality=quality, done=True)
 
 
@@ -104,7 +105,7 @@ class MedianFit(FamilyFit):
 
     search: MedianSearch | None = None
 
-    def begin(self, weight: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> MedianFit:
+    def begin(self, rows: np.ndarray, dtype: np.dtype) -> MedianFit:
         crowd = rows[:, None] * np.minimum(self.reach / self.scale, 1.0)
         search = MedianSearch.around(self.location, self.reach, crowd, dtype)
         return replace(self, done=False, search=search)
@@ -113,20 +114,20 @@ class MedianFit(FamilyFit):
         assert self.search is not None
         return self.search.accumulator(dtype)
 
-    def advance(self, totals: Totals, weight: np.ndarray, rows: np.ndarray) -> MedianFit:
+    def advance(self, totals: Totals, mass: Mass) -> MedianFit:
         assert self.search is not None
-        search = self.search.advance(totals, weight, rows)
+        search = self.search.advance(totals, mass)
         if not search.done:
             return replace(self, search=search)
-        total = np.maximum(weight, np.finfo(float).tiny)[:, None]
+        total = mass.column
         deviation = search.deviation / total
         scale = np.maximum(deviation, self.floor)
         moved = np.abs(search.median - self.location)
         return replace(
             self,
             location=search.median,
-            scale=_kept(weight, scale, self.scale),
-            reach=np.maximum(2 * moved, 8 * scale / np.maximum(total, 8)),
+            scale=_kept(mass, scale, self.scale),
+            reach=np.maximum(3 * moved, scale * np.minimum(32 / mass.effective_rows[:, None], 1)),
             quality=-np.log(2 * scale) - deviation / scale,
             search=None,
             done=True,
@@ -145,14 +146,14 @@ class CurvatureFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(self, weight: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> CurvatureFit:
+    def begin(self, rows: np.ndarray, dtype: np.dtype) -> CurvatureFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
     def accumulator(self, dtype: np.dtype) -> Accumulator:
         return _Curvatures(self.family, self.location.astype(dtype), self.scale.astype(dtype))
 
-    def advance(self, totals: Totals, weight: np.ndarray, rows: np.ndarray) -> CurvatureFit:
-        total = np.maximum(weight, np.finfo(float).tiny)[:, None]
+    def advance(self, totals: Totals, mass: Mass) -> CurvatureFit:
+        total = mass.column
         quality = totals["log_density"] / total - np.log(self.scale)
         better = quality >= (self.quality if self.step else -np.inf)
         quality = np.where(better, quality, self.quality)
@@ -209,5 +210,5 @@ def start_fit(family: Family, location: np.ndarray, scale: np.ndarray, floor: fl
     kind = _CLOSED_FORM.get(type(family), CurvatureFit)
     scale = np.maximum(scale, floor)
     return kind(
-        family, location.copy(), scale, reach=scale.copy(), quality=np.zeros(scale.shape), floor=floor
+        family, location.copy(), scale, reach=FIRST_REACH * scale, quality=np.zeros(scale.shape), floor=floor
     )

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fishermix.mixture import kernels
-from fishermix.mixture.blocks import ActiveRows, Totals
+from fishermix.mixture.blocks import ActiveRows, Mass, Totals
 
 BINS = 32  # of a histogram, the two outer ones for all that lies below and above
-CROWD = 256  # values inside a bracket that may be collected without another look
+CROWD = 256  # values that may be collected from a bracket, averaged over a component's dimensions
 LOOKS = 4  # at most, then ties are to blame for the crowd, and these are collected as one
 WIDENING = 16.0  # the next bracket beside one that does not hold the median is so many times as wide
 
@@ -51,7 +51,7 @@ class MedianSearch:
     def around(cls, guess: np.ndarray, reach: np.ndarray, crowd: np.ndarray, dtype: np.dtype) -> MedianSearch:
         """Start between guess - reach and guess + reach, where about `crowd` values lie; all (K, D)."""
         low, high = _rounded(guess - reach, guess + reach, dtype)
-        status = np.where(crowd <= CROWD, COLLECT, LOOK).astype(np.int8)
+        status = np.where(_few(crowd), COLLECT, LOOK).astype(np.int8) + np.zeros(low.shape, np.int8)
         return cls(
             low, high, status, np.array(guess, float), np.zeros(low.shape), np.zeros(low.shape, np.int8)
         )
@@ -63,55 +63,65 @@ class MedianSearch:
     def accumulator(self, dtype: np.dtype) -> _Accumulator:
         return _Accumulator(self, dtype)
 
-    def advance(self, totals: Totals, weight: np.ndarray, rows: np.ndarray) -> MedianSearch:
-        """The search after one more sweep; weight and count of the active rows of each component (K,)."""
-        search = self._after_collecting(totals, weight) if "entries" in totals else self
+    def advance(self, totals: Totals, mass: Mass) -> MedianSearch:
+        """The search after one more sweep."""
+        search = self._after_collecting(totals, mass) if "entries" in totals else self
         if "histogram" in totals:
-            search = search._after_looking(self, totals["histogram"], weight, rows)
-        empty = (weight <= 0)[:, None]
+            search = search._after_looking(self.status == LOOK, totals["histogram"], mass)
+        empty = (mass.weight <= 0)[:, None]
         return replace(search, status=np.where(empty, DONE, search.status).astype(np.int8))
 
-    def _after_collecting(self, totals: Totals, weight: np.ndarray) -> MedianSearch:
+    def _after_collecting(self, totals: Totals, mass: Mass) -> MedianSearch:
         shape, size = self.low.shape, self.low.size
         where, value, share = (np.concatenate(part) for part in zip(*totals["entries"]))
         first = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=size))])
         grouped_value, grouped_share = np.empty_like(value), np.empty_like(share)
         kernels.group(where, first, value, share, grouped_value, grouped_share)
-        below = totals["below"].ravel()
-        half = np.repeat(0.5 * weight, shape[1])
-        median = np.full(size, np.nan)
-        inside, shift = np.zeros(size), np.zeros(size)
-        reference = self.low.ravel()
-        kernels.select(first, grouped_value, grouped_share, half - below, reference, median, inside, shift)
-        collected = (self.status == COLLECT).ravel()
+        below, half = totals["below"], 0.5 * mass.weight[:, None]
+        median, inside, shift = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+        kernels.select(
+            first,
+            grouped_value,
+            grouped_share,
+            (half - below).ravel(),
+            self.low.ravel(),
+            median.reshape(-1),
+            inside.reshape(-1),
+            shift.reshape(-1),
+        )
+        collected = self.status == COLLECT
         found = collected & np.isfinite(median)
         above = 2 * half - below - inside
         with np.errstate(invalid="ignore"):
-            deviation = totals["deviation"].ravel() + (median - reference) * (below - above) + shift
+            deviation = np.maximum(totals["deviation"] + (median - self.low) * (below - above) + shift, 0)
         search = replace(
             self,
-            status=np.where(found, DONE, self.status.ravel()).astype(np.int8).reshape(shape),
-            median=np.where(found, median, self.median.ravel()).reshape(shape),
-            deviation=np.where(found, np.maximum(deviation, 0), self.deviation.ravel()).reshape(shape),
+            status=np.where(found, DONE, self.status).astype(np.int8),
+            median=np.where(found, median, self.median),
+            deviation=np.where(found, deviation, self.deviation),
         )
-        lost = (collected & ~found).reshape(shape)
-        return search._beside(lost, (half <= below).reshape(shape))
+        return search._beside(collected & ~found, half - below, inside, mass)
 
-    def _after_looking(
-        self, before: MedianSearch, histogram: np.ndarray, weight: np.ndarray, rows: np.ndarray
-    ) -> MedianSearch:
-        looked = before.status == LOOK
+    def _after_looking(self, looked: np.ndarray, histogram: np.ndarray, mass: Mass) -> MedianSearch:
         reached = np.cumsum(histogram, axis=2)
-        bin_ = (reached >= 0.5 * weight[:, None, None]).argmax(axis=2)
-        inside = np.take_along_axis(histogram, bin_[:, :, None], 2)[:, :, 0]
-        crowd = inside * (rows / np.maximum(weight, 1e-300))[:, None]
-        located = looked & (bin_ > 0) & (bin_ < BINS - 1)
-        width = (self.high - self.low) / (BINS - 2)
-        # A little wider than the bin: the kernel's rounding may have put a value at its edge on either side.
-        low = self.low + (bin_ - 1.01) * width
-        high = self.low + (bin_ + 0.01) * width
+        half = 0.5 * mass.weight[:, None]
+        place = (reached >= half[:, :, None]).argmax(axis=2)
+        inside = np.take_along_axis(histogram, place[:, :, None], 2)[:, :, 0]
+        before = np.take_along_axis(reached, place[:, :, None], 2)[:, :, 0] - inside
+        crowd = inside * mass.rows_per_weight
+        located = looked & (place > 0) & (place < BINS - 1)
+        # Of a crowded bin only the part around the interpolated place is taken, four standard deviations of
+        # what interpolation misses; else all of it and a little more, as rounding may move its edges.
+        inside = np.maximum(inside, 1e-100)
+        share = np.clip((half - before) / inside, 0, 1)
+        spread = np.where(crowd > CROWD, 2 / np.sqrt(inside * mass.effective_rows_per_weight), 2.0)
+        width = (self.high.astype(float) - self.low) / (BINS - 2)
+        edge = self.low + (place - 1) * width
+        low = edge + width * np.maximum(share - spread, -0.01)
+        high = edge + width * np.minimum(share + spread, 1.01)
+        crowd = crowd * np.minimum(2 * spread, 1)
+        ready = located & (_few(crowd * located) | (self.looks + 1 >= LOOKS))
         low, high = _rounded(low, high, self.low.dtype)
-        ready = located & ((crowd <= CROWD) | (self.looks + 1 >= LOOKS))
         search = replace(
             self,
             low=np.where(located, low, self.low),
@@ -119,31 +129,50 @@ class MedianSearch:
             status=np.where(ready, COLLECT, self.status).astype(np.int8),
             looks=self.looks + located,
         )
-        return search._beside(looked & ~located, bin_ == 0)
+        under, inner = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
+        return search._beside(looked & ~located, half - under, inner, mass)
 
-    def _beside(self, lost: np.ndarray, below: np.ndarray) -> MedianSearch:
-        """Look next below or above the bracket where the median is not inside it."""
-        width = WIDENING * (self.high - self.low)
+    def _beside(self, lost: np.ndarray, missing: np.ndarray, inside: np.ndarray, mass: Mass) -> MedianSearch:
+        """Go on below or above the bracket where the median is not in it.
+
+        missing (K, D) is the weight from the lower end of the bracket to the median (negative: it lies below),
+        inside (K, D) that of the bracket: at its density the median is `missing / inside` widths away.
+        """
+        if not lost.any():
+            return self
+        below = missing <= 0
+        beyond = np.where(below, -missing, missing - inside)
+        width = self.high.astype(float) - self.low
+        with np.errstate(divide="ignore", invalid="ignore"):
+            widening = np.where(inside > 0, np.clip(3 * beyond / inside, 2, 1e6), WIDENING)
         low, high = _rounded(
-            np.where(below, self.low - width, self.high),
-            np.where(below, self.low, self.high + width),
+            np.where(below, self.low - width * widening, self.high),
+            np.where(below, self.low, self.high + width * widening),
             self.low.dtype,
         )
+        crowd = np.minimum(np.maximum(3 * beyond, 2 * inside) * mass.rows_per_weight, mass.rows[:, None])
+        again = np.where(_few(crowd * lost) & (inside > 0), COLLECT, LOOK)
         return replace(
             self,
             low=np.where(lost, low, self.low),
             high=np.where(lost, high, self.high),
-            status=np.where(lost, LOOK, self.status).astype(np.int8),
+            status=np.where(lost, again, self.status).astype(np.int8),
         )
 
 
+def _few(crowd: np.ndarray) -> np.ndarray:
+    """Components (K, 1) that hold on average no more than CROWD values in a bracket (K, D)."""
+    return crowd.mean(axis=1, keepdims=True) <= CROWD
+
+
 def _rounded(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The bracket in the type of the rows, never empty and never infinite."""
-    limit = np.finfo(dtype).max / 4
-    low = np.clip(low, -limit, limit).astype(dtype)
-    high = np.clip(high, -limit, limit).astype(dtype)
-    narrowest = np.nextafter(np.nextafter(low, np.array(np.inf, dtype)), np.array(np.inf, dtype))
-    return low, np.maximum(high, narrowest)
+    """The bracket in the type of the rows: never empty, and open above where it ends beyond all numbers."""
+    limits = np.finfo(dtype)
+    up = np.array(np.inf, dtype)
+    low = np.clip(low, limits.min, limits.max).astype(dtype)
+    high = np.where(high < limits.max, np.minimum(high, limits.max), np.inf).astype(dtype)
+    with np.errstate(over="ignore"):
+        return low, np.maximum(high, np.nextafter(np.nextafter(low, up), up))
 
 
 class _Accumulator:
@@ -159,7 +188,8 @@ class _Accumulator:
         if self.looking.any():
             self.totals["histogram"] = np.zeros((*shape, BINS))
             with np.errstate(over="ignore"):
-                self.per_bin = np.minimum((BINS - 2) / (self.high - self.low), np.finfo(dtype).max / 4)
+                per_bin = (BINS - 2) / (self.high - self.low)
+            self.per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
         if self.collecting.any():
             nowhere = np.array(np.inf, dtype)
             self.first = np.where(collecting, self.low, nowhere)

@@ -129,7 +129,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        """EM on X (N, D), or on any `fishermix.mixture.blocks.Source`; sample_weight (N,) counts rows.
+        """EM on X (N, D); sample_weight (N,) counts rows.
+
+        X may also be rows that are not in memory, read block by block with the same result: the path of an
+        .npy, .safetensors or .parquet file, a list of such parts, a memory-mapped array, a re-iterable of
+        blocks, a `dask.array` on the current client, or any `fishermix.mixture.blocks.Source`.
 
         Ctrl-C leaves the state of the last whole iteration in the estimator before it goes on its way.
         """
@@ -178,9 +182,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     def partial_fit(self, X, y=None, sample_weight=None):
         """One step on a batch X (n, D); the first batch is fitted as a whole and needs at least K rows.
 
-        Approximate: means and variances are pooled exactly over the batches, but rows keep the posteriors
-        of the moment they were seen; medians and the fits of other families are averaged over the batches, not
-        taken of all rows.
+        Approximate: means and variances are pooled exactly over the batches, but rows keep the posteriors of
+        the moment they were seen, and medians and the fits of other families are averaged over the batches.
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
@@ -195,6 +198,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return self
 
     def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
+        if not isinstance(X, Source | np.ndarray) or isinstance(X, np.memmap):
+            from fishermix.distributed.opening import as_source
+
+            if (opened := as_source(X, sample_weight, self.n_jobs)) is not None:
+                X, sample_weight = opened, None
         if isinstance(X, Source):
             if sample_weight is not None:
                 raise ValueError("sample_weight belongs to the source of blocks: give it there.")
