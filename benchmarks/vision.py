@@ -1,0 +1,70 @@
+"""Photos to vectors with the default encoder, against onnxruntime used in the plain way on the same photos.
+
+The photos are those of Flickr8K where FISHERMIX_DATA names it, else made-up ones of the same size.
+"""
+
+import io
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from PIL import Image
+
+from benchmarks.timing import Row, peak_memory
+from fishermix.vision.encoders import ImageEncoder
+from fishermix.vision.networks import DEFAULT, Network
+from fishermix.vision.store import extract
+
+PHOTOS, BATCH = 640, 32
+
+
+def run() -> list[Row]:
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = _photos(Path(scratch))
+        encoder = ImageEncoder()
+        encoder.transform(photos[:BATCH])
+        result, memory = peak_memory(lambda: extract(photos, encoder, Path(scratch) / "out"))
+        peer = _plain_onnxruntime(photos)
+        again = extract(photos, encoder, Path(scratch) / "out")
+        if again.encoded or not np.array_equal(again.features, result.features):
+            raise AssertionError("the second extraction is not the first")
+    speed = f"{PHOTOS} photos to vectors on disk ({result.images_per_second:.1f} images/s)"
+    return [
+        Row(
+            speed,
+            result.seconds,
+            "onnxruntime, batches of 32",
+            peer,
+            "≥ 50 images/s",
+            f"{memory / 1e6:.0f} MB",
+        ),
+        Row(f"the same {PHOTOS} again", again.seconds, wanted=f"≤ {20 * PHOTOS / 8091:.1f} s"),
+    ]
+
+
+def _photos(scratch: Path) -> list[Path]:
+    real = Path(os.environ.get("FISHERMIX_DATA", "")) / "flickr8k" / "Images"
+    if real.is_dir():
+        return sorted(real.iterdir())[:PHOTOS]
+    rng, paths = np.random.default_rng(0), []
+    for i in range(PHOTOS):
+        rough = Image.fromarray(rng.integers(0, 256, (32, 40, 3), np.uint8))
+        paths.append(scratch / f"{i:04}.jpg")
+        rough.resize((340, 256), Image.Resampling.BICUBIC).save(paths[-1], quality=75)
+    return paths
+
+
+def _plain_onnxruntime(photos: list[Path]) -> float:
+    """Seconds of the loop one would write: decode a batch, run it on all cores, decode the next."""
+    network = Network.find(DEFAULT)
+    session = onnxruntime.InferenceSession(network.graph, providers=["CPUExecutionProvider"])
+    start = time.perf_counter()
+    for i in range(0, len(photos), BATCH):
+        shape, bicubic = (network.size, network.size), Image.Resampling.BICUBIC
+        opened = [Image.open(io.BytesIO(photo.read_bytes())) for photo in photos[i : i + BATCH]]
+        crops = np.stack([np.asarray(image.convert("RGB").resize(shape, bicubic)) for image in opened])
+        session.run([network.output], {network.input: network.prepare(crops)})
+    return time.perf_counter() - start
