@@ -32,6 +32,13 @@ def test_a_second_save_replaces_the_first_and_leaves_one_tensor_file(tmp_path):
     assert len(list((tmp_path / "x").glob("*.safetensors"))) == 1
 
 
+def test_saved_files_are_as_readable_as_any_other(tmp_path):
+    saved(tmp_path / "x")
+    (tmp_path / "plain").write_text("")
+    for path in (tmp_path / "x").iterdir():
+        assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "diary.txt").write_text("mine")

@@ -70,6 +70,7 @@ def save_folder(
         digest = sha256_of_file(temporary)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
         tensor_file = folder / f"tensors-{digest[:12]}.safetensors"
         os.replace(temporary, tensor_file)
     finally:
