@@ -2,8 +2,8 @@
 
 python -m fishermix.experiments.ablations flickr8k:DIR [--work DIR] [--vectors DIR] [--also NAME=VECTORS]
 
-Mixtures of ten components keep a row under a minute; the order of the rows is what counts. The test images are
-never looked at.
+Mixtures of ten components keep a row under a minute; the order of the rows is what counts. The test images
+are never looked at.
 """
 
 from __future__ import annotations

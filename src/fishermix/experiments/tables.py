@@ -153,8 +153,9 @@ def _laplacian_bars(results: Sequence[Result]) -> str:
     height = 24
     bars = "".join(
         f"<rect x=90 y='{place * height + 4}' width='{(result.laplacian or 0) * (WIDTH - 150):.1f}' "
-        f"height=16 fill='{_colour(number)}' /><text x=86 y='{place * height + 16}' text-anchor=end>{NAMES[result.row]}"
-        f"</text><text x='{94 + (result.laplacian or 0) * (WIDTH - 150):.1f}' y='{place * height + 16}'>"
+        f"height=16 fill='{_colour(number)}' />"
+        f"<text x=86 y='{place * height + 16}' text-anchor=end>{NAMES[result.row]}</text>"
+        f"<text x='{94 + (result.laplacian or 0) * (WIDTH - 150):.1f}' y='{place * height + 16}'>"
         f"{result.laplacian or 0:.1%}</text>"
         for place, (number, result) in enumerate(having)
     )
