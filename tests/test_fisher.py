@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix import FisherEncoder, GaussianMixture, Mixture
 from fishermix.errors import FishermixError
-from fishermix.fisher import HUGE_ROWS, linear_sign_form
+from fishermix.fisher import HUGE_ROWS
+from fishermix.fisher_gradients import FEW_ROWS, linear_sign_form, posteriors_of
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
 
 
@@ -280,6 +281,17 @@ def test_a_component_without_weight_gives_zeros():
         found = FisherEncoder(mixture).transform(SETS).reshape(len(SETS), 2, 4, 3)
     assert np.isfinite(found).all()
     assert (found[:, :, 0] == 0).all()
+
+
+@every_family
+@pytest.mark.parametrize("threshold", [0, 1e-6, 1e-2])
+def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
+    mixture = mixture_of(*families)
+    rows = ROWS[:FEW_ROWS]
+    found = posteriors_of(mixture, rows, threshold)
+    assert_allclose(found.toarray(), mixture.sparse_posteriors(rows, threshold).toarray(), atol=1e-12)
+    far = np.full((1, 3), 1e200)
+    assert_allclose(posteriors_of(mixture, far, 0).toarray(), mixture.sparse_posteriors(far, 0).toarray())
 
 
 def test_families_are_asked_not_named():

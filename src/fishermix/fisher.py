@@ -13,7 +13,6 @@ so for a Gaussian (x - mu)/sigma and ((x - mu)²/sigma² - 1)/sqrt(2), for a Lap
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,19 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fishermix.errors import FishermixError
+from fishermix.fisher_gradients import (
+    FEW_ROWS,
+    add_sets,
+    linear_sign_form,
+    normalise,
+    posteriors_of,
+    typed_constants,
+    typed_entries,
+    weighted_scores,
+)
 
-SMALLEST_NORM = 1e-12
-FEW_ROWS = 64  # below this numpy is as fast, and a single query does not wait for the compiler
 HUGE_ROWS = 4096
 PIECES = 16
-CHUNK_ROWS = 8192
 INFORMATION = ("closed-form", "empirical")
 
 
@@ -77,7 +83,9 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(f"the mixture is of {self.n_features_in_} dimensions, X of {rows.shape[1]}")
         if self.information == "empirical":
             squares = np.zeros((2, *self.mixture_.locations_.shape))
-            for k, _, weighted in weighted_scores(self.mixture_, rows, self._posteriors(self.mixture_, rows)):
+            for k, _, weighted in weighted_scores(
+                self.mixture_, rows, posteriors_of(self.mixture_, rows, self.threshold)
+            ):
                 squares[:, k] += np.einsum("hnd,hnd->hd", weighted, weighted, dtype=np.float64)
             self.information_ = squares / len(rows)
         return self
@@ -94,7 +102,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         rows, offsets = self._as_rows(X, offsets, mixture.n_features_in_)
         sizes = np.diff(offsets)
         out = np.zeros((len(sizes), 2 * mixture.locations_.size), rows.dtype)
-        posteriors = self._posteriors(mixture, rows)
+        posteriors = posteriors_of(mixture, rows, self.threshold)
         form = linear_sign_form(mixture)
         if form is None or len(rows) <= FEW_ROWS:
             add_sets(out, mixture, rows, offsets, posteriors)
@@ -179,11 +187,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             )
         return rows, np.arange(len(rows) + 1) if offsets is None else _checked_offsets(offsets, len(rows))
 
-    def _posteriors(self, mixture, rows: np.ndarray):
-        if len(rows) == 0:
-            return _no_posteriors(len(mixture.weights_))
-        return mixture.sparse_posteriors(rows, threshold=self.threshold)
-
     def _encode_compiled(self, out, mixture, form, rows, offsets, posteriors) -> None:
         from fishermix import fisher_kernels
 
@@ -225,95 +228,9 @@ def _checked_offsets(offsets, n_rows: int) -> np.ndarray:
     return checked
 
 
-def _no_posteriors(n_components: int):
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((0, n_components))
-
-
 def _is_fitted(estimator) -> bool:
     try:
         check_is_fitted(estimator)
     except NotFittedError:
         return False
     return True
-
-
-def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:
-    """(a, b), each (K, D), if every chosen family's location score is a z + b sgn(z), else None.
-
-    The compiled loops serve just this form, Gaussian and Laplacian among it; a family is asked for its values
-    rather than its name. The scale score is z * location_score(z) - 1 in every location-scale family.
-    """
-    z = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
-    coefficients = np.zeros((len(mixture.families_), 2))
-    for index, family in enumerate(mixture.families_):
-        if not (mixture.choice_ == index).any():
-            continue
-        scores = family.location_score(z)
-        linear = scores[7] - scores[6]
-        signed = scores[6] - linear
-        if not np.allclose(scores, linear * z + signed * np.where(z > 0, 1, -1), rtol=1e-12, atol=1e-12):
-            return None
-        if not np.allclose(family.scale_score(z), z * scores - 1, rtol=1e-12, atol=1e-12):
-            return None
-        coefficients[index] = linear, signed
-    return coefficients[mixture.choice_, 0], coefficients[mixture.choice_, 1]
-
-
-def typed_entries(posteriors, kind: np.dtype) -> list[np.ndarray]:
-    """indptr, components and posteriors of a CSR matrix, each in one type: others would be compiled anew."""
-    arrays = (posteriors.indptr, posteriors.indices, posteriors.data)
-    return [array.astype(type_, copy=False) for array, type_ in zip(arrays, (np.int64, np.int64, kind))]
-
-
-def typed_constants(mixture, form: tuple[np.ndarray, np.ndarray], kind: np.dtype) -> list[np.ndarray]:
-    """Locations, inverse scales and the two coefficients of the scores, each (K, D), for the kernels."""
-    return [array.astype(kind) for array in (mixture.locations_, 1 / mixture.scales_, *form)]
-
-
-def weighted_scores(mixture, rows: np.ndarray, posteriors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Component k, the rows (n,) that belong to it, T * (location score, scale score) (2, n, D)."""
-    by_component = posteriors.tocsc()
-    by_component.sort_indices()
-    for k in range(by_component.shape[1]):
-        begin, end = by_component.indptr[k : k + 2]
-        families = [(f, np.flatnonzero(mixture.choice_[k] == f)) for f in np.unique(mixture.choice_[k])]
-        location = mixture.locations_[k].astype(rows.dtype)
-        scale = mixture.scales_[k].astype(rows.dtype)
-        for start in range(begin, end, CHUNK_ROWS):
-            members = by_component.indices[start : min(start + CHUNK_ROWS, end)]
-            posterior = by_component.data[start : start + len(members)].astype(rows.dtype)
-            z = (rows[members] - location) / scale
-            scores = np.empty((2, *z.shape), rows.dtype)
-            for f, dimensions in families:
-                part = z if len(families) == 1 else z[:, dimensions]
-                scores[0][:, dimensions] = mixture.families_[f].location_score(part)
-                scores[1][:, dimensions] = mixture.families_[f].scale_score(part)
-            yield k, members, scores * posterior[:, None]
-
-
-def add_sets(out: np.ndarray, mixture, rows: np.ndarray, offsets: np.ndarray, posteriors) -> None:
-    """Add the bare gradients of the sets to `out` (n_sets, 2 K D), by numpy, whatever the families."""
-    n_components, dimension = mixture.locations_.shape
-    by_block = out.reshape(len(out), 2, n_components, dimension)
-    for k, members, weighted in weighted_scores(mixture, rows, posteriors):
-        sets, first = np.unique(np.searchsorted(offsets, members, side="right") - 1, return_index=True)
-        by_block[sets, :, k] += np.add.reduceat(weighted, first, axis=1).swapaxes(0, 1)
-
-
-def normalise(
-    out: np.ndarray, sizes: Any, factor: np.ndarray, power: float, norm: Any, intra_norm: bool
-) -> None:
-    """Turn bare gradients `out` (n_sets, 2 K D) of sets of these sizes into Fisher vectors, in place."""
-    n_components, dimension = factor.shape[1:]
-    out *= factor.reshape(-1).astype(out.dtype)
-    out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
-    if power != 1:
-        out[...] = np.copysign(np.abs(out) ** out.dtype.type(power), out)
-    if intra_norm:
-        by_block = out.reshape(len(out), 2, n_components, dimension)
-        squares = np.einsum("nhkd,nhkd->nk", by_block, by_block)
-        by_block /= np.maximum(np.sqrt(squares), SMALLEST_NORM)[:, None, :, None]
-    if norm == "l2":
-        out /= np.maximum(np.sqrt(np.einsum("nq,nq->n", out, out)), SMALLEST_NORM)[:, None]

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.fisher import (
+from fishermix.fisher import FisherEncoder
+from fishermix.fisher_gradients import (
     FEW_ROWS,
-    FisherEncoder,
     linear_sign_form,
     normalise,
+    posteriors_of,
     typed_constants,
     typed_entries,
     weighted_scores,
@@ -79,7 +80,7 @@ class WordBlocks:
 
     def _remember(self, rows: np.ndarray) -> None:
         vectors = self.vectors_of(rows)
-        posteriors = self.mixture.sparse_posteriors(vectors, threshold=self.encoder.threshold).tocsr()
+        posteriors = posteriors_of(self.mixture, vectors, self.encoder.threshold)
         indptr, components, _ = typed_entries(posteriors, vectors.dtype)
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
         self._indptr = np.concatenate([self._indptr, self._indptr[-1] + indptr[1:]])
