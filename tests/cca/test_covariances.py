@@ -98,6 +98,17 @@ def test_blocks_of_unequal_sides_are_refused():
         CovarianceSums.from_blocks(None, [(np.ones((2, 2)), np.ones((3, 2)))])
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_not_a_number_is_refused_and_spoils_nothing(side):
+    X, Y, pairs = data()
+    sums = CovarianceSums.from_blocks(X, [Y], pairs)
+    block = [X[:5].copy(), Y[:5].copy()]
+    block[side][3, 1] = np.nan
+    with pytest.raises(FishermixError, match="XY"[side] + " holds NaN"):
+        sums.add(*block)
+    assert_covariances(sums, X[pairs], Y)
+
+
 def test_one_pair_is_too_few():
     with pytest.raises(FishermixError, match="two pairs"):
         CovarianceSums.from_blocks(np.ones((1, 2)), [np.ones((1, 2))]).problem()

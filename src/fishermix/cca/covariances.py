@@ -75,9 +75,13 @@ class CovarianceSums:
             self.y_shift = np.mean(Y, axis=0, dtype=np.float64)
         x = _difference(X, self.x_shift, self.xx.dtype)
         y = _difference(Y, self.y_shift, self.yy.dtype)
+        x_sum, y_sum = counts @ x, y.sum(axis=0, dtype=np.float64)
+        for side, total in (("X", x_sum), ("Y", y_sum)):
+            if not np.isfinite(total).all():
+                raise FishermixError(f"{side} holds NaN or infinity: leave such rows out")
         self.n += len(y)
-        self.x_sum += counts @ x
-        self.y_sum += y.sum(axis=0, dtype=np.float64)
+        self.x_sum += x_sum
+        self.y_sum += y_sum
         self.yy.add_product(y, y)
         self._add_cross(x, _sums_by_group(y, pairs, len(x)))
         x *= np.sqrt(counts)[:, None].astype(x.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fishermix.cca.panels import SymmetricPanels
 from fishermix.cca.problem import CanonicalProblem
-from fishermix.progress import track
+from fishermix.progress import progress
 
 COLUMNS_OF_A_SLICE = 2048
 ROWS_IN_DOUBLE = 8192
@@ -32,9 +32,9 @@ class _Side:
         starts = range(0, self.features.shape[1], COLUMNS_OF_A_SLICE)
         return [slice(start, start + COLUMNS_OF_A_SLICE) for start in starts]
 
-    def centred_slices(self, dtype: np.dtype, description: str) -> Iterator[tuple[slice, np.ndarray]]:
+    def centred_slices(self, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
         """Slices of features and their centred columns (n, width): the whole is never copied."""
-        for part in track(self._slices(), description):
+        for part in self._slices():
             columns = self.features[:, part].astype(dtype, copy=False) - self.mean[part].astype(dtype)
             yield part, columns if len(columns) == len(self.rows) else columns[self.rows]
 
@@ -71,8 +71,10 @@ class GramSums:
         covariance.add_product(weighted, weighted)
 
         gram = SymmetricPanels(self.n, np.float64 if self.n <= ROWS_IN_DOUBLE else dtype)
-        for _, columns in large.centred_slices(dtype, "inner products"):
-            gram.add_product(columns.T, columns.T)
+        with progress("inner products", total=n_features) as bar:
+            for _, columns in large.centred_slices(dtype):
+                gram.add_product(columns.T, columns.T)
+                bar.advance(columns.shape[1])
 
         def lift_small(weights: np.ndarray) -> np.ndarray:
             return weights if basis is None else basis @ weights
@@ -80,7 +82,7 @@ class GramSums:
         def lift_large(weights: np.ndarray) -> np.ndarray:
             weights = weights.astype(dtype, copy=False)
             lifted = np.empty((n_features, weights.shape[1]), dtype)
-            for part, columns in large.centred_slices(dtype, "weights"):
+            for part, columns in large.centred_slices(dtype):
                 np.matmul(columns.T, weights, out=lifted[part])
             return lifted
 

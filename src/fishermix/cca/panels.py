@@ -7,15 +7,18 @@ nothing wider than a panel: the OpenBLAS in the wheels of numpy and scipy crashe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from fishermix.progress import track
+
 PANEL = 1024
 ROWS_IN_CACHE = 256
 LANCZOS_VECTORS = 12
+PANELS_WITHOUT_A_BAR = 8
 DENSE_EIGENVALUE = 64
 
 
@@ -94,7 +97,10 @@ class CholeskyPanels:
         self.edges = _edges(matrix.size, matrix.width)
         self.panels: list[np.ndarray] = []
         self.inverses: list[np.ndarray] = []
-        for start, stop, symmetric in matrix:
+        rows: Iterable = matrix
+        if len(self.edges) > PANELS_WITHOUT_A_BAR:
+            rows = track(matrix, "Cholesky factor", total=len(self.edges))
+        for start, stop, symmetric in rows:
             row = symmetric[:, :start].copy()
             for (first, last), above, inverse in zip(self.edges, self.panels, self.inverses):
                 tile = row[:, first:last]
