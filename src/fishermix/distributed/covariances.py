@@ -1,0 +1,113 @@
+"""The sums of CCA on a Dask cluster: each worker makes its own, and the client adds these up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fishermix.cca import CovarianceSums
+from fishermix.cca.covariances import rows_of_a_block
+from fishermix.distributed.cluster import current_client, in_order, shared, told_plainly
+from fishermix.distributed.mixtures import FileRows
+from fishermix.distributed.sentences import of_these_words
+from fishermix.distributed.tables import open_table
+from fishermix.errors import FishermixError
+from fishermix.text.sentences import SentenceEncoder
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+SENTENCES_AT_ONCE = 2048
+
+
+def covariance_sums(
+    X: Any,
+    Y: Any,
+    pairs: Any = None,
+    client: Client | None = None,
+    encoder: SentenceEncoder | None = None,
+) -> CovarianceSums:
+    """Sums of the pairs (X[pairs[j]], Y[j]), without `pairs` (X[j], Y[j]): `RegularizedCCA.path` takes them.
+
+    X : (m, p), held by the client; every worker gets the rows that it needs.
+    Y : (n, q) as a `dask.array`, as paths of parts that the workers read block by block, or, with an
+        `encoder`, as sentences that the workers encode block by block.
+
+    A worker holds its sums, about (q²/2 + p q) numbers, and a block; the sums travel to the client once.
+    """
+    client = client or current_client()
+    X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)
+    with told_plainly(client):
+        pieces = list(_pieces(Y, encoder, client))
+        n = sum(piece.n_rows for piece in pieces)
+        pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
+        if len(pairs) != n:
+            raise FishermixError(f"Y has {n} rows, but there are {len(pairs)} pairs")
+        if n and not 0 <= pairs.min() <= pairs.max() < len(X):
+            raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
+        workers = sum(client.nthreads().values())
+        there = None if encoder is None else shared(client, of_these_words(encoder, Y))
+    sums: CovarianceSums | None = None
+    for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
+        if sums is None:
+            sums = group
+        else:
+            sums.merge(group)
+    if sums is None:
+        raise FishermixError("Y has no rows: a fit needs at least two pairs")
+    return sums
+
+
+@dataclass
+class _Piece:
+    """Rows of Y: an array or the future of one, rows in a file, or sentences."""
+
+    rows: Any
+    n_rows: int
+
+
+def _pieces(Y: Any, encoder: SentenceEncoder | None, client: Client) -> Iterator[_Piece]:
+    if encoder is not None:
+        for start in range(0, len(Y), SENTENCES_AT_ONCE):
+            block = list(Y[start : start + SENTENCES_AT_ONCE])
+            yield _Piece(block, len(block))
+    elif hasattr(Y, "__dask_graph__"):
+        Y = Y.rechunk({1: -1})
+        for future, length in zip(client.compute(list(Y.to_delayed().ravel())), Y.chunks[0]):
+            yield _Piece(future, int(length))
+    else:
+        paths = [Y] if isinstance(Y, str | os.PathLike) else list(Y)
+        for table in client.gather(client.map(open_table, paths, pure=False)):
+            step = rows_of_a_block(table.shape[1])
+            for start in range(0, table.shape[0], step):
+                stop = min(start + step, table.shape[0])
+                yield _Piece(FileRows(table, start, stop), stop - start)
+
+
+Group = tuple[np.ndarray, np.ndarray, list[Any]]  # rows of X, the pairs, pieces of Y
+
+
+def _groups(X: np.ndarray, pairs: np.ndarray, pieces: Sequence[_Piece], workers: int) -> Iterator[Group]:
+    """The pieces in as many groups as there are workers, of about as many rows each."""
+    ends = np.cumsum([piece.n_rows for piece in pieces])
+    group_of = np.minimum((ends - 1) * workers // max(int(ends[-1]), 1), workers - 1)
+    for number in np.unique(group_of):
+        chosen = np.flatnonzero(group_of == number)
+        first, last = int(ends[chosen[0] - 1]) if chosen[0] else 0, int(ends[chosen[-1]])
+        wanted, local = np.unique(pairs[first:last], return_inverse=True)
+        yield X[wanted], local, [pieces[int(i)].rows for i in chosen]
+
+
+def _sums(group: Group, encoder: SentenceEncoder | None) -> CovarianceSums:
+    X, pairs, pieces = group
+    return CovarianceSums.from_blocks(X, (_block(piece, encoder) for piece in pieces), pairs)
+
+
+def _block(piece: Any, encoder: SentenceEncoder | None) -> np.ndarray:
+    if encoder is not None:
+        return encoder.transform(piece)
+    return piece.read() if isinstance(piece, FileRows) else np.asarray(piece)

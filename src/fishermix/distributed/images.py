@@ -1,0 +1,61 @@
+"""Image features on a Dask cluster: the store stays here, photos go out, vectors come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fishermix.distributed.cluster import current_client, in_order, shared
+from fishermix.vision.encoders import ImageEncoder
+from fishermix.vision.images import Source, UnreadableImage
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+PHOTOS_IN_A_TASK = 16
+
+
+class ClusterImageEncoder:
+    """An `ImageEncoder` whose network runs on the workers.
+
+        extract(paths, ClusterImageEncoder(ImageEncoder(), client), folder)
+
+    `extract` reads the files here and sends their bytes, so the workers need no access to the photos; it
+    writes the vectors here, and can be stopped and taken up as ever. A network that is a file must lie at the
+    same path everywhere.
+    """
+
+    def __init__(self, encoder: ImageEncoder, client: Client | None = None):
+        self.encoder, self.client = encoder, client or current_client()
+        self.view, self.key = encoder.view, encoder.key
+        self.n_features, self.max_pixels_ = encoder.n_features, encoder.max_pixels_
+
+    def stream(self, images: Iterable[Source]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
+        """(position, vector or error) of each image, in order; see `ImageEncoder.stream`."""
+        there = shared(self.client, self.encoder)
+        position = 0
+        for results in in_order(self.client, _encoded, _batches(images), there):
+            for name, found in results:
+                yield position, UnreadableImage(found, name) if isinstance(found, str) else found
+                position += 1
+
+
+def _batches(images: Iterable[Source]) -> Iterator[list[Source]]:
+    remaining = iter(images)
+    while taken := list(islice(remaining, PHOTOS_IN_A_TASK)):
+        yield taken
+
+
+def _encoded(images: Sequence[Source], encoder: ImageEncoder) -> list[tuple[str, np.ndarray | str]]:
+    """The vector, or the reason why there is none, of each image."""
+    return [
+        (
+            os.fspath(image) if isinstance(image, str | os.PathLike) else "the image",
+            found.reason if isinstance(found, UnreadableImage) else found,
+        )
+        for image, (_, found) in zip(images, encoder.stream(images))
+    ]

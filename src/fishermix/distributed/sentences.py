@@ -1,0 +1,50 @@
+"""Sentences to vectors on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fishermix.distributed.cluster import current_client, shared, submitted
+from fishermix.errors import FishermixError
+from fishermix.text.sentences import SentenceEncoder
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def encode_sentences(
+    encoder: SentenceEncoder, sentences: Sequence[str], client: Client | None = None, rows: int = 2048
+) -> Any:
+    """`encoder.transform(sentences)` as a `dask.array` (n, n_features), `rows` to a chunk, on the workers."""
+    import dask.array
+
+    client = client or current_client()
+    if not len(sentences):
+        raise FishermixError("there are no sentences to encode")
+    there = shared(client, of_these_words(encoder, sentences))
+    chunks = []
+    for start in range(0, len(sentences), rows):
+        block = list(sentences[start : start + rows])
+        future = submitted(client, _encoded, there, block)
+        shape = (len(block), encoder.n_features)
+        chunks.append(dask.array.from_delayed(dask.delayed(future), shape, np.float32))
+    return dask.array.concatenate(chunks)
+
+
+def of_these_words(encoder: SentenceEncoder, sentences: Sequence[str]) -> SentenceEncoder:
+    """An encoder that does the same to these sentences and holds the vectors of their words alone.
+
+    Millions of memory-mapped word vectors would have to travel else, and captions use some thousands.
+    """
+    rows, _ = encoder._memory.lexicon.bags(sentences)
+    used = encoder.vectors[np.unique(rows)]
+    return SentenceEncoder(
+        used, encoder.whitening, encoder.mixtures, encoder.power, encoder.norm, encoder.stop_words
+    )
+
+
+def _encoded(encoder: SentenceEncoder, sentences: Sequence[str]) -> np.ndarray:
+    return encoder.transform(sentences)
