@@ -32,6 +32,8 @@ from fishermix.text.whitening import Whitening
 from fishermix.vision.store import extract
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from fishermix.model import ImageTextModel
 
 HELD_OUT = 0.1
@@ -82,8 +84,14 @@ def stages_in(work: str | os.PathLike | None) -> Iterator[Stages]:
             yield Stages(folder)
 
 
-def train(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None) -> ImageTextModel:
-    """Fit `model` as its recipe says; see `ImageTextModel.fit`."""
+def train(
+    model: ImageTextModel,
+    dataset: Dataset,
+    work: str | os.PathLike | None = None,
+    client: Client | None = None,
+) -> ImageTextModel:
+    """Fit `model` as its recipe says, on the Dask cluster of `client` if one is given; see
+    `ImageTextModel.fit`."""
     with stages_in(work) as stages:
         vectors = model.vectors
         if vectors is None:
@@ -94,12 +102,14 @@ def train(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | Non
             vectors = WordVectors.load(vectors)
         dataset = with_dev(dataset, model.recipe.seed)
         dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
-        model.sentence_encoder = sentence_encoder(vectors, model.recipe, stages)
+        model.sentence_encoder = sentence_encoder(vectors, model.recipe, stages, client)
         model.image_encoder = open_encoders(model.recipe.encoders, model.recipe.view)
         with stages.timed("image features"):
-            dataset, features = image_features(dataset, model.image_encoder, stages.folder / "features")
+            dataset, features = image_features(
+                dataset, model.image_encoder, stages.folder / "features", client
+            )
         model.cca = joint_space(
-            dataset, features, model.sentence_encoder, model.image_encoder, model.recipe, stages
+            dataset, features, model.sentence_encoder, model.image_encoder, model.recipe, stages, client
         )
         model.report = {
             "data": dataset.name,
@@ -128,7 +138,9 @@ def with_dev(dataset: Dataset, seed: int) -> Dataset:
     return replace(dataset, splits=splits)
 
 
-def sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> SentenceEncoder:
+def sentence_encoder(
+    vectors: WordVectors, recipe: Recipe, stages: Stages, client: Client | None = None
+) -> SentenceEncoder:
     """Whitening and mixtures learned on the corpus of word vectors, never on captions."""
     corpus = np.asarray(vectors.vectors[: recipe.corpus_words], np.float32)
     corpus_hash = hashlib.sha256(np.ascontiguousarray(corpus).tobytes()).hexdigest()
@@ -143,12 +155,17 @@ def sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> Se
         lambda folder: Whitening.from_tensors(load_folder(folder, "whitening", 1)[1]),
     )
     whitened = whitening.transform(corpus).astype(np.float32) if recipe.families else corpus
-    mixtures = [_mixture(whitened, how, families, recipe, stages) for families in recipe.families]
+    rows: Any = whitened
+    if client is not None and recipe.families:
+        from fishermix.distributed.mixtures import ClusterSource
+
+        rows = ClusterSource(whitened, client)
+    mixtures = [_mixture(rows, how, families, recipe, stages) for families in recipe.families]
     return SentenceEncoder(vectors, whitening=whitening, mixtures=mixtures, stop_words=recipe.stop_words)
 
 
 def _mixture(
-    whitened: np.ndarray, made_from: list, families: tuple[str, ...], recipe: Recipe, stages: Stages
+    whitened: Any, made_from: list, families: tuple[str, ...], recipe: Recipe, stages: Stages
 ) -> Mixture:
     return stages.kept(
         f"mixture {'+'.join(families)}",
@@ -175,11 +192,16 @@ def with_fewer_words(encoder: SentenceEncoder, sentences: list[str], n_words: in
 
 
 def image_features(
-    dataset: Dataset, encoder: Any, work: str | os.PathLike | None
+    dataset: Dataset, encoder: Any, work: str | os.PathLike | None, client: Client | None = None
 ) -> tuple[Dataset, np.ndarray]:
     """The data set without the photos that cannot be read, and the networks' vectors (n, p) of the rest."""
+    parts: list[Any] = list(encoder_parts(encoder))
+    if client is not None:
+        from fishermix.distributed.images import ClusterImageEncoder
+
+        parts = [ClusterImageEncoder(part, client) for part in parts]
     with stages_in(work) as stages:
-        results = [extract(dataset.image_paths, part, stages.folder) for part in encoder_parts(encoder)]
+        results = [extract(dataset.image_paths, part, stages.folder) for part in parts]
     failed = {str(path) for result in results for path in result.failed}
     good = np.array([str(path) not in failed for path in dataset.image_paths], bool)
     if not good.any():
@@ -197,15 +219,23 @@ def joint_space(
     image_encoder: Any,
     recipe: Recipe,
     stages: Stages,
+    client: Client | None = None,
 ) -> RegularizedCCA:
     """CCA of the training pairs, with the ridges and the scale that are best on the validation images."""
     prepared = prepare_features(features, recipe, [part.n_features for part in encoder_parts(image_encoder)])
     is_train = dataset.splits == "train"
     train_part, dev_part = dataset.part("train"), dataset.part("dev")
     with stages.timed("covariances"):
-        sums = CovarianceSums.from_blocks(
-            prepared[is_train], encoder.blocks(train_part.sentences), train_part.image_of
-        )
+        if client is None:
+            sums = CovarianceSums.from_blocks(
+                prepared[is_train], encoder.blocks(train_part.sentences), train_part.image_of
+            )
+        else:
+            from fishermix.distributed.covariances import covariance_sums
+
+            sums = covariance_sums(
+                prepared[is_train], train_part.sentences, train_part.image_of, client, encoder
+            )
     dev_images = prepared[dataset.splits == "dev"]
     dev_sentences = encoder.transform(dev_part.sentences)
     known = np.any(dev_sentences, axis=1, keepdims=True)

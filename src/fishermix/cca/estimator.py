@@ -79,10 +79,15 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X, Y, pairs=None) -> RegularizedCCA:
         """Fit to the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j]).
 
-        X : (m, p); Y : (n, q), or an iterator of blocks of its rows; pairs : (n,) rows of X.
+        X : (m, p); Y : (n, q), an iterator of blocks of its rows, or a `dask.array` on the current client;
+        pairs : (n,) rows of X.
         """
         if isinstance(Y, Iterator):
             return self.fit_blocks(X, Y, pairs)
+        if hasattr(Y, "__dask_graph__"):
+            from fishermix.distributed.covariances import covariance_sums
+
+            return self._fit_statistics(covariance_sums(X, Y, pairs))
         return self._fit_statistics(self.statistics(X, Y, pairs))
 
     def fit_blocks(self, X, blocks: Iterable, pairs=None) -> RegularizedCCA:

@@ -43,14 +43,21 @@ def train(
         int | None, typer.Option(help="Keep the words of the captions and so many in all; all if left out.")
     ] = None,
     half: Annotated[bool, typer.Option(help="Store vectors and weights in half precision.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option(help="Work on a Dask cluster: tcp://HOST:PORT, or local:N processes here.")
+    ] = None,
 ) -> None:
     """Train a model on captioned photos. Interrupted, it goes on where it was.
 
     Example: fishermix train --data flickr8k:DIR --out model/
     """
+    from contextlib import nullcontext
+
     from fishermix.datasets import combine, open_dataset
+    from fishermix.distributed.cluster import connect
     from fishermix.model import ImageTextModel
     from fishermix.recipes import recipe_named
+    from fishermix.training import train as train_model
     from fishermix.training import with_fewer_words
 
     if not data and not data_no_dev:
@@ -64,7 +71,8 @@ def train(
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
     dataset = combine(sets)
     work = work or out.with_name(out.name + ".work")
-    model = ImageTextModel(vectors, chosen).fit(dataset, work)
+    with connect(cluster) if cluster else nullcontext() as client:
+        model = train_model(ImageTextModel(vectors, chosen), dataset, work, client)
     if words is not None:
         model.sentence_encoder = with_fewer_words(model.sentence_encoder, dataset.sentences, words)
     model.save(out, half=half)
