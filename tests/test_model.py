@@ -12,8 +12,10 @@ import json
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from typer.testing import CliRunner
 
 from fishermix import ImageTextModel, WordVectors
+from fishermix.cli import load_commands
 from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
 from fishermix.evaluation import figures, recall_sum, task_ranks
@@ -219,3 +221,63 @@ def test_published_tables_are_complete():
     best = next(row for row in PUBLISHED["flickr8k"] if row.encoder == "VGG" and row.row == "GMM+HGLMM")
     assert best.figures == (21.3, 50.0, 64.6, 5.0, 30.3, 31.0, 59.3, 73.7, 4.0, 22.2, 11.9)
     assert all(len(row.figures) == len(COLUMNS) for rows in PUBLISHED.values() for row in rows)
+
+
+@pytest.fixture
+def run():
+    """Run a command of the command line as a user does; returns its result."""
+    app = load_commands()
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_evaluate_writes_the_figures_as_json(run, model, folder, work, tmp_path):
+    model.save(tmp_path / "model")
+    spec, out = f"folder:{folder}", tmp_path / "figures.json"
+    done = run("evaluate", tmp_path / "model", "--data", spec, "--work", work / "features", "--json", out)
+    assert done.exit_code == 0, done.output
+    found, wanted = (
+        json.loads(out.read_text()),
+        model.evaluate(open_dataset(spec).part("test"), work / "features"),
+    )
+    assert found["search"] == pytest.approx(wanted["search"])
+    assert set(found["annotation"]) == {"r@1", "r@5", "r@10", "median", "mean"}
+    assert found["similarity"]["mean"] == pytest.approx(wanted["similarity"]["mean"])
+
+
+def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path):
+    vectors.save(tmp_path / "vectors")
+    out = tmp_path / "model"
+    options = (
+        "--vectors",
+        tmp_path / "vectors",
+        "--row",
+        "gmm",
+        "--components",
+        2,
+        "--kept",
+        4,
+        "--words",
+        100,
+    )
+    done = run("train", "--data", f"folder:{folder}", "--recipe", "shipped", "--out", out, "--half", *options)
+    assert done.exit_code == 0, done.output
+    assert "search" in done.output
+    trained = ImageTextModel.load(out)
+    assert trained.dimension == 4
+    assert len(trained.sentence_encoder.vectors) == 100
+    assert "disc" in trained.sentence_encoder.vectors
+
+
+def test_the_commands_name_what_is_missing(run, folder, tmp_path):
+    spec, nowhere = f"folder:{folder}", tmp_path / "nowhere"
+    for words, message in (
+        (("train", "--out", tmp_path / "m"), "name at least one data set"),
+        (("train", "--data", spec, "--out", tmp_path / "m", "--vectors", nowhere), "make word2vec"),
+        (("evaluate", nowhere, "--data", spec), "not a saved"),
+        (("evaluate",), "name a data set"),
+        (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no row 'cake'"),
+        (("reproduce", spec, "--repeats", "0"), "at least 1"),
+    ):
+        done = run(*words)
+        assert isinstance(done.exception, FishermixError), (words, done.output)
+        assert message in str(done.exception)
