@@ -175,7 +175,8 @@ def test_overfeat_reads_the_authors_file(tmp_path, photos):
     ]
     with open(tmp_path / "net_weight_1", "wb") as file:
         for weight, bias in weights:
-            file.write(weight.tobytes() + bias.tobytes())
+            weight.tofile(file)
+            bias.tofile(file)
     assert (tmp_path / "net_weight_1").stat().st_size == 578_625_952
     encoder = add_encoder("overfeat", tmp_path / "net_weight_1")
     assert encoder.n_features == 4096
