@@ -26,6 +26,17 @@ word2vec: $(CACHE)/word2vec/config.json
 $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
 
+# Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card)..
+SHIPPED := src/fishermix/pretrained/model
+SETS = --data flickr8k:$(FLICKR8K) --data-no-dev folder:$(COCO)
+model: $(VENV)/.test word2vec
+	@test -d "$(FLICKR8K)" -a -d "$(COCO)" || { echo "usage: make model FLICKR8K=DIR COCO=DIR" >&2; exit 2; }
+	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO)
+	$(BIN)/fishermix train $(SETS) --vectors $(CACHE)/word2vec-extended --recipe shipped --words 20000 --half \
+	  --work $(CACHE)/model.work --out $(SHIPPED)
+	$(BIN)/fishermix captioner train $(SETS) --model $(SHIPPED) --features $(CACHE)/model.work/features --epochs 4 \
+	  --checkpoint $(CACHE)/model.captioner
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
