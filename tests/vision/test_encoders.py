@@ -259,7 +259,7 @@ def test_missing_and_damaged_networks_are_explained(tmp_path, tiny, monkeypatch)
     tiny.with_suffix(".json").write_text(json.dumps(SIDECAR))
     tiny.write_bytes(b"not a network")
     with pytest.raises(FishermixError, match="cannot be opened"):
-        _ = ImageEncoder(tiny).key
+        _ = ImageEncoder(tiny).n_features
 
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"view": "upside down"}, {"max_pixels": 0}])

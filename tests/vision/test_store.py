@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import odd_images
 import pytest
+from killed_extraction import extract_often_committing
 from PIL import Image
 
 from fishermix.errors import FishermixError
@@ -152,25 +153,6 @@ def test_the_table_for_other_programs(tmp_path):
     assert (tmp_path / "images.txt").read_text("utf8") == "a.jpg\nschön.jpg\n"
 
 
-class CountingEncoder(ImageEncoder):
-    """Tells the other process how many images it has encoded."""
-
-    def __init__(self, encoder="efficientnet-lite2", count=None):
-        super().__init__(encoder, batch_size=2)
-        self.count = count
-
-    def stream(self, images):
-        for found in super().stream(images):
-            self.count.value += 1
-            yield found
-
-
-def extract_often_committing(paths, network, folder, count):
-    store.SECONDS_BETWEEN_COMMITS = 0.005
-    store.UNSETTLED_NANOSECONDS = -1
-    extract(paths, CountingEncoder(network, count), folder)
-
-
 def finished(folder: Path) -> int:
     if not (folder / FILE).exists():
         return 0
@@ -193,7 +175,7 @@ def test_twenty_kills_leave_no_trace(tmp_path, tiny):
     undisturbed = extract(photos, encoder, tmp_path / "undisturbed")
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fishermix.vision.store"])
+    context.set_forkserver_preload(["fishermix.vision.store", "onnxruntime", "pytest"])
     moments, done = random.Random(0), [0]
     for _ in range(20):
         count, last = context.Value("i", 0), moments.randrange(25)

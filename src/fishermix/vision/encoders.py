@@ -23,6 +23,7 @@ from fishermix.vision.views import crops, crops_per_image
 # Counts up when decoding or resampling changes the numbers: it is part of `ImageEncoder.key`.
 PREPARATION = 1
 CHUNKS_AHEAD = 2  # for each thread
+DERIVED = ("_run", "key")  # what an encoder keeps beside its parameters
 
 
 class ImageEncoder(TransformerMixin, BaseEstimator):
@@ -83,10 +84,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         """The limit in force."""
         return self._run.max_pixels
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identifies network and view: vectors under the same key may be compared, and cached."""
-        return self._run.key
+        crops_per_image(self.view)
+        return hashlib.sha256(
+            f"{Network.find(self.encoder).key()} {self.view} {PREPARATION}".encode()
+        ).hexdigest()
 
     def transform(self, images: Sequence[Source]) -> np.ndarray:
         """(n, d) float32 for n paths, bytes or PIL images; an unreadable one raises `FishermixError`."""
@@ -125,11 +129,12 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return _Run(Network.find(self.encoder), self.view, self.batch_size, self.max_pixels)
 
     def set_params(self, **parameters: object) -> ImageEncoder:
-        self.__dict__.pop("_run", None)
+        for name in DERIVED:
+            self.__dict__.pop(name, None)
         return super().set_params(**parameters)
 
     def __getstate__(self) -> dict:
-        return {name: value for name, value in super().__getstate__().items() if name != "_run"}
+        return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
 
 
 class _Run:
@@ -150,10 +155,6 @@ class _Run:
         self.fixed_rows = rows if isinstance(rows, int) else 0  # some files allow one batch size only
         self.batch_size = self.fixed_rows or batch_size
         self.n_features = self._run_blank().shape[1]
-
-    @cached_property
-    def key(self) -> str:
-        return hashlib.sha256(f"{self.network.key()} {self.view} {PREPARATION}".encode()).hexdigest()
 
     def _run_blank(self) -> np.ndarray:
         try:
