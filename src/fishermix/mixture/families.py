@@ -229,7 +229,7 @@ def family_to_config(family: Family) -> dict[str, Any]:
 def family_from_config(config: Any) -> Family:
     """The family that `family_to_config` described."""
     name = config.get("name") if isinstance(config, dict) else None
-    if name not in _REGISTERED:
+    if not isinstance(name, str) or name not in _REGISTERED:
         raise FishermixError(
             f"the saved mixture uses the family '{name}', which is not registered: "
             "import the module that defines it and call fishermix.mixture.register_family first"

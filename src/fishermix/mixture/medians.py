@@ -151,7 +151,8 @@ class MedianSearch:
             self.low.dtype,
         )
         crowd = np.minimum(np.maximum(3 * beyond, 2 * inside) * mass.rows_per_weight, mass.rows[:, None])
-        again = np.where(_few(crowd * lost) & (inside > 0), COLLECT, LOOK)
+        at_limit = np.maximum(-low, high) >= _limit(low.dtype)
+        again = np.where((_few(crowd * lost) & (inside > 0)) | at_limit, COLLECT, LOOK)
         return replace(
             self,
             low=np.where(lost, low, self.low),
@@ -166,13 +167,14 @@ def _few(crowd: np.ndarray) -> np.ndarray:
 
 
 def _rounded(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The bracket in the type of the rows: never empty, and open above where it ends beyond all numbers."""
-    limits = np.finfo(dtype)
-    up = np.array(np.inf, dtype)
-    low = np.clip(low, limits.min, limits.max).astype(dtype)
-    high = np.where(high < limits.max, np.minimum(high, limits.max), np.inf).astype(dtype)
-    with np.errstate(over="ignore"):
-        return low, np.maximum(high, np.nextafter(np.nextafter(low, up), up))
+    """The bracket in the type of the rows, never empty; where it ends at the limit it is open."""
+    limit, up = _limit(dtype), np.array(np.inf, dtype)
+    low, high = (np.clip(end, -limit, limit).astype(dtype) for end in (low, high))
+    return low, np.maximum(high, np.nextafter(np.nextafter(low, up), up))
+
+
+def _limit(dtype: np.dtype) -> float:
+    return float(np.finfo(dtype).max) / 4
 
 
 class _Accumulator:
@@ -191,9 +193,9 @@ class _Accumulator:
                 per_bin = (BINS - 2) / (self.high - self.low)
             self.per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
         if self.collecting.any():
-            nowhere = np.array(np.inf, dtype)
-            self.first = np.where(collecting, self.low, nowhere)
-            self.last = np.where(collecting, self.high, nowhere)
+            limit, nowhere = _limit(search.low.dtype), np.array(np.inf, dtype)
+            self.first = np.where(collecting, np.where(self.low > -limit, self.low, -nowhere), nowhere)
+            self.last = np.where(collecting & (self.high < limit), self.high, nowhere)
             self.totals["below"] = np.zeros(shape)
             self.totals["deviation"] = np.zeros(shape)
             self.newest = np.full(shape, -1)

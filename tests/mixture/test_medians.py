@@ -1,0 +1,119 @@
+"""Weighted medians from statistics that add up equal those of sorting, whatever the cuts, guesses and ties."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fishermix.mixture import kernels
+from fishermix.mixture.blocks import ActiveRows, Mass
+from fishermix.mixture.em import exact_quantum
+from fishermix.mixture.medians import MedianSearch, weighted_median
+
+
+def active_rows(posterior, weight, quantum):
+    n, k = posterior.shape
+    start, row, share = np.empty(k + 1, np.int64), np.empty(n * k, np.int32), np.empty(n * k)
+    kernels.list_active(posterior, weight, 1e-12, quantum, start, row, share)
+    return ActiveRows(start, row[: start[-1]], share[: start[-1]])
+
+
+def search(x, posterior, weight, cuts, guess, reach, crowd):
+    """Medians (K, D) and sums of deviations (K, D), with the rows cut at `cuts`; and the number of sweeps."""
+    quantum = exact_quantum(weight.sum())
+    pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
+    blocks = [(piece, active_rows(p, w, quantum)) for piece, p, w in pieces if len(piece)]
+    totals = [active.totals() for _, active in blocks]
+    mass = Mass(*(sum(t[name] for t in totals) for name in ("weight", "rows", "squared")))
+    state, sweeps = MedianSearch.around(guess, reach, crowd, x.dtype), 0
+    while not state.done:
+        total = None
+        for piece, active in blocks:
+            accumulator = state.accumulator(x.dtype)
+            accumulator.add(piece, active)
+            if total is None:
+                total = accumulator.finish()
+            else:
+                total += accumulator.finish()
+        state = state.advance(total, mass)
+        sweeps += 1
+        assert sweeps < 100
+    return state.median, state.deviation, sweeps, quantum
+
+
+def oracle(x, posterior, weight, quantum):
+    shares = np.floor(posterior * weight[:, None] / quantum + 0.5) * quantum
+    medians = np.stack([weighted_median(x, share) for share in shares.T])
+    return medians, np.stack([s @ np.abs(x - m.astype(float)) for s, m in zip(shares.T, medians)])
+
+
+def test_the_first_value_that_reaches_half():
+    x = np.array([[3.0], [1.0], [2.0], [4.0]])
+    assert weighted_median(x, np.array([1.0, 1.0, 1.0, 1.0])) == 2
+    assert weighted_median(x, np.array([1.0, 1.0, 0.5, 1.0])) == 3
+    assert weighted_median(x, np.array([0.0, 0.0, 0.0, 1.0])) == 4
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_equal_to_sorting_in_any_blocks_from_any_guess(data):
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n, d, k = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 20)), data.draw(st.integers(1, 4))
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    x = rng.standard_normal((n, d))
+    kinds = {
+        "normal": x,
+        "ties": np.round(x),
+        "heavy": np.sinh(8 * x),
+        "constant": np.full_like(x, 0.1),
+        "offset": 1e4 + x,
+        "tiny": 1e-30 * x,
+        "mostly zero": np.where(rng.random((n, d)) < 0.9, 0.0, x),
+    }
+    x = kinds[data.draw(st.sampled_from(sorted(kinds)))].astype(dtype)
+    posterior = rng.dirichlet(np.full(k, 0.3), n)
+    weight = rng.integers(0, 3, n).astype(float) if data.draw(st.booleans()) else np.ones(n)
+    weight[0] += 1
+    cuts = np.sort(rng.integers(0, n + 1, data.draw(st.integers(0, 4))))
+    guess = np.zeros((k, d)) if data.draw(st.booleans()) else 100 * rng.standard_normal((k, d))
+    reach = np.full((k, d), data.draw(st.sampled_from([1e-20, 1e-3, 1.0, 1e3])))
+    crowd = np.full((k, d), data.draw(st.sampled_from([0.0, 1e9])))
+    medians, deviations, _, quantum = search(x, posterior, weight, cuts, guess, reach, crowd)
+    expected, expected_deviations = oracle(x, posterior, weight, quantum)
+    alive = (np.floor(posterior * weight[:, None] / quantum + 0.5) > 0).any(axis=0)
+    np.testing.assert_array_equal(medians[alive], expected[alive])
+    size = (np.abs(x).max() + np.abs(guess).max() + reach.max()) * weight.sum()
+    np.testing.assert_allclose(
+        deviations[alive], expected_deviations[alive], rtol=1e-3, atol=20 * np.finfo(dtype).eps * size
+    )
+
+
+def test_cuts_change_no_bit_of_the_medians():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((5000, 7)).astype(np.float32)
+    posterior, weight = rng.dirichlet(np.full(5, 0.2), 5000), rng.uniform(0, 3, 5000)
+    start = np.zeros((5, 7)), np.ones((5, 7)), np.full((5, 7), 1e9)
+    whole = search(x, posterior, weight, [], *start)[0]
+    for cuts in ([1], [17, 18, 4000], list(range(100, 5000, 100))):
+        np.testing.assert_array_equal(search(x, posterior, weight, cuts, *start)[0], whole)
+
+
+def test_few_sweeps():
+    rng = np.random.default_rng(4)
+    x = rng.laplace(size=(20_000, 8)).astype(np.float32)
+    posterior, weight = rng.dirichlet(np.full(3, 0.2), 20_000), np.ones(20_000)
+    shape = (3, 8)
+    cold = search(x, posterior, weight, [], np.ones(shape), np.full(shape, 3.0), np.full(shape, 1e9))
+    assert cold[2] <= 3
+    warm = search(x, posterior, weight, [], cold[0], np.full(shape, 1e-3), np.zeros(shape))
+    assert warm[2] == 1
+
+
+@pytest.mark.parametrize("value", [np.finfo(np.float32).max, np.finfo(np.float32).min, 1e-45])
+def test_the_ends_of_the_number_line(value):
+    x = np.full((9, 2), value, np.float32)
+    x[:4] = 0
+    shape = (1, 2)
+    medians = search(x, np.ones((9, 1)), np.ones(9), [], np.zeros(shape), np.ones(shape), np.zeros(shape))[0]
+    np.testing.assert_array_equal(medians, np.full(shape, np.float32(value)))
