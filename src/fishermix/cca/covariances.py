@@ -71,8 +71,7 @@ class CovarianceSums:
             return
         counts = np.ones(len(X)) if pairs is None else np.bincount(pairs, minlength=len(X)).astype(np.float64)
         if self.n == 0:
-            self.x_shift = np.average(X, axis=0, weights=counts)
-            self.y_shift = np.mean(Y, axis=0, dtype=np.float64)
+            self.x_shift, self.y_shift = (side.mean(axis=0).astype(np.float64) for side in (X, Y))
         x = _difference(X, self.x_shift, self.xx.dtype)
         y = _difference(Y, self.y_shift, self.yy.dtype)
         x_sum, y_sum = counts @ x, y.sum(axis=0, dtype=np.float64)
@@ -153,23 +152,27 @@ def _paired(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
         yield x, y, None
 
 
-def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """For each block of Y: the rows of X that it needs, the block, and which of them each of its rows has."""
-    pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
+    n_pairs = len(X) if pairs is None else len(pairs)
     done = 0
     for block in blocks:
         y = _floats(block)
-        rows = pairs[done : done + len(y)]
+        part = slice(done, done + len(y))
         done += len(y)
-        if len(rows) != len(y):
+        if done > n_pairs:
             break
+        if pairs is None:
+            yield _floats(X[part]), y, None
+            continue
+        rows = np.asarray(pairs[part])
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(X):
             raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
         wanted, local = np.unique(rows, return_inverse=True)
         yield _floats(X[wanted]), y, local
-    if done != len(pairs):
-        more = "at least " if done > len(pairs) else ""
-        raise FishermixError(f"the blocks of Y have {more}{done} rows, but there are {len(pairs)} pairs")
+    if done != n_pairs:
+        more = "at least " if done > n_pairs else ""
+        raise FishermixError(f"the blocks of Y have {more}{done} rows, but there are {n_pairs} pairs")
 
 
 def _floats(array) -> np.ndarray:

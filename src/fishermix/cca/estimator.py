@@ -107,11 +107,14 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         pairs = _checked_pairs(pairs, len(X), len(Y))
         if self._chosen_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
             return GramSums(X, Y, pairs)
-        # Sentences of one image come together, so that they meet it in one product.
-        order = np.arange(len(Y)) if pairs is None else np.argsort(pairs, kind="stable")
         step = rows_of_a_block(Y.shape[1])
-        blocks = (Y[order[start : start + step]] for start in range(0, len(Y), step))
-        sums = CovarianceSums.from_blocks(X, blocks, order if pairs is None else pairs[order])
+        parts = [slice(start, start + step) for start in range(0, len(Y), step)]
+        if pairs is None:
+            sums = CovarianceSums.from_blocks(X, (Y[part] for part in parts))
+        else:
+            # Sentences of one image come together, so that they meet it in one product.
+            order = np.argsort(pairs, kind="stable")
+            sums = CovarianceSums.from_blocks(X, (Y[order[part]] for part in parts), pairs[order])
         sums.method = "primal"
         return sums
 
