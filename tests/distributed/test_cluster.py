@@ -1,0 +1,273 @@
+"""What runs on a cluster of two processes gives what one process gives."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import dask.array
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+
+from fishermix import ImageTextModel, RegularizedCCA, SentenceEncoder, WordVectors
+from fishermix.cca import CovarianceSums
+from fishermix.datasets import open_dataset
+from fishermix.distributed.cluster import connect, in_order
+from fishermix.distributed.covariances import covariance_sums
+from fishermix.distributed.images import ClusterImageEncoder
+from fishermix.distributed.mixtures import ClusterSource, Part
+from fishermix.distributed.sentences import encode_sentences, of_these_words
+from fishermix.errors import FishermixError
+from fishermix.mixture import Mixture
+from fishermix.recipes import Recipe
+from fishermix.training import train
+from fishermix.vision.images import UnreadableImage
+
+FITTED = ("weights_", "locations_", "scales_", "choice_")
+
+
+def fit(rows, max_iter=4, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Mixture(3, max_iter=max_iter, tol=0, random_state=0, **options).fit(rows)
+
+
+@pytest.fixture(scope="module")
+def in_memory(rows):
+    return fit(rows)
+
+
+def same_bits(first, second):
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FITTED)
+
+
+# Mixtures
+
+
+def test_an_array_and_files_on_the_workers_give_the_same_bits(client, rows, tmp_path, in_memory):
+    np.save(tmp_path / "0.npy", rows[:2048])
+    save_file({"rows": rows[2048:]}, tmp_path / "1.safetensors")
+    parts = [tmp_path / "0.npy", tmp_path / "1.safetensors"]
+    for source in (rows, parts):
+        assert same_bits(fit(ClusterSource(source, client)), in_memory)
+    assert same_bits(fit(ClusterSource(parts, client, keep=False)), in_memory)
+
+
+def test_a_dask_array_goes_into_fit_as_it_is(client, rows, in_memory):
+    fitted = fit(dask.array.from_array(rows, chunks=(1300, 2)))
+    np.testing.assert_array_equal(fitted.choice_, in_memory.choice_)
+    for name in ("weights_", "locations_", "scales_"):
+        np.testing.assert_allclose(getattr(fitted, name), getattr(in_memory, name), rtol=1e-5)
+
+
+def test_sample_weights_travel_with_their_rows(client, rows):
+    weight = np.random.default_rng(1).integers(0, 3, len(rows)).astype(float)
+    here = Mixture(3, max_iter=2, tol=0, random_state=0).fit(rows, sample_weight=weight)
+    assert same_bits(fit(ClusterSource(rows, client, weight), max_iter=2), here)
+
+
+def test_only_statistics_travel(client, rows):
+    source = ClusterSource(np.tile(rows, (4, 1)), client)
+    fit(source, max_iter=3)
+    statistic = 3 * 5 * 8
+    # A step carries some twenty numbers for each (k, d) and the families; an answer has 32 bins, a few sums
+    # and up to 256 values of 16 bytes.
+    assert source.traffic.sent < source.traffic.sweeps * (40 * statistic + 6000)
+    assert source.traffic.received < source.traffic.sweeps * (32 + 8 + 2 * 256) * statistic
+    assert source.traffic.received < 0.2 * 4 * rows.nbytes * 3
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(client, rows, in_memory):
+    source = ClusterSource(rows, client)
+    total, sweeps = source.total, []
+
+    def total_with_a_death(step):
+        sweeps.append(step)
+        if len(sweeps) == 4:
+            victim = next(iter(client.run(os.getpid).values()))
+            threading.Timer(0.02, os.kill, (victim, signal.SIGKILL)).start()
+        return total(step)
+
+    source.total = total_with_a_death
+    assert same_bits(fit(source), in_memory)
+    client.wait_for_workers(2)
+
+
+@pytest.fixture
+def doomed(tmp_path):
+    """A scheduler that can be killed, with a worker: (process, address)."""
+    file = tmp_path / "scheduler.json"
+
+    def start(*command):
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *command, "--no-dashboard"], stderr=subprocess.DEVNULL
+        )
+
+    scheduler = start("scheduler", "--port", "0", "--scheduler-file", str(file))
+    worker = start("worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
+    while not file.exists() or not file.read_text().strip().endswith("}"):
+        time.sleep(0.05)
+    yield scheduler, json.loads(file.read_text())["address"]
+    for process in (worker, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_scheduler_is_told_and_the_fit_goes_on_elsewhere(client, doomed, rows, tmp_path):
+    scheduler, address = doomed
+    folder = tmp_path / "checkpoint"
+    with connect(address) as lost:
+        source = ClusterSource(rows, lost)
+        total, iterations = source.total, []
+
+        def total_with_a_death(step):
+            iterations.append(not step.again)
+            if sum(iterations) == 7:
+                scheduler.kill()
+            return total(step)
+
+        source.total = total_with_a_death
+        with pytest.raises(FishermixError, match=r"the scheduler at tcp.* is gone.* last checkpoint"):
+            fit(source, max_iter=8, checkpoint=folder)
+    resumed = ClusterSource(rows, client)
+    assert same_bits(fit(resumed, max_iter=8, checkpoint=folder), fit(rows, max_iter=8))
+    assert resumed.traffic.sweeps < len(iterations) / 2
+
+
+def test_no_scheduler_is_told(monkeypatch):
+    monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 0.2)
+    with pytest.raises(FishermixError, match="no scheduler answers"), connect("tcp://127.0.0.1:1"):
+        pass
+
+
+def test_a_part_forgets_on_its_way_to_another_worker():
+    """Else a copy left behind might answer a later sweep with the posteriors of an earlier iteration."""
+    part = Part(np.zeros((4, 2), np.float32), np.dtype(np.float32), None, 0, {"active": [1]}, "first")
+    copied = Part(**part.__getstate__())
+    assert copied.memo == {}
+    assert copied.iteration == ""
+
+
+def test_bad_rows_are_told_by_the_workers(client, rows):
+    broken = rows.copy()
+    broken[4321, 2] = np.inf
+    with pytest.raises(FishermixError, match="row 4321 contains NaN or infinity"):
+        fit(ClusterSource(broken, client))
+    with pytest.raises(FishermixError, match="no file"):
+        ClusterSource(["absent.npy"], client)
+
+
+# CCA, sentences, photos
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    rng = np.random.default_rng(2)
+    vectors = WordVectors([f"w{n}" for n in range(500)], rng.laplace(size=(500, 4)))
+    mixture = Mixture(2, max_iter=3, tol=0, random_state=0).fit(vectors.vectors)
+    return SentenceEncoder(vectors, mixtures=[mixture])
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    rng = np.random.default_rng(3)
+    return [" ".join(f"w{n}" for n in rng.integers(60, size=6)) for _ in range(5000)]
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(4).standard_normal((1000, 6)).astype(np.float32)
+
+
+def test_sentences_are_encoded_on_the_workers(client, encoder, sentences):
+    found = encode_sentences(encoder, sentences, client, rows=700)
+    assert found.shape == (5000, 16)
+    np.testing.assert_allclose(found.compute(), encoder.transform(sentences), rtol=1e-6)
+    assert len(of_these_words(encoder, sentences).vectors) == 60
+
+
+def test_covariances_of_arrays_files_and_sentences(client, encoder, sentences, images, tmp_path):
+    pairs = np.repeat(np.arange(1000), 5)
+    Y = encoder.transform(sentences)
+    np.save(tmp_path / "y.npy", Y)
+    wanted = CovarianceSums.from_blocks(images, iter([Y]), pairs)
+    chunked = dask.array.from_array(Y, chunks=(900, 5))
+    for sums in (
+        covariance_sums(images, chunked, pairs, client),
+        covariance_sums(images, [tmp_path / "y.npy"], pairs, client),
+        covariance_sums(images, sentences, pairs, client, encoder),
+    ):
+        sums.move(wanted.x_shift, wanted.y_shift)
+        assert sums.n == wanted.n
+        np.testing.assert_allclose(sums.yy.dense(), wanted.yy.dense(), atol=1e-8)
+        np.testing.assert_allclose(sums.xx.dense(), wanted.xx.dense(), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(sums.yx, wanted.yx, atol=1e-5)
+    here = RegularizedCCA(3, method="primal").fit(images, Y, pairs)
+    there = RegularizedCCA(3).fit(images, chunked, pairs)
+    np.testing.assert_allclose(there.correlations_, here.correlations_, rtol=1e-6)
+    with pytest.raises(FishermixError, match="5000 rows, but there are 1000 pairs"):
+        covariance_sums(images, chunked, None, client)
+
+
+class CountingEncoder:
+    """Stands for `ImageEncoder`: the vector of a photo is the number of its bytes."""
+
+    view, key, n_features, max_pixels_ = "squeeze", "counting", 1, 100
+
+    def stream(self, images):
+        for position, image in enumerate(images):
+            bad = image == b"bad"
+            yield position, UnreadableImage("no pixels") if bad else np.array([len(image)], np.float32)
+
+
+def test_photos_come_back_in_order_with_their_errors(client):
+    photos = [b"x" * n for n in range(40)]
+    photos[17] = b"bad"
+    found = list(ClusterImageEncoder(CountingEncoder(), client).stream(iter(photos)))
+    assert [position for position, _ in found] == list(range(40))
+    assert isinstance(found[17][1], UnreadableImage)
+    assert found[17][1].reason == "no pixels"
+    assert [vector[0] for position, vector in found if position != 17] == [n for n in range(40) if n != 17]
+
+
+def test_items_are_asked_for_no_faster_than_they_are_done(client):
+    asked = []
+    results = in_order(client, abs, (asked.append(n) or -n for n in range(50)))
+    assert next(results) == 0
+    assert len(asked) == 4
+    assert list(results) == list(range(1, 50))
+
+
+def test_a_wrong_cluster_is_told():
+    with pytest.raises(FishermixError, match="tcp://HOST:PORT or local:N"), connect("two"):
+        pass
+
+
+def small_world(folder):
+    """Word vectors, and a data set in `folder` of twelve photos in the colours that their sentences name."""
+    (folder / "images").mkdir()
+    lines = []
+    for number in range(12):
+        colour = ("red", "green", "blue")[number % 3]
+        Image.new("RGB", (32 + number, 32), colour).save(folder / "images" / f"{number}.png")
+        line = {"image": f"{number}.png", "captions": [f"a {colour} square", f"all {colour}"]}
+        lines.append(json.dumps(line | {"split": "val" if number < 3 else "train"}))
+    (folder / "captions.jsonl").write_text("\n".join(lines))
+    words = ["a", "all", "square", "red", "green", "blue", *(f"w{n}" for n in range(200))]
+    return WordVectors(words, np.random.default_rng(5).laplace(size=(len(words), 4)))
+
+
+def test_training_on_the_cluster_gives_the_same_model(client, tmp_path):
+    vectors = small_world(tmp_path)
+    recipe = Recipe(components=2, kept=2, reg_x=(0.01,), reg_y=(0.01,), whitening="pca")
+    dataset = open_dataset(f"folder:{tmp_path}")
+    here = train(ImageTextModel(vectors, recipe), dataset, tmp_path / "here")
+    there = train(ImageTextModel(vectors, recipe), dataset, tmp_path / "there", client)
+    assert same_bits(here.sentence_encoder.mixtures[0], there.sentence_encoder.mixtures[0])
+    np.testing.assert_allclose(there.cca.correlations_, here.cca.correlations_, rtol=1e-4)
