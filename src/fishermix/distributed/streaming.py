@@ -76,7 +76,9 @@ class StreamSource:
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
-        return taken(self.table, rows).astype(self.dtype, copy=False), weight
+        found = taken(self.table, rows).astype(self.dtype, copy=False)
+        require_finite(found, rows)
+        return found, weight
 
 
 def working_type(stored: np.dtype) -> np.dtype:
@@ -91,16 +93,16 @@ def checked_weight(weight: np.ndarray, rows: int) -> np.ndarray:
     return weight
 
 
-def require_finite(rows: np.ndarray, start: int) -> None:
-    """Refuse NaN and infinity; the sum alone tells in most cases."""
+def require_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
+    """Refuse NaN and infinity in rows from `position` on, or at these positions; mostly the sum tells."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(rows.sum()):
             return
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise FishermixError(
-            f"row {start + int(bad.argmax())} contains NaN or infinity: leave such rows out of the fit"
-        )
+        first = int(bad.argmax())
+        row = position + first if isinstance(position, int) else position[first]
+        raise FishermixError(f"row {row} contains NaN or infinity: leave such rows out of the fit")
 
 
 def _bytes_of(memo: dict[str, Any]) -> int:
