@@ -17,8 +17,11 @@ def reproduce(
         str, typer.Argument(help="flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR or karpathy:…")
     ],
     encoder: Annotated[
-        str, typer.Option(help="NAME[,NAME]: networks side by side (vgg19 and overfeat are the paper's).")
-    ] = "efficientnet-lite2",
+        str | None,
+        typer.Option(
+            help="NAME[,NAME]: networks side by side (the paper's: vgg19, overfeat); else the recipe's."
+        ),
+    ] = None,
     rows: Annotated[str, typer.Option(help="Rows, separated by commas.")] = "mean,gmm,lmm,hglmm,gmm+hglmm",
     repeats: Annotated[
         int | None, typer.Option(help="Random splits; the paper's number if left out.")
@@ -57,7 +60,9 @@ def reproduce(
         raise FishermixError("--repeats must be at least 1")
     expect_vectors(vectors)
     dataset = open_dataset(data)
-    chosen = recipe_named(recipe).with_(encoders=tuple(encoder.split(",")))
+    chosen = recipe_named(recipe)
+    if encoder:
+        chosen = chosen.with_(encoders=tuple(encoder.split(",")))
     names = rows.split(",")
     for row in names:
         chosen.with_(row=row)
