@@ -84,7 +84,7 @@ def test_demo_on_a_folder(tiny, photos, tmp_path, monkeypatch):
     assert 'fishermix search "green"' in text
     assert "a green picture" in text
     assert "score 1.000" in text
-    assert (tmp_path / "out" / "contact-sheet.html").read_text().count("<img") == 3
+    assert (tmp_path / "out" / "contact-sheet.html").read_text().count("<img") == 8
 
 
 def test_demo_uses_photos_that_packages_carry(tiny, tmp_path, monkeypatch):

@@ -73,7 +73,7 @@ def test_it_follows_a_folder_as_the_local_store_does(address, tmp_path):
             assert {hit.path for hit in hits} == {hit.path for hit in expected}
             scores = [hit.score for hit in hits]
             np.testing.assert_allclose(scores, [hit.score for hit in expected], rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(there.cut(query), here.cut(query), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(there.cut(query, hits), here.cut(query, hits), rtol=1e-4, atol=1e-5)
     photo = there.store.id_of("flag.png")
     assert there.store.path_of(photo) == "flag.png"
     np.testing.assert_array_equal(

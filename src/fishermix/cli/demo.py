@@ -30,6 +30,7 @@ PICTURES = (
     ("sklearn.datasets.images", "china.jpg"),
     ("sklearn.datasets.images", "flower.jpg"),
 )
+PHOTOS_ON_THE_SHEET = 12
 QUERIES = (
     "a cat looks at the camera",
     "a cup of coffee on a table",
@@ -67,7 +68,7 @@ def demo(
             for hit in hits:
                 say(f"  {hit.score:.3f}  {hit.path}")
         query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
-        for hit in best:
+        for hit in index.search(loaded.encode_text([query])[0], n=PHOTOS_ON_THE_SHEET):
             caption = loaded.captioner.caption(index.point(hit)[None])[0] if loaded.captioner else ""
             cards.append((index.path(hit), hit.path, hit.score, caption))
         if loaded.captioner:

@@ -87,7 +87,7 @@ def tell(message: str) -> None:
 def say(text: str = "") -> None:
     """A line of the result; a file name's bytes that are no text go out as they are."""
     try:
-        print(text)
+        print(text, flush=True)
     except UnicodeEncodeError:
         sys.stdout.flush()
         sys.stdout.buffer.write(os.fsencode(text) + b"\n")

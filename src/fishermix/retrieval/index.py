@@ -196,12 +196,13 @@ class PhotoIndex:
         hits = self.store.nearest(point[None], n)[0]
         if min_score is None:
             return hits
-        limit = self.cut(point) if min_score == "auto" else float(min_score)
+        limit = self.cut(point, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
 
-    def cut(self, point: np.ndarray) -> float:
-        """The score from which on a photo stands out for this query."""
-        return automatic_cut(self.store.sample_scores(point, SCORES_FOR_CUT))
+    def cut(self, point: np.ndarray, hits: list[Hit]) -> float:
+        """The score from which on a photo stands out for this query; `hits` are its best photos."""
+        best = hits[0].score if hits else 0.0
+        return automatic_cut(self.store.sample_scores(point, SCORES_FOR_CUT), best)
 
 
 def _unchanged(path: Path, stamp: Stamp) -> bool:

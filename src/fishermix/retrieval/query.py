@@ -1,8 +1,7 @@
 """Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + "at night"`.
 
-Each term is a unit point of the joint space. The query is the normalised sum of the terms with their signs,
-a subtracted term counting half: it should turn the query away from something, not become what the query is
-about.
+Each term is a unit point of the joint space; the query is the sum of the terms with their signs, brought
+back to unit length.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.retrieval.folder import is_photo_name
 
-WEIGHT = {"+": 1.0, "-": -0.5}
+WEIGHT = {"+": 1.0, "-": -1.0}
 # A quoted part, or a word; a sign stands alone between spaces.
 TOKEN = re.compile(r'"([^"]*)"|(\S+)')
 

@@ -82,7 +82,8 @@ class PhotoService:
 
     def search(self, point: np.ndarray, n: int) -> tuple[list[Hit], float]:
         """The best n photos, and the score from which on they stand out."""
-        return self.index.search(point, n), self.index.cut(point)
+        hits = self.index.search(point, n)
+        return hits, self.index.cut(point, hits)
 
     def similar(self, photo: str, n: int) -> list[Hit]:
         hits = self.index.search(self.point_of_photo(photo), n + 1)
