@@ -240,7 +240,7 @@ def test_items_are_asked_for_no_faster_than_they_are_done(client):
     asked = []
     results = in_order(client, abs, (asked.append(n) or -n for n in range(50)))
     assert next(results) == 0
-    assert len(asked) == 4
+    assert len(asked) <= 4  # two for each thread
     assert list(results) == list(range(1, 50))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fishermix.errors import FishermixError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 SECONDS_TO_CONNECT = 30
+SECONDS_BETWEEN_LOOKS = 1
 
 
 @contextmanager
@@ -83,9 +85,26 @@ def submitted(client: Client, function: Any, *values: Any) -> Future:
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list[Any]:
-    """The results of futures; the errors of a lost cluster told plainly."""
+    """The results of futures; the errors of a lost cluster told plainly.
+
+    Dask itself may wait for ever for what was asked of a scheduler just before it went away.
+    """
     with told_plainly(client):
-        return client.gather(list(futures))
+        loop = cast(Any, client.loop).asyncio_loop
+        waiting = asyncio.run_coroutine_threadsafe(_gathered(client, futures), loop)
+        while True:
+            try:
+                return waiting.result(timeout=SECONDS_BETWEEN_LOOKS)
+            except TimeoutError:
+                if waiting.done():
+                    raise
+                if client.status != "running":
+                    waiting.cancel()
+                    raise CancelledError from None
+
+
+async def _gathered(client: Client, futures: Sequence[Future]) -> list[Any]:
+    return await client.gather(list(futures), asynchronous=True)
 
 
 def in_order(client: Client, function: Any, items: Iterable[Any], *shared: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fishermix.cca import CovarianceSums
 from fishermix.cca.covariances import rows_of_a_block
-from fishermix.distributed.cluster import current_client, in_order, shared, told_plainly
+from fishermix.distributed.cluster import current_client, gathered, in_order, shared, submitted, told_plainly
 from fishermix.distributed.mixtures import FileRows
 from fishermix.distributed.sentences import of_these_words
 from fishermix.distributed.tables import open_table
@@ -81,7 +81,7 @@ def _pieces(Y: Any, encoder: SentenceEncoder | None, client: Client) -> Iterator
             yield _Piece(future, int(length))
     else:
         paths = [Y] if isinstance(Y, str | os.PathLike) else list(Y)
-        for table in client.gather(client.map(open_table, paths, pure=False)):
+        for table in gathered(client, [submitted(client, open_table, path) for path in paths]):
             step = rows_of_a_block(table.shape[1])
             for start in range(0, table.shape[0], step):
                 stop = min(start + step, table.shape[0])

@@ -85,7 +85,7 @@ class ClusterSource:
                 yield _Piece(part, len(part), part.shape[1], part.dtype)
         else:
             paths = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
-            tables = self.client.gather(self.client.map(open_table, paths, pure=False))
+            tables = gathered(self.client, [submitted(self.client, open_table, path) for path in paths])
             size = block_rows(sum(table.shape[0] for table in tables))
             for table in tables:
                 for start in range(0, table.shape[0], size):

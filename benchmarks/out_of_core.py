@@ -1,0 +1,69 @@
+"""EM on a file against EM on the same rows in memory: what it costs to hold a few blocks instead of all rows.
+
+python -m benchmarks out_of_core                 200,000 x 100, K = 10
+BENCH_FULL=1 python -m benchmarks out_of_core    also 1,000,000 x 300, K = 30: 1.2 GB
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import Row, peak_memory
+from fishermix.distributed.streaming import StreamSource
+from fishermix.mixture import HybridMixture
+
+MEMORY = 256 * 2**20
+ITERATIONS = 3
+
+
+def run() -> list[Row]:
+    rows = [against_memory(200_000, 100, 10)]
+    if os.environ.get("BENCH_FULL"):
+        rows.append(against_memory(1_000_000, 300, 30))
+    return rows
+
+
+def against_memory(n_rows: int, dimensions: int, components: int) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        write(path, n_rows, dimensions, components)
+        fit(np.load(path, mmap_mode="r")[:4096], components)  # compiles
+        streamed, seconds, memory = fit(StreamSource(path, memory=MEMORY), components)
+        rows = np.load(path)
+        held, in_memory, memory_beside = fit(rows, components)
+        same = all(np.array_equal(getattr(streamed, n), getattr(held, n)) for n in ("locations_", "scales_"))
+    return Row(
+        f"hybrid EM on a file, {n_rows:,} x {dimensions}, K={components}, {ITERATIONS} iterations; "
+        f"{'the same bits' if same else 'OTHER BITS'}",
+        seconds,
+        "in memory",
+        in_memory,
+        "1.3",
+        f"{memory / 2**20:.0f} MiB; in memory {rows.nbytes / 2**20:.0f} + {memory_beside / 2**20:.0f}",
+    )
+
+
+def write(path: Path, n_rows: int, dimensions: int, components: int) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((components, dimensions), dtype=np.float32)
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, dimensions))
+    for start in range(0, n_rows, 50_000):
+        piece = rng.standard_normal((min(50_000, n_rows - start), dimensions), dtype=np.float32)
+        rows[start : start + 50_000] = piece + centres[rng.integers(components, size=len(piece))]
+    rows.flush()
+
+
+def fit(rows, components: int) -> tuple[HybridMixture, float, int]:
+    """The mixture, its seconds and the growth of memory."""
+    mixture = HybridMixture(components, max_iter=ITERATIONS, tol=0, random_state=0)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, memory = peak_memory(lambda: mixture.fit(rows))
+    return mixture, time.perf_counter() - start, memory
