@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -24,7 +25,7 @@ from fishermix.text.lexicon import Lexicon
 from fishermix.text.vectors import WordVectors
 from fishermix.text.word_blocks import WordBlocks
 
-ROWS_AT_ONCE = 65536
+ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         if isinstance(X, str):
             raise FishermixError("transform takes a list of sentences, not one string")
         out = np.zeros((len(X), self.n_features), np.float32)
-        empty = 0
-        for start in range(0, len(X), ROWS_AT_ONCE):
-            block = out[start : start + ROWS_AT_ONCE]
-            empty += self._memory.encode(X[start : start + ROWS_AT_ONCE], block)
+        cuts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(X), ROWS_AT_ONCE)]
+        empty = self._memory.encode([X[cut] for cut in cuts], [out[cut] for cut in cuts])
         _warn_of_empty(empty, len(X))
         return out
 
@@ -103,7 +102,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         empty, seen, remaining = 0, 0, iter(sentences)
         while block := list(islice(remaining, rows)):
             out = np.zeros((len(block), self.n_features), np.float32)
-            empty += self._memory.encode(block, out)
+            empty += self._memory.encode([block], [out])
             seen += len(block)
             yield out
         _warn_of_empty(empty, seen)
@@ -172,20 +171,27 @@ class _Memory:
         found = np.asarray(self.vectors[rows], dtype=np.float32)
         return found if self.whitening is None or not len(found) else self.whitening.transform(found)
 
-    def encode(self, sentences: Iterable[str | Sequence[str]], out: np.ndarray) -> int:
-        """Write the vectors of the sentences into the zeros `out`; returns how many have no known word."""
-        with self.lock:
-            rows, offsets = self.lexicon.bags(sentences)
+    def encode(self, pieces: Sequence[Sequence[str | Sequence[str]]], outs: Sequence[np.ndarray]) -> int:
+        """Write the vectors of pieces of a corpus into as many zeros; returns how many have no known word."""
+        empty = 0
+        with self.lock, ThreadPoolExecutor(1) as ahead:
+            # The words of a piece are looked up while the piece before is summed, which needs no Python.
+            apply = ahead.map if len(pieces) > 1 else map
+            for (rows, offsets), out in zip(apply(self.lexicon.bags, pieces), outs):
+                self._encode_bags(rows, offsets, out)
+                empty += int((np.diff(offsets) == 0).sum())
+        return empty
+
+    def _encode_bags(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        start = 0
+        for table in self.tables:
+            table.encode(rows, offsets, out, start)
+            start += table.n_features
+        if not self.tables and len(rows):
             sizes = np.diff(offsets)
-            start = 0
-            for table in self.tables:
-                table.encode(rows, offsets, out, start)
-                start += table.n_features
-            if not self.tables and len(rows):
-                words, positions = np.unique(rows, return_inverse=True)
-                share = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-                out[...] = csr_array((share, positions, offsets)) @ self.word_vectors(words)
-        return int((sizes == 0).sum())
+            words, positions = np.unique(rows, return_inverse=True)
+            share = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+            out[...] = csr_array((share, positions, offsets)) @ self.word_vectors(words)
 
 
 def _warn_of_empty(empty: int, n: int) -> None:

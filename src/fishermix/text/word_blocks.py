@@ -82,14 +82,22 @@ class WordBlocks:
         vectors = self.vectors_of(rows)
         posteriors = posteriors_of(self.mixture, vectors, self.encoder.threshold)
         indptr, components, _ = typed_entries(posteriors, vectors.dtype)
+        self._write_scores(vectors, posteriors, self._room_for(len(components)))
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
         self._indptr = np.concatenate([self._indptr, self._indptr[-1] + indptr[1:]])
         self._components = np.concatenate([self._components, components])
-        self._blocks = np.concatenate([self._blocks, self._scores(vectors, posteriors)])
 
-    def _scores(self, vectors: np.ndarray, posteriors) -> np.ndarray:
-        """The blocks (E, 2, D) of the entries of the posteriors, in their order."""
-        blocks = np.zeros((posteriors.nnz, *self._blocks.shape[1:]), np.float32)
+    def _room_for(self, n: int) -> np.ndarray:
+        """Zeros (n, 2, D) behind the blocks in use; room grows by half, so that a new word costs no copy."""
+        used = len(self._components)
+        if used + n > len(self._blocks):
+            grown = np.zeros((max(used + n, used * 3 // 2), *self._blocks.shape[1:]), np.float32)
+            grown[:used] = self._blocks[:used]
+            self._blocks = grown
+        return self._blocks[used : used + n]
+
+    def _write_scores(self, vectors: np.ndarray, posteriors, blocks: np.ndarray) -> None:
+        """Scores of the entries of the posteriors, in their order, into the zeros `blocks` (E, 2, D)."""
         if self.form is not None and len(vectors) > FEW_ROWS:
             from fishermix import fisher_kernels
 
@@ -97,7 +105,7 @@ class WordBlocks:
             constants = typed_constants(self.mixture, self.form, vectors.dtype)
             entries = typed_entries(posteriors, vectors.dtype)
             fill(vectors, *entries, *constants, blocks.reshape(len(blocks), -1))
-            return blocks
+            return
         # The scores come component by component; `position` says where each belongs, word by word.
         by_component = posteriors.tocsc()
         position = np.empty(posteriors.nnz, np.int64)
@@ -106,4 +114,3 @@ class WordBlocks:
         for _, members, weighted in weighted_scores(self.mixture, vectors, by_component):
             blocks[position[done : done + len(members)]] = weighted.swapaxes(0, 1)
             done += len(members)
-        return blocks

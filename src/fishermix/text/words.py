@@ -27,7 +27,8 @@ class WordList(Sequence[str]):
         fits = len(offsets) == n + 1 and len(order) == n and offsets[0] == 0 and offsets[-1] == len(blob)
         if not fits:
             raise FishermixError("the word list is damaged: its tables do not fit together")
-        self._blob, self._offsets, self._hashes, self._order = blob, offsets, hashes, order
+        # Plain views of the maps: a slice of a np.memmap takes as long as a whole lookup.
+        self._blob, self._offsets, self._hashes, self._order = map(np.asarray, (blob, offsets, hashes, order))
 
     @classmethod
     def of(cls, words: Iterable[str]) -> WordList:
@@ -84,9 +85,9 @@ class WordList(Sequence[str]):
     def row(self, word: str) -> int:
         """The row of a word, -1 if it is not in the list."""
         encoded = word.encode(errors="replace")
-        hashed = np.uint64(_hash(encoded))
-        at = int(np.searchsorted(self._hashes, hashed))
-        while at < len(self) and self._hashes[at] == hashed:
+        hashed = _hash(encoded)
+        at = int(self._hashes.searchsorted(np.uint64(hashed)))
+        while at < len(self._hashes) and int(self._hashes[at]) == hashed:
             row = int(self._order[at])
             if 0 <= row < len(self) and self._bytes(row) == encoded:
                 return row
