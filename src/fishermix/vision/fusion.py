@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ class FusedEncoder:
         """(n, sum of the dimensions) of paths, bytes or Pillow images."""
         return np.hstack([encoder.transform(images) for encoder in self.encoders])
 
-    def stream(self, images: Sequence[Any]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
+    def stream(self, images: Iterable[Any]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
         """(position, vector or what was wrong) of every image."""
+        images = list(images)  # every encoder reads them all; a generator could be read once
         waiting: dict[int, dict[int, Any]] = {}
         for results in zip(*(encoder.stream(images) for encoder in self.encoders), strict=True):
             for number, (position, result) in enumerate(results):
