@@ -1,4 +1,4 @@
-"""Laws of EM: the likelihood never falls, scikit-learn agrees, weights count rows, nothing depends on threads."""
+"""Laws of EM: the likelihood never falls, scikit-learn agrees, weights count rows, threads change nothing."""
 
 import warnings
 
@@ -235,7 +235,7 @@ def test_far_outliers_in_float32_are_taken_in_float64():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(500, 3)).astype(np.float32)
     X[0] = 1e30
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="min_scale"):
         mixture = HybridMixture(2, random_state=0).fit(np.r_[X, np.zeros((3, 3), np.float32)])
     for attribute in (mixture.locations_, mixture.scales_, mixture.weights_, mixture.lower_bounds_):
         assert np.isfinite(attribute).all()

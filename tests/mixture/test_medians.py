@@ -1,4 +1,4 @@
-"""Weighted medians from statistics that add up equal those of sorting, whatever the cuts, guesses and ties."""
+"""Weighted medians from statistics that add up equal those of sorting, whatever the cuts and guesses."""
 
 import numpy as np
 import pytest

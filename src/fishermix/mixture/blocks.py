@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-PANEL = 512  # rows that a kernel takes at once: 600 KB of float32 in 300 dimensions, within the second cache
-FEWEST_ROWS, MOST_ROWS, BLOCKS = 4 * PANEL, 128 * PANEL, 16
+PANEL = 1024  # rows that a kernel takes at once: few enough for the caches, enough to forget the call's cost
+FEWEST_ROWS, MOST_ROWS, BLOCKS = 2 * PANEL, 64 * PANEL, 16
 GROUP = 8  # results that are added up before their sum goes on
 
 

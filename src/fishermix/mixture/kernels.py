@@ -141,26 +141,8 @@ def add_moments(x, start, row, share, centre, first, second):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_deviations(x, start, row, share, wanted, centre, deviation):
-    """deviation (K, D) += sum over the active rows of share |x - centre|, for the components wanted (K,)."""
-    k_count, d_count = centre.shape
-    part = np.empty(d_count, x.dtype)
-    for k in range(k_count):
-        if not wanted[k]:
-            continue
-        part[:] = 0
-        for entry in range(start[k], start[k + 1]):
-            i = row[entry]
-            w = x.dtype.type(share[entry])
-            for d in range(d_count):
-                part[d] += w * abs(x[i, d] - centre[k, d])
-        for d in range(d_count):
-            deviation[k, d] += part[d]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_histogram(x, start, row, share, wanted, low, per_bin, histogram):
-    """histogram (K, D, B) += the weights of the active rows by bin, for the components wanted (K,).
+def add_histogram(x, start, row, share, least, wanted, low, per_bin, histogram):
+    """histogram (K, D, B) += the weights of at least `least` by bin, for the components wanted (K,).
 
     low, per_bin (K, D). The bin of a value is the whole part of (x - low) per_bin + 1; what lies outside goes
     to the first or the last.
@@ -175,6 +157,8 @@ def add_histogram(x, start, row, share, wanted, low, per_bin, histogram):
             continue
         flat = histogram[k].reshape(-1)
         for entry in range(start[k], start[k + 1]):
+            if share[entry] < least:
+                continue
             i = row[entry]
             # Two loops: the compiler turns the first into SIMD, the second is a scatter.
             for d in range(d_count):
@@ -187,55 +171,84 @@ def add_histogram(x, start, row, share, wanted, low, per_bin, histogram):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def collect(x, start, row, share, wanted, low, high, below, newest, where, value, weight, resume, count):
-    """Append the values with low <= x < high (K, D); below (K, D) += the weight of those under low.
+def collect(
+    x, start, row, share, low, high, centre, below, deviation, newest, where, value, weight, resume, count
+):
+    """Append the values with low <= x < high; below += the weight under low, deviation += share |x - centre|.
 
-    Only components wanted (K,). where (capacity,) is k D + d; value and weight likewise. newest (K, D) is the
-    entry that came last for each (k, d): a value equal to it is added to it, so that ties stay short. Returns
-    the count of entries; if there is no room for one more row, resume (2,) says where to go on, else it is
-    (K, 0).
+    low, high, centre, below, deviation (K, D); where low is infinite nothing is wanted. where (capacity,) is
+    k D + d; value and weight likewise. newest (K, D) is the entry that came last for each (k, d): a value
+    equal to it is added to it, so that ties stay short. Returns the count of entries; if there is no room for
+    one more row, resume (2,) says where to go on, else it is (K, 0).
     """
     k_count, d_count = low.shape
-    words = (d_count + 7) // 8
-    hit = np.zeros(words * 8, np.uint8)
+    wanted = np.empty(d_count, np.int64)
+    hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
     eight_hits = hit.view(np.uint64)
     under = np.empty(d_count, np.float64)
+    away = np.empty(d_count, x.dtype)
     nothing = 0.0
     for k in range(resume[0], k_count):
-        if not wanted[k]:
-            continue
+        wanted_count = 0
+        for d in range(d_count):
+            if low[k, d] < np.inf:
+                wanted[wanted_count] = d
+                wanted_count += 1
         entry = max(start[k], resume[1])
+        resume[1] = 0
+        if wanted_count == 0:
+            continue
         under[:] = 0
+        away[:] = 0
         while entry < start[k + 1] and count + d_count <= len(where):
             i = row[entry]
             w = share[entry]
-            for d in range(d_count):
-                hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
-            for d in range(d_count):
-                under[d] += w if x[i, d] < low[k, d] else nothing
-            for word in range(words):
-                if eight_hits[word] != 0:
-                    for d in range(word * 8, word * 8 + 8):
-                        if hit[d]:
-                            before = newest[k, d]
-                            if before >= 0 and value[before] == x[i, d]:
-                                weight[before] += w
-                            else:
-                                where[count] = k * d_count + d
-                                value[count] = x[i, d]
-                                weight[count] = w
-                                newest[k, d] = count
-                                count += 1
+            light = x.dtype.type(w)
+            if wanted_count * 8 < d_count:
+                for place in range(wanted_count):
+                    d = wanted[place]
+                    away[d] += light * abs(x[i, d] - centre[k, d])
+                    under[d] += w if x[i, d] < low[k, d] else nothing
+                    if (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]):
+                        count = _append(k, d, d_count, x[i, d], w, newest, where, value, weight, count)
+            else:
+                # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
+                for d in range(d_count):
+                    away[d] += light * abs(x[i, d] - centre[k, d])
+                for d in range(d_count):
+                    hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
+                for d in range(d_count):
+                    under[d] += w if x[i, d] < low[k, d] else nothing
+                for word in range(len(eight_hits)):
+                    if eight_hits[word] != 0:
+                        for d in range(8 * word, 8 * word + 8):
+                            if hit[d]:
+                                count = _append(
+                                    k, d, d_count, x[i, d], w, newest, where, value, weight, count
+                                )
             entry += 1
         for d in range(d_count):
             below[k, d] += under[d]
+            deviation[k, d] += away[d]
         if entry < start[k + 1]:
             resume[0] = k
             resume[1] = entry
             return count
-        resume[1] = 0
     resume[0] = k_count
     return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _append(k, d, d_count, v, w, newest, where, value, weight, count):
+    before = newest[k, d]
+    if before >= 0 and value[before] == v:
+        weight[before] += w
+        return count
+    where[count] = k * d_count + d
+    value[count] = v
+    weight[count] = w
+    newest[k, d] = count
+    return count + 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

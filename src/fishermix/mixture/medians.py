@@ -22,6 +22,7 @@ from fishermix.mixture.blocks import ActiveRows, Mass, Totals
 
 BINS = 32  # of a histogram, the two outer ones for all that lies below and above
 CROWD = 256  # values that may be collected from a bracket, averaged over a component's dimensions
+SEEN = 0.01  # part of a panel's largest weight below which a look overlooks a row
 LOOKS = 4  # at most, then ties are to blame for the crowd, and these are collected as one
 WIDENING = 16.0  # the next bracket beside one that does not hold the median is so many times as wide
 
@@ -104,23 +105,25 @@ class MedianSearch:
 
     def _after_looking(self, looked: np.ndarray, histogram: np.ndarray, mass: Mass) -> MedianSearch:
         reached = np.cumsum(histogram, axis=2)
-        half = 0.5 * mass.weight[:, None]
+        half = 0.5 * reached[:, :, -1]
         place = (reached >= half[:, :, None]).argmax(axis=2)
         inside = np.take_along_axis(histogram, place[:, :, None], 2)[:, :, 0]
         before = np.take_along_axis(reached, place[:, :, None], 2)[:, :, 0] - inside
         crowd = inside * mass.rows_per_weight
         located = looked & (place > 0) & (place < BINS - 1)
         # Of a crowded bin only the part around the interpolated place is taken, four standard deviations of
-        # what interpolation misses; else all of it and a little more, as rounding may move its edges.
+        # what interpolation misses; else all of it and a little more, as rounding may move its edges, and as
+        # what was overlooked may shift the median by up to half its weight, mostly by much less.
         inside = np.maximum(inside, 1e-100)
         share = np.clip((half - before) / inside, 0, 1)
+        margin = 0.01 + 0.3 * np.maximum(0.5 * mass.weight[:, None] - half, 0) / inside
         spread = np.where(crowd > CROWD, 2 / np.sqrt(inside * mass.effective_rows_per_weight), 2.0)
         width = (self.high.astype(float) - self.low) / (BINS - 2)
         edge = self.low + (place - 1) * width
-        low = edge + width * np.maximum(share - spread, -0.01)
-        high = edge + width * np.minimum(share + spread, 1.01)
-        crowd = crowd * np.minimum(2 * spread, 1)
-        ready = located & (_few(crowd * located) | (self.looks + 1 >= LOOKS))
+        low = edge + width * (np.maximum(share - spread, 0) - margin)
+        high = edge + width * (np.minimum(share + spread, 1) + margin)
+        crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
+        ready = located & (_few(crowd * located) | (self.looks + 1 >= LOOKS) | (margin > 1))
         low, high = _rounded(low, high, self.low.dtype)
         search = replace(
             self,
@@ -135,7 +138,7 @@ class MedianSearch:
     def _beside(self, lost: np.ndarray, missing: np.ndarray, inside: np.ndarray, mass: Mass) -> MedianSearch:
         """Go on below or above the bracket where the median is not in it.
 
-        missing (K, D) is the weight from the lower end of the bracket to the median (negative: it lies below),
+        missing (K, D) is the weight from the low end of the bracket to the median (negative: it lies below),
         inside (K, D) that of the bracket: at its density the median is `missing / inside` widths away.
         """
         if not lost.any():
@@ -184,15 +187,15 @@ class _Accumulator:
         self.low = search.low.astype(dtype)
         self.high = search.high.astype(dtype)
         shape = self.low.shape
-        looking, collecting = (search.status == LOOK), (search.status == COLLECT)
-        self.looking, self.collecting = looking.any(axis=1), collecting.any(axis=1)
+        self.looking = (search.status == LOOK).any(axis=1)
+        collecting = search.status == COLLECT
         self.totals = Totals()
         if self.looking.any():
             self.totals["histogram"] = np.zeros((*shape, BINS))
             with np.errstate(over="ignore"):
                 per_bin = (BINS - 2) / (self.high - self.low)
             self.per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
-        if self.collecting.any():
+        if collecting.any():
             limit, nowhere = _limit(search.low.dtype), np.array(np.inf, dtype)
             self.first = np.where(collecting, np.where(self.low > -limit, self.low, -nowhere), nowhere)
             self.last = np.where(collecting & (self.high < limit), self.high, nowhere)
@@ -205,18 +208,21 @@ class _Accumulator:
 
     def add(self, x: np.ndarray, active: ActiveRows) -> None:
         if "histogram" in self.totals:
-            kernels.add_histogram(x, *active, self.looking, self.low, self.per_bin, self.totals["histogram"])
+            least = SEEN * active.share.max(initial=0)
+            kernels.add_histogram(
+                x, *active, least, self.looking, self.low, self.per_bin, self.totals["histogram"]
+            )
         if "below" in self.totals:
-            kernels.add_deviations(x, *active, self.collecting, self.low, self.totals["deviation"])
             resume = np.zeros(2, np.int64)
             while resume[0] < len(self.low):
                 self.count = kernels.collect(
                     x,
                     *active,
-                    self.collecting,
                     self.first,
                     self.last,
+                    self.low,
                     self.totals["below"],
+                    self.totals["deviation"],
                     self.newest,
                     *self.entries,
                     resume,
