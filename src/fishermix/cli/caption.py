@@ -13,12 +13,12 @@ from fishermix.cli.opening import ModelOption, open_model, photo_files, say, tel
 from fishermix.errors import FishermixError
 
 
-@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --beam 5 --json")
+@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --beam 1 --json")
 def caption(
     photos: Annotated[list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False)],
     beam: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
-    ] = 5,
+    ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
     model: ModelOption = None,
 ) -> None:

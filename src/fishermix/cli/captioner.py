@@ -112,7 +112,7 @@ def evaluate(
     data: DataOption,
     split: SplitOption = "test",
     model: ModelOption = None,
-    beam: BeamOption = 5,
+    beam: BeamOption = 8,
     length_norm: Annotated[
         float | None, typer.Option(min=0, help="Power of the length that a sentence's log p is divided by.")
     ] = None,
@@ -166,7 +166,7 @@ def page_command(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="Photos on the page.")] = 50,
     seed: Annotated[int, typer.Option(help="Which photos are drawn.")] = 0,
     model: ModelOption = None,
-    beam: BeamOption = 5,
+    beam: BeamOption = 8,
     features: FeaturesOption = None,
 ) -> None:
     """Make one HTML page of photos with the sentences written for them and the true ones."""
