@@ -42,7 +42,10 @@ class SymmetricPanels:
         product = np.empty((min(self.width, self.size), self.size), np.result_type(left, right))
         for start, stop, panel in self:
             out = product[: stop - start, :stop]
-            np.matmul(left[:, start:stop].T, right[:, :stop], out=out)
+            rows = left[:, start:stop].T
+            # Apart, because numpy takes half the time for the product of a matrix with its own transpose.
+            np.matmul(rows, right[:, :start], out=out[:, :start])
+            np.matmul(rows, right[:, start:stop], out=out[:, start:])
             panel += out
 
     def add(self, other: SymmetricPanels) -> None:
