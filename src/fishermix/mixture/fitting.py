@@ -99,7 +99,11 @@ class Checkpoint:
 
     def read(self) -> Progress | None:
         """What was written, or None where nothing was; refused if it belongs to another fit."""
-        if not self.folder.exists() or not any(self.folder.iterdir()):
+        if not self.folder.exists():
+            return None
+        if (found := set(self.folder.iterdir())) <= set(self.folder.glob("*tensors[-.]*")):
+            for left_by_a_killed_first_write in found:
+                left_by_a_killed_first_write.unlink()
             return None
         config, tensors = load_folder(self.folder, CHECKPOINT, 1)
         if config.get("key") != self.key:

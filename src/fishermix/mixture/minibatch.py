@@ -1,4 +1,4 @@
-"""What `partial_fit` makes of a state and of the state that one iteration on a new batch leads to."""
+"""One step of `partial_fit`: an iteration on the batch, averaged with what was there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from fishermix.mixture.em import SMALLEST_WEIGHT, State
-from fishermix.mixture.fits import MomentFit
+from fishermix.mixture.blocks import Source
+from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, State, iterate
+from fishermix.mixture.fits import FamilyFit, MomentFit
+
+
+def step_on(old: State, source: Source, seen: np.ndarray) -> tuple[State, np.ndarray]:
+    """The state after a batch, and the weight that the components have seen by then (K,)."""
+    # A component without rows in one batch is not lost, so none may be re-seeded.
+    batch = iterate(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)), source)
+    return blend(old, replace(batch, reseeds=old.reseeds), seen, source.total_weight)
 
 
 def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tuple[State, np.ndarray]:
@@ -15,11 +23,13 @@ def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tu
 
     Gaussian means and variances are pooled exactly; locations and scales of other families are averaged.
     """
-    new = batch.weights * batch_weight
+    present = batch.rows > 0
+    new = np.where(present, batch.weights * batch_weight, 0.0)
     total = seen + new
     step = (new / np.maximum(total, np.finfo(float).tiny))[:, None]
     fits = []
     for before, after in zip(old.fits, batch.fits):
+        after = _where(present[:, None], after, before)
         gap = after.location - before.location
         if isinstance(after, MomentFit):
             variance = (1 - step) * before.scale**2 + step * after.scale**2 + step * (1 - step) * gap**2
@@ -39,3 +49,10 @@ def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tu
         rows=np.maximum(batch.rows, 1.0),
     )
     return state, total
+
+
+def _where(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
+    """`after` for the components (K, 1) that the batch has rows of, `before` for the others."""
+    names = ("location", "scale", "reach", "quality")
+    parts = {name: np.where(present, getattr(after, name), getattr(before, name)) for name in names}
+    return replace(after, **parts)

@@ -21,17 +21,17 @@ from fishermix.errors import FishermixError
 from fishermix.mixture.blocks import PANEL, ArraySource, Source, available_threads
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.components import Components
-from fishermix.mixture.em import State, iterate, start_state
+from fishermix.mixture.em import State, start_state
 from fishermix.mixture.families import Family, as_family
 from fishermix.mixture.fitting import Checkpoint, Progress, run
-from fishermix.mixture.minibatch import blend
+from fishermix.mixture.minibatch import step_on
 from fishermix.mixture.saving import pack, unpack
 from fishermix.mixture.start import starting_point
-from fishermix.storage import load_folder, save_folder
+from fishermix.storage import load_folder, require_tensor, save_folder
 
 KIND, VERSION = "mixture", 1
-# Parameters that do not change what a fit comes to, or only how far it goes.
-_FREE_OF_RESULT = ("max_iter", "n_jobs", "verbose", "warm_start", "checkpoint")
+# Parameters that do not change what a fit comes to.
+_FREE_OF_RESULT = ("n_jobs", "verbose", "warm_start", "checkpoint")
 
 
 class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
@@ -171,7 +171,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
-                self._set(best, progress.best_converged)
+                self._set(best, progress.best_converged, best.weights * source.total_weight)
         self._warn(best)
         return self
 
@@ -187,14 +187,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
-            self.fit(X, sample_weight=sample_weight)
-            self._seen = self.weights_ * self._source(X, sample_weight, reset=False).total_weight
-            return self
+            return self.fit(X, sample_weight=sample_weight)
         source = self._source(X, sample_weight, reset=False, least=1)
         old = self._state()
-        seen = getattr(self, "_seen", old.rows)
-        state, self._seen = blend(old, iterate(old, source), seen, source.total_weight)
-        self._set(state, converged=False)
+        state, seen = step_on(old, source, getattr(self, "_seen", old.rows))
+        self._set(state, False, seen)
         return self
 
     def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
@@ -256,15 +253,19 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def _state(self) -> State:
         """The state of the last fit, or one made of the public attributes where somebody has set these."""
-        if hasattr(self, "_last") and self._last.choice is self.choice_:
-            return self._last
+        if last := getattr(self, "_last", None):
+            components = last.components
+            names = ("weights", "locations", "scales", "choice")
+            if all(np.array_equal(getattr(self, f"{name}_"), getattr(components, name)) for name in names):
+                return last
         state = start_state(
             list(self.families_), self.weights_, self.locations_, self.scales_, self.min_scale, 1.0, seed=0
         )
         return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
-    def _set(self, state: State, converged: bool) -> None:
+    def _set(self, state: State, converged: bool, seen: np.ndarray) -> None:
         self._last = state
+        self._seen = seen  # (K,) weight of the rows so far, what `partial_fit` averages by
         for name, value in _public(state).items():
             setattr(self, name, value)
         self.converged_ = converged
@@ -289,6 +290,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def _parameters_of_result(self) -> dict[str, Any]:
         parameters = self.get_params()
+        if self.n_init == 1:
+            del parameters["max_iter"]  # a single start may go on from its end, several have left theirs
         families = [(type(f).__qualname__, f.parameters()) for f in self._offered()]
         kept = {
             name: value for name, value in parameters.items() if name not in (*_FREE_OF_RESULT, "families")
@@ -392,7 +395,9 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     def to_tensors(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain JSON values and tensors, from which `from_tensors` makes the same mixture."""
         check_is_fitted(self)
-        config, tensors = pack(self._state())
+        state = self._state()
+        config, tensors = pack(state)
+        tensors["seen"] = getattr(self, "_seen", state.rows)
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         simple = ("tol", "max_iter", "n_init", "init_params", "min_scale")
         parameters = {name: getattr(self, name) for name in simple} | {"random_state": seed}
@@ -419,7 +424,10 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         except TypeError as error:
             raise FishermixError(f"{where} names parameters that a mixture does not have: {error}") from error
         mixture.n_features_in_ = state.choice.shape[1]
-        mixture._set(state, bool(config.get("converged")))
+        seen = (
+            require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
+        )
+        mixture._set(state, bool(config.get("converged")), seen)
         return mixture
 
 
