@@ -29,7 +29,8 @@ def generate(path: Path, n_rows: int) -> None:
     """A mixture of 30 clusters, Laplacian in every other dimension, written a piece at a time."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((COMPONENTS, DIMENSIONS), dtype=np.float32)
-    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, DIMENSIONS))
+    unfinished = path.with_suffix(".part")
+    rows = np.lib.format.open_memmap(unfinished, "w+", np.float32, (n_rows, DIMENSIONS))
     for start in range(0, n_rows, AT_ONCE):
         n = min(AT_ONCE, n_rows - start)
         piece = rng.standard_normal((n, DIMENSIONS), dtype=np.float32)
@@ -38,6 +39,7 @@ def generate(path: Path, n_rows: int) -> None:
         piece[:, ::2] = pieces[0] - pieces[1]
         rows[start : start + n] = piece + centres[rng.integers(COMPONENTS, size=n)]
     rows.flush()
+    unfinished.replace(path)
 
 
 def seconds_per_iteration(source) -> tuple[HybridMixture, np.ndarray]:
