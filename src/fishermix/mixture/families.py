@@ -18,7 +18,6 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.special import gammaln
 
 from fishermix.errors import FishermixError
@@ -59,6 +58,8 @@ class Family:
         return self._expectation(lambda z: self.scale_score(z) ** 2)
 
     def _expectation(self, of) -> float:
+        from scipy.integrate import quad  # slow to import, and only families of one's own need it
+
         # z = ±e^u lets one rule serve thin and heavy tails alike.
         def integrand(u: float, sign: float) -> float:
             z = np.array([sign * np.exp(u)])
