@@ -3,7 +3,7 @@
     python tools/extend_word2vec.py CACHE --data flickr8k:DIR [--data folder:DIR ...]
 
 The subset in CACHE/word2vec has 26,423 words; spaCy's en_core_web_md carries GloVe vectors of half a million.
-On the words that both have, a ridge regression takes a GloVe vector to its word2vec vector; the same map gives
+On the words that both have, a ridge regression takes a GloVe vector to its word2vec vector; the map gives
 the words that occur at least twice in the captions, and that only GloVe knows, a place among the word2vec
 vectors. They are appended, at unit length like the rest, and saved as CACHE/word2vec-extended. A stand-in is
 worth less than the real vector: whoever has the full GoogleNews file should use that.
