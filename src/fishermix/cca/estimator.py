@@ -124,7 +124,6 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """A fitted estimator for each pair of ridges; the covariances are taken once and the side with more
         features is factorised once for each of its ridges."""
         self._validate_params()
-        problem = statistics.problem()
         p, q = len(statistics.x_mean), len(statistics.y_mean)
         at_most = min(p, q)
         if self.n_components is not None and self.n_components > at_most:
@@ -133,7 +132,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
         x_is_small = p <= q
-        for pair in solve(problem, n_components, *((reg_x, reg_y) if x_is_small else (reg_y, reg_x))):
+        regs = (reg_x, reg_y) if x_is_small else (reg_y, reg_x)
+        for pair in solve(statistics.problem(), n_components, *regs):
             small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
             large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
             x, y = (small, large) if x_is_small else (large, small)
