@@ -32,9 +32,8 @@ class NotFound(Exception):
 class PhotoService:
     def __init__(self, index: PhotoIndex, sentences: list[str]):
         self.index, self.model = index, index.model
-        self._sentences = sentences
         self._explainer = Explainer(self.model)
-        self._pool: SentencePool | None = None
+        self._pool = SentencePool(self.model, sentences)
         self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
         self._counted = (float("-inf"), 0)
@@ -90,9 +89,6 @@ class PhotoService:
         return [hit for hit in hits if hit.id != photo][:n]
 
     def sentences(self, point: np.ndarray, n: int) -> list[tuple[str, float]]:
-        with self._lock:
-            if self._pool is None:
-                self._pool = SentencePool(self.model, self._sentences)
         return self._pool.nearest(point[None], n)[0]
 
     def caption(self, point: np.ndarray) -> str:

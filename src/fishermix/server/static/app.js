@@ -145,7 +145,12 @@ async function look(photo) {
   const current = () => $("viewer").open && $("viewer").dataset.id === photo.id;
   $("viewer").dataset.id = photo.id;
   $("viewer-path").textContent = photo.path;
-  $("viewer-photo").src = picture(photo.id, "large");
+  $("viewer-photo").src = picture(photo.id, "small"); // at hand already; the large one takes its place
+  const large = new Image();
+  large.onload = () => {
+    if (current()) $("viewer-photo").src = large.src;
+  };
+  large.src = picture(photo.id, "large");
   for (const id of ["viewer-sentences", "viewer-similar", "why-words", "why-components"]) $(id).replaceChildren();
   if (!$("viewer").open) $("viewer").showModal();
   $("viewer").scrollTop = 0;
