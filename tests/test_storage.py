@@ -53,6 +53,16 @@ def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
         saved(tmp_path / "file")
 
 
+def test_a_first_save_that_was_killed_is_no_hindrance(tmp_path):
+    folder = tmp_path / "x"
+    saved(folder, 1.0)
+    (folder / "config.json").rename(folder / ".config.json.abc.tmp")
+    (folder / ".tensors.7.tmp").write_bytes(b"half")
+    saved(folder, 2.0)
+    assert load_folder(folder, "thing", 1)[0]["value"] == 2.0
+    assert len(list(folder.iterdir())) == 2
+
+
 def change(path, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 

@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def save_folder(
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise FishermixError(f"{folder} is a file: name a folder to save the {kind} in")
-    if folder.is_dir() and any(folder.iterdir()) and read_kind(folder) != kind:
+    if folder.is_dir() and read_kind(folder) != kind and not all(map(_is_left_by_a_crash, folder.iterdir())):
         raise FishermixError(f"{folder} is not empty and does not hold a {kind}: name a new or empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".tensors.{os.getpid()}.tmp"
@@ -79,9 +80,15 @@ def save_folder(
     write_atomically(
         folder / CONFIG, (json.dumps({**head, **config}, indent=1, allow_nan=False) + "\n").encode()
     )
-    for stale in folder.glob("tensors-*.safetensors"):
-        if stale != tensor_file:
+    for stale in folder.iterdir():
+        if stale != tensor_file and _is_left_by_a_crash(stale):
             stale.unlink(missing_ok=True)
+
+
+def _is_left_by_a_crash(path: Path) -> bool:
+    """Whether this is what a save leaves behind that was killed before its `config.json` was written."""
+    tensors = fnmatch(path.name, "tensors-*.safetensors") or fnmatch(path.name, ".tensors.*.tmp")
+    return tensors or fnmatch(path.name, f".{CONFIG}.*.tmp")
 
 
 def sha256_of_file(path: str | os.PathLike) -> str:
