@@ -141,11 +141,12 @@ def add_moments(x, start, row, share, centre, first, second):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_histogram(x, start, row, share, least, wanted, low, per_bin, histogram):
-    """histogram (K, D, B) += the weights of at least `least` by bin, for the components wanted (K,).
+def add_histogram(x, start, row, share, seen, wanted, low, per_bin, histogram):
+    """histogram (K, D, B) += the weights of the active rows by bin, for the components wanted (K,).
 
-    low, per_bin (K, D). The bin of a value is the whole part of (x - low) per_bin + 1; what lies outside goes
-    to the first or the last.
+    Rows with less than the part `seen` of the largest weight of their component are overlooked. low, per_bin
+    (K, D). The bin of a value is the whole part of (x - low) per_bin + 1; what lies outside goes to the first
+    or the last.
     """
     k_count, d_count, bins = histogram.shape
     last = x.dtype.type(bins - 1)
@@ -156,8 +157,11 @@ def add_histogram(x, start, row, share, least, wanted, low, per_bin, histogram):
         if not wanted[k]:
             continue
         flat = histogram[k].reshape(-1)
+        largest = 0.0
         for entry in range(start[k], start[k + 1]):
-            if share[entry] < least:
+            largest = max(largest, share[entry])
+        for entry in range(start[k], start[k + 1]):
+            if share[entry] < seen * largest:
                 continue
             i = row[entry]
             # Two loops: the compiler turns the first into SIMD, the second is a scatter.

@@ -22,7 +22,7 @@ from fishermix.mixture.blocks import ActiveRows, Mass, Totals
 
 BINS = 32  # of a histogram, the two outer ones for all that lies below and above
 CROWD = 256  # values that may be collected from a bracket, averaged over a component's dimensions
-SEEN = 0.01  # part of a panel's largest weight below which a look overlooks a row
+SEEN = 0.01  # part of a panel's largest weight below which a first look overlooks a row
 LOOKS = 4  # at most, then ties are to blame for the crowd, and these are collected as one
 WIDENING = 16.0  # the next bracket beside one that does not hold the median is so many times as wide
 
@@ -47,6 +47,7 @@ class MedianSearch:
     median: np.ndarray
     deviation: np.ndarray  # sum of weight |x - median|
     looks: np.ndarray  # that have narrowed the bracket
+    seen: float = SEEN
 
     @classmethod
     def around(cls, guess: np.ndarray, reach: np.ndarray, crowd: np.ndarray, dtype: np.dtype) -> MedianSearch:
@@ -60,6 +61,11 @@ class MedianSearch:
     @property
     def done(self) -> bool:
         return bool((self.status == DONE).all())
+
+    @property
+    def reference(self) -> np.ndarray:
+        """A point of each bracket, as near to the median as is known, to sum deviations from."""
+        return np.clip(self.median.astype(self.low.dtype), self.low, self.high)
 
     def accumulator(self, dtype: np.dtype) -> _Accumulator:
         return _Accumulator(self, dtype)
@@ -80,12 +86,13 @@ class MedianSearch:
         kernels.group(where, first, value, share, grouped_value, grouped_share)
         below, half = totals["below"], 0.5 * mass.weight[:, None]
         median, inside, shift = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+        reference = self.reference
         kernels.select(
             first,
             grouped_value,
             grouped_share,
             (half - below).ravel(),
-            self.low.ravel(),
+            reference.ravel(),
             median.reshape(-1),
             inside.reshape(-1),
             shift.reshape(-1),
@@ -94,14 +101,16 @@ class MedianSearch:
         found = collected & np.isfinite(median)
         above = 2 * half - below - inside
         with np.errstate(invalid="ignore"):
-            deviation = np.maximum(totals["deviation"] + (median - self.low) * (below - above) + shift, 0)
+            deviation = np.maximum(totals["deviation"] + (median - reference) * (below - above) + shift, 0)
         search = replace(
             self,
             status=np.where(found, DONE, self.status).astype(np.int8),
             median=np.where(found, median, self.median),
             deviation=np.where(found, deviation, self.deviation),
         )
-        return search._beside(collected & ~found, half - below, inside, mass)
+        if (lost := collected & ~found).any():
+            search = replace(search, seen=0.0)
+        return search._beside(lost, half - below, inside, mass)
 
     def _after_looking(self, looked: np.ndarray, histogram: np.ndarray, mass: Mass) -> MedianSearch:
         reached = np.cumsum(histogram, axis=2)
@@ -186,6 +195,8 @@ class _Accumulator:
     def __init__(self, search: MedianSearch, dtype: np.dtype):
         self.low = search.low.astype(dtype)
         self.high = search.high.astype(dtype)
+        self.reference = search.reference.astype(dtype)
+        self.seen = search.seen
         shape = self.low.shape
         self.looking = (search.status == LOOK).any(axis=1)
         collecting = search.status == COLLECT
@@ -208,9 +219,8 @@ class _Accumulator:
 
     def add(self, x: np.ndarray, active: ActiveRows) -> None:
         if "histogram" in self.totals:
-            least = SEEN * active.share.max(initial=0)
             kernels.add_histogram(
-                x, *active, least, self.looking, self.low, self.per_bin, self.totals["histogram"]
+                x, *active, self.seen, self.looking, self.low, self.per_bin, self.totals["histogram"]
             )
         if "below" in self.totals:
             resume = np.zeros(2, np.int64)
@@ -220,7 +230,7 @@ class _Accumulator:
                     *active,
                     self.first,
                     self.last,
-                    self.low,
+                    self.reference,
                     self.totals["below"],
                     self.totals["deviation"],
                     self.newest,

@@ -1,0 +1,204 @@
+"""The estimators as scikit-learn wants them: its checks, its messages, posteriors, saving."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fishermix.errors import FishermixError
+from fishermix.mixture import (
+    Gaussian,
+    GaussianMixture,
+    HybridMixture,
+    LaplacianMixture,
+    Logistic,
+    Mixture,
+    StudentT,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+FITTED = ("weights_", "locations_", "scales_", "choice_", "lower_bounds_")
+
+
+def expected_failures(estimator):
+    reason = "k-means++ draws other seeds from repeated rows than from weighted ones"
+    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence")
+    return {} if estimator.n_components == 1 else dict.fromkeys(names, reason)
+
+
+@parametrize_with_checks(
+    [
+        GaussianMixture(n_components=1, random_state=0),
+        LaplacianMixture(n_components=1, random_state=0),
+        HybridMixture(n_components=2, random_state=0, max_iter=20),
+        Mixture(n_components=1, families=("gaussian", "logistic"), random_state=0, max_iter=20),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(0)
+    return np.r_[rng.normal(size=(200, 3)), rng.laplace(size=(200, 3)) + 6, rng.laplace(size=(200, 3)) - 6]
+
+
+def same(a, b):
+    for name in FITTED:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "data", "message"),
+    [
+        ({}, np.full((9, 2), np.nan), "Input X contains NaN"),
+        ({}, np.array([[np.inf, 1.0], [1.0, 2.0], [1.0, 1.0]]), "Input X contains infinity"),
+        ({}, np.zeros((0, 3)), "minimum of 2 is required"),
+        ({}, np.zeros(5), "Expected 2D array, got 1D array"),
+        (
+            {"n_components": 4},
+            np.zeros((3, 2)),
+            "n_samples >= n_components but got n_components = 4, n_samples = 3",
+        ),
+        ({"n_components": 0}, np.zeros((3, 2)), "'n_components' parameter of HybridMixture must be an int"),
+        ({"tol": -1}, np.zeros((3, 2)), "'tol' parameter"),
+        ({"init_params": "kmeans"}, np.zeros((3, 2)), "'init_params' parameter"),
+        ({"min_scale": 0}, np.zeros((3, 2)), "'min_scale' parameter"),
+        ({"locations_init": [[1.0]]}, np.eye(3), r"'locations_init' should have the shape of \(2, 3\)"),
+        ({"scales_init": np.zeros((2, 3))}, np.eye(3), "'scales_init' should be positive"),
+        ({"weights_init": [0.5, 0.6]}, np.eye(3), "'weights_init' should be positive and sum to 1"),
+    ],
+)
+def test_messages(parameters, data, message):
+    with pytest.raises(ValueError, match=message):
+        HybridMixture(**{"n_components": 2, **parameters}).fit(data)
+
+
+def test_sample_weight_messages(X):
+    for weight, message in ((np.zeros(len(X)), "non-zero"), (-np.ones(len(X)), "Negative"), ([1.0], "shape")):
+        with pytest.raises(ValueError, match=message):
+            HybridMixture(2).fit(X, sample_weight=weight)
+    only_one = np.zeros(len(X))
+    only_one[0] = 1
+    with pytest.raises(ValueError, match="at least n_components = 2 rows with a positive sample_weight"):
+        HybridMixture(2).fit(X, sample_weight=only_one)
+
+
+def test_families_are_a_list_of_names_or_objects(X):
+    assert Mixture(2, families=["laplace", StudentT(3)]).fit(X).families_[1] == StudentT(3)
+    for wrong in ([], ["cauchy"]):
+        with pytest.raises(FishermixError, match=r"families must be a list|no family called"):
+            Mixture(2, families=wrong).fit(X)
+
+
+def test_not_fitted(X):
+    with pytest.raises(NotFittedError):
+        HybridMixture(2).predict(X)
+
+
+@pytest.mark.parametrize("init_params", ["k-means++", "random"])
+def test_random_state_decides_everything(X, init_params):
+    first, second = (HybridMixture(3, init_params=init_params, random_state=5).fit(X) for _ in range(2))
+    same(first, second)
+    same(first, clone(first).fit(X))
+    assert (
+        HybridMixture(3, init_params=init_params, random_state=6).fit(X).lower_bounds_ != first.lower_bounds_
+    )
+
+
+def test_prediction_scores_and_samples(X):
+    mixture = HybridMixture(3, random_state=0).fit(X)
+    posterior = mixture.predict_proba(X)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1)
+    np.testing.assert_array_equal(mixture.predict(X), posterior.argmax(axis=1))
+    np.testing.assert_array_equal(clone(mixture).fit_predict(X), mixture.predict(X))
+    assert mixture.score(X) == pytest.approx(mixture.score_samples(X).mean())
+    rows, labels = mixture.sample(30_000)
+    assert rows.shape == (30_000, 3)
+    assert mixture.score(rows) == pytest.approx(mixture.score(X), abs=0.1)
+    np.testing.assert_allclose(np.bincount(labels) / 30_000, mixture.weights_, atol=0.02)
+    again = HybridMixture(3, random_state=0, tol=1e-6).fit(rows)
+    assert again.score(rows) == pytest.approx(mixture.score(rows), abs=0.02)
+    with pytest.raises(ValueError, match="at least one"):
+        mixture.sample(0)
+
+
+def test_sparse_posteriors_drop_what_is_below_the_threshold(X):
+    mixture = HybridMixture(3, random_state=0).fit(X)
+    dense = mixture.predict_proba(X)
+    for threshold in (1e-6, 0.3):
+        sparse = mixture.sparse_posteriors(X, threshold)
+        assert isinstance(sparse, scipy.sparse.csr_matrix)
+        np.testing.assert_array_equal(sparse.toarray(), np.where(dense < threshold, 0, dense))
+        assert sparse.nnz == (dense >= threshold).sum()
+
+
+def test_a_memory_mapped_array_gives_the_same_bits(X, tmp_path):
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    same(HybridMixture(3, random_state=0).fit(mapped), HybridMixture(3, random_state=0).fit(np.array(mapped)))
+
+
+@pytest.mark.parametrize(
+    "mixture",
+    [
+        GaussianMixture(2, random_state=0, tol=1e-4),
+        HybridMixture(2, random_state=0),
+        Mixture(2, families=[Gaussian(), Logistic(), StudentT(2.5)], random_state=0),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_save_and_load_give_the_same_bits(mixture, X, tmp_path):
+    mixture = clone(mixture).fit(X)
+    mixture.save(tmp_path / "m")
+    loaded = Mixture.load(tmp_path / "m")
+    assert type(loaded) is type(mixture)
+    assert loaded.families_ == mixture.families_
+    assert (loaded.tol, loaded.converged_, loaded.n_iter_) == (
+        mixture.tol,
+        mixture.converged_,
+        mixture.n_iter_,
+    )
+    same(loaded, mixture)
+    np.testing.assert_array_equal(loaded.predict_proba(X), mixture.predict_proba(X))
+    for one in (loaded, mixture):
+        one.set_params(warm_start=True, max_iter=3).fit(X)
+    same(loaded, mixture)
+    with pytest.raises(FishermixError, match="not a LaplacianMixture"):
+        LaplacianMixture.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value", "message"),
+    [
+        ("weights", [0.9, 0.9], "sum to one"),
+        ("choice", [[0, 9, 0], [0, 0, 0]], "does not number"),
+        ("scale", -np.ones((2, 2, 3)), "not positive"),
+        ("location", np.full((2, 2, 3), np.nan), "NaN"),
+        ("location", np.ones((2, 2, 2)), "expected"),
+    ],
+)
+def test_a_damaged_folder_is_refused(tensor, value, message, X):
+    config, tensors = HybridMixture(2, random_state=0).fit(X).to_tensors()
+    tensors[tensor] = np.asarray(value, tensors[tensor].dtype)
+    with pytest.raises(FishermixError, match=message):
+        Mixture.from_tensors(config, tensors, "somewhere")
+
+
+def test_verbose_says_something(X, capsys, monkeypatch):
+    monkeypatch.setattr("fishermix.progress.SECONDS_BETWEEN_LINES", 0.0)
+    HybridMixture(2, random_state=0, verbose=True).fit(X)
+    assert "fitting HybridMixture: 1/100" in capsys.readouterr().err
+
+
+def test_one_warning_when_em_does_not_converge(X):
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
+        HybridMixture(3, random_state=0, max_iter=2).fit(X)
