@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 SMALLEST_NORM = 1e-12
 FEW_ROWS = 64  # up to here numpy is as fast, and a single query does not wait for a compiler
 FEW_NUMBERS = 2_000_000  # rows * K * D that a single query may expand to
+POSTERIOR_ROWS = 32768  # whose dense posteriors are held at once
 CHUNK_ROWS = 8192
 
 
@@ -31,7 +32,13 @@ def posteriors_of(mixture, rows: np.ndarray, threshold: float) -> csr_matrix:
             share = np.exp(joint - highest)
             share /= share.sum(axis=1, keepdims=True)
             return csr_matrix(np.where(share < threshold, 0, share))
-    return mixture.sparse_posteriors(rows, threshold=threshold).tocsr()
+    from fishermix.fisher_kernels import compressed
+
+    chunks = range(0, len(rows), POSTERIOR_ROWS)
+    parts = [
+        compressed(mixture.predict_proba(rows[start : start + POSTERIOR_ROWS]), threshold) for start in chunks
+    ]
+    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
 def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:
