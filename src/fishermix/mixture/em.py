@@ -12,9 +12,7 @@ from fishermix.mixture.families import Family
 from fishermix.mixture.fits import FamilyFit, start_fit
 
 DEAD = 1e-3  # rows' worth of weight below which a component is lost
-RESEEDS = (
-    3  # of one component in one fit; more do not help when there are fewer distinct rows than components
-)
+RESEEDS = 3  # of one component in one fit; with fewer distinct rows than components more would not help
 SMALLEST_WEIGHT = 1e-12
 NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors below these are lost in the rounding of the densities
 
@@ -166,9 +164,8 @@ def reseed(state: State, dead: np.ndarray) -> State:
         heaviest = int(np.argmax(weights))
         weights[k] = weights[heaviest] = 0.5 * weights[heaviest]
         choice[k] = choice[heaviest]
-        direction = np.random.default_rng([state.seed, state.iteration, int(k)]).standard_normal(
-            choice.shape[1]
-        )
+        rng = np.random.default_rng([state.seed, state.iteration, int(k)])
+        direction = rng.standard_normal(choice.shape[1])
         for fit in fits:
             fit.location[k] = fit.location[heaviest] + 0.5 * fit.scale[heaviest] * direction
             fit.scale[k] = fit.scale[heaviest]
