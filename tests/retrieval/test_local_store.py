@@ -3,6 +3,8 @@ date.
 """
 
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -185,3 +187,48 @@ def test_verify_sees_a_short_or_missing_vector_file(store):
     assert any("missing" in problem for problem in store.verify())
     with pytest.raises(FishermixError, match="missing or too short"):
         LocalStore(store.folder).nearest(point(0)[None], 1)
+
+
+CRASH = """
+import os, sys
+import numpy as np
+from fishermix.retrieval import local_store
+from fishermix.retrieval.local_store import LocalStore
+from fishermix.retrieval.store import Entry, Stamp
+
+step, place = sys.argv[1:]
+append = local_store._append
+
+def crashing_append(path, offset, data):
+    append(path, offset, {"before": b"", "half": data[: len(data) // 2], "after": data}[step])
+    os.kill(os.getpid(), 9)
+
+def crashing_cleanup(self):
+    os.kill(os.getpid(), 9)
+
+store = LocalStore(place)
+if step == "compacted":
+    local_store.FEWEST_DEAD_TO_COMPACT = 1
+    LocalStore._remove_stale_files = crashing_cleanup
+else:
+    local_store._append = crashing_append
+entry = Entry("new", Stamp(1, 2), bytes([9]) * 32, np.ones(4, np.float32))
+store.write([entry], removed=["a"])
+"""
+
+
+@pytest.mark.parametrize("step", ["before", "half", "after", "compacted"])
+def test_a_crash_at_each_step_of_a_change_leaves_the_old_state_or_the_new_one(store, step):
+    store.write([entry("a", 1), entry("b", 2)])
+    result = subprocess.run([sys.executable, "-c", CRASH, step, str(store.folder)], check=False)
+    assert result.returncode == -9
+    again = LocalStore(store.folder)
+    assert again.verify() == []
+    assert set(again.stamps()) == ({"b", "new"} if step == "compacted" else {"a", "b"})
+    np.testing.assert_array_equal(again.vector_of(again.id_of("b")), point(2))
+    with again.writing():
+        again.write([entry("c", 3)], removed=["b"])
+    assert again.verify() == []
+    assert len(list(again.folder.glob("vectors-*.f32"))) == 1
+    np.testing.assert_array_equal(again.vector_of(again.id_of("c")), point(3))
+    again.close()
