@@ -182,8 +182,11 @@ def _floats(array) -> np.ndarray:
 
 def _difference(rows: np.ndarray, shift: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """rows - shift in this type, without a copy in a wider one."""
+    rounded = shift.astype(dtype)
+    # numpy is slow at float32 minus float64; the mean of a first block of float32 is a float32.
+    exact = rounded if (rounded == shift).all() else shift
     result = np.empty(rows.shape, dtype)
-    np.subtract(rows, shift, out=result, casting="same_kind")
+    np.subtract(rows, exact, out=result, casting="same_kind")
     return result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fishermix.progress import track
@@ -115,7 +115,7 @@ class CholeskyPanels:
                 square -= row @ row.T
             square[np.diag_indices(stop - start)] += ridge
             lower = np.linalg.cholesky(square)
-            inverse = solve_triangular(lower, np.eye(stop - start), lower=True)
+            inverse, _ = dtrtri(lower, lower=True)
             self.panels.append(row)
             self.inverses.append(inverse.astype(matrix.dtype))
 
