@@ -30,8 +30,8 @@ def sentences() -> list[Row]:
     vectors = WordVectors.load(WORD2VEC)[:]
     whitening = Whitening("pca").fit(vectors.vectors)
     white = whitening.transform(vectors.vectors)
-    hybrid = HybridMixture(COMPONENTS, max_iter=5, tol=0, random_state=0).fit(white)
-    peer = as_sklearn(GaussianMixture(COMPONENTS, max_iter=5, tol=0, random_state=0).fit(white))
+    hybrid = HybridMixture(COMPONENTS, max_iter=25, random_state=0).fit(white)
+    peer = as_sklearn(GaussianMixture(COMPONENTS, max_iter=25, random_state=0).fit(white))
 
     sizes = rng.integers(5, 16, SENTENCES)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -70,9 +70,9 @@ def image() -> list[Row]:
         daisy(picture, step=4, radius=15, rings=2, histograms=6).reshape(-1, 104) for picture in pictures
     ]
     rows = PCA(64, whiten=True, random_state=0).fit_transform(np.concatenate(found))
+    mixture = GaussianMixture(256, max_iter=10, min_scale=0.05, random_state=0).fit(rows.astype(np.float32))
     rows = np.random.default_rng(0).permutation(rows)[:10_000]
     single = rows.astype(np.float32)
-    mixture = GaussianMixture(256, max_iter=5, tol=0, random_state=0).fit(single)
     encoder = FisherEncoder(mixture)
     ours = best_of(lambda: encoder.transform([single]), 10)
     table = []
