@@ -79,7 +79,10 @@ class TinyModel:
         return self.image_points(self.image_encoder.transform(images))
 
     def caption(self, images, beam=1):
-        return self.captioner.caption(self.encode_images(images), beam)
+        return self.caption_points(self.encode_images(images), beam)
+
+    def caption_points(self, points, beam=1):
+        return self.captioner.caption(points, beam)
 
 
 def _unit(rows):

@@ -86,12 +86,19 @@ class ImageTextModel:
 
     def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
         """A new sentence for each photograph."""
+        self._expect_captioner()
+        return self.caption_points(self.encode_images(images), **options)
+
+    def caption_points(self, points: np.ndarray, **options: Any) -> list[str]:
+        """The same for points (n, d) of photographs."""
+        return self._expect_captioner().caption(points, encode_text=self.encode_text, **options)
+
+    def _expect_captioner(self) -> Captioner:
         if self.captioner is None:
             raise FishermixError(
                 "this model has no captioner: train one with `fishermix captioner train --model MODEL`"
             )
-        points = self.encode_images(images)
-        return self.captioner.caption(points, encode_text=self.encode_text, **options)
+        return self.captioner
 
     def evaluate(self, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
         """Ranks of the three tasks on all images of a data set (choose a part of it before)."""

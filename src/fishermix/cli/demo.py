@@ -69,7 +69,7 @@ def demo(
                 say(f"  {hit.score:.3f}  {hit.path}")
         query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
         for hit in index.search(loaded.encode_text([query])[0], n=PHOTOS_ON_THE_SHEET):
-            caption = loaded.captioner.caption(index.point(hit)[None])[0] if loaded.captioner else ""
+            caption = loaded.caption_points(index.point(hit)[None])[0] if loaded.captioner else ""
             cards.append((index.path(hit), hit.path, hit.score, caption))
         if loaded.captioner:
             say(f"\nfishermix caption {best[0].path}\n  {cards[0][3]}")

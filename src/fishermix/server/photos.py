@@ -94,7 +94,7 @@ class PhotoService:
     def caption(self, point: np.ndarray) -> str:
         if self.model.captioner is None:
             raise FishermixError("this model has no captioner: it can search and annotate only")
-        return self.model.captioner.caption(point[None])[0]
+        return self.model.caption_points(point[None])[0]
 
     def explain(self, query: str, photo: str) -> Explanation:
         """Why a photo matched the sentences that the query asks for; what it takes away or shows is left
