@@ -18,14 +18,14 @@ def active_rows(posterior, weight, quantum):
     return ActiveRows(start, row[: start[-1]], share[: start[-1]])
 
 
-def search(x, posterior, weight, cuts, guess, reach, crowd):
+def search(x, posterior, weight, cuts, guess, reach, scale):
     """Medians (K, D) and sums of deviations (K, D), with the rows cut at `cuts`; and the number of sweeps."""
     quantum = exact_quantum(weight.sum())
     pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
     blocks = [(piece, active_rows(p, w, quantum)) for piece, p, w in pieces if len(piece)]
     totals = [active.totals() for _, active in blocks]
     mass = Mass(*(sum(t[name] for t in totals) for name in ("weight", "rows", "squared")))
-    state, sweeps = MedianSearch.around(guess, reach, crowd, x.dtype), 0
+    state, sweeps = MedianSearch.around(guess, reach, scale, mass.rows, x.dtype), 0
     while not state.done:
         total = None
         for piece, active in blocks:
@@ -78,8 +78,8 @@ def test_equal_to_sorting_in_any_blocks_from_any_guess(data):
     cuts = np.sort(rng.integers(0, n + 1, data.draw(st.integers(0, 4))))
     guess = np.zeros((k, d)) if data.draw(st.booleans()) else 100 * rng.standard_normal((k, d))
     reach = np.full((k, d), data.draw(st.sampled_from([1e-20, 1e-3, 1.0, 1e3])))
-    crowd = np.full((k, d), data.draw(st.sampled_from([0.0, 1e9])))
-    medians, deviations, _, quantum = search(x, posterior, weight, cuts, guess, reach, crowd)
+    scale = np.full((k, d), data.draw(st.sampled_from([1e-30, 1.0, 1e30])))
+    medians, deviations, _, quantum = search(x, posterior, weight, cuts, guess, reach, scale)
     expected, expected_deviations = oracle(x, posterior, weight, quantum)
     alive = (np.floor(posterior * weight[:, None] / quantum + 0.5) > 0).any(axis=0)
     np.testing.assert_array_equal(medians[alive], expected[alive])
@@ -93,7 +93,7 @@ def test_cuts_change_no_bit_of_the_medians():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((5000, 7)).astype(np.float32)
     posterior, weight = rng.dirichlet(np.full(5, 0.2), 5000), rng.uniform(0, 3, 5000)
-    start = np.zeros((5, 7)), np.ones((5, 7)), np.full((5, 7), 1e9)
+    start = np.zeros((5, 7)), np.ones((5, 7)), np.ones((5, 7))
     whole = search(x, posterior, weight, [], *start)[0]
     for cuts in ([1], [17, 18, 4000], list(range(100, 5000, 100))):
         np.testing.assert_array_equal(search(x, posterior, weight, cuts, *start)[0], whole)
@@ -104,9 +104,9 @@ def test_few_sweeps():
     x = rng.laplace(size=(20_000, 8)).astype(np.float32)
     posterior, weight = rng.dirichlet(np.full(3, 0.2), 20_000), np.ones(20_000)
     shape = (3, 8)
-    cold = search(x, posterior, weight, [], np.ones(shape), np.full(shape, 3.0), np.full(shape, 1e9))
+    cold = search(x, posterior, weight, [], np.ones(shape), np.full(shape, 3.0), np.ones(shape))
     assert cold[2] <= 3
-    warm = search(x, posterior, weight, [], cold[0], np.full(shape, 1e-3), np.zeros(shape))
+    warm = search(x, posterior, weight, [], cold[0], np.full(shape, 1e-3), np.ones(shape))
     assert warm[2] == 1
 
 
@@ -115,5 +115,5 @@ def test_the_ends_of_the_number_line(value):
     x = np.full((9, 2), value, np.float32)
     x[:4] = 0
     shape = (1, 2)
-    medians = search(x, np.ones((9, 1)), np.ones(9), [], np.zeros(shape), np.ones(shape), np.zeros(shape))[0]
+    medians = search(x, np.ones((9, 1)), np.ones(9), [], np.zeros(shape), np.ones(shape), np.ones(shape))[0]
     np.testing.assert_array_equal(medians, np.full(shape, np.float32(value)))

@@ -106,8 +106,7 @@ class MedianFit(FamilyFit):
     search: MedianSearch | None = None
 
     def begin(self, rows: np.ndarray, dtype: np.dtype) -> MedianFit:
-        crowd = rows[:, None] * np.minimum(self.reach / self.scale, 1.0)
-        search = MedianSearch.around(self.location, self.reach, crowd, dtype)
+        search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
         return replace(self, done=False, search=search)
 
     def accumulator(self, dtype: np.dtype) -> Accumulator:

@@ -256,9 +256,8 @@ def _append(k, d, d_count, v, w, newest, where, value, weight, count):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def group(where, first, value, weight, grouped_value, grouped_weight):
-    """Bring the entries into the order of `where` (n,); first (G + 1,) says where each group begins."""
-    position = first.copy()
+def group(where, position, value, weight, grouped_value, grouped_weight):
+    """Bring entries (n,) into the order of `where`; position (G,) is where the next of each group goes."""
     for entry in range(len(where)):
         target = position[where[entry]]
         grouped_value[target] = value[entry]

@@ -13,20 +13,23 @@ From the second iteration on the old median brackets the new one, soon so tightl
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fishermix.mixture import kernels
-from fishermix.mixture.blocks import ActiveRows, Mass, Totals
+from fishermix.mixture.blocks import ActiveRows, Mass, Totals, available_threads
 
 BINS = 32  # of a histogram, the two outer ones for all that lies below and above
-CROWD = 256  # values that may be collected from a bracket, averaged over a component's dimensions
+CROWD, PART = 512, 0.1  # values, and part of all, that may be collected without another look
 SEEN = 0.01  # part of a panel's largest weight below which a first look overlooks a row
 LOOKS = 4  # at most, then ties are to blame for the crowd, and these are collected as one
 WIDENING = 16.0  # the next bracket beside one that does not hold the median is so many times as wide
 
 LOOK, COLLECT, DONE = 0, 1, 2
+GROUPS = 1024  # that a thread selects from at once
+Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # k D + d, value and weight of collected rows, each (n,)
 
 
 def weighted_median(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -50,10 +53,13 @@ class MedianSearch:
     seen: float = SEEN
 
     @classmethod
-    def around(cls, guess: np.ndarray, reach: np.ndarray, crowd: np.ndarray, dtype: np.dtype) -> MedianSearch:
-        """Start between guess - reach and guess + reach, where about `crowd` values lie; all (K, D)."""
+    def around(
+        cls, guess: np.ndarray, reach: np.ndarray, scale: np.ndarray, rows: np.ndarray, dtype: np.dtype
+    ) -> MedianSearch:
+        """Start between guess - reach and guess + reach; (K, D), as is the scale of the (K,) rows."""
         low, high = _rounded(guess - reach, guess + reach, dtype)
-        status = np.where(_few(crowd), COLLECT, LOOK).astype(np.int8) + np.zeros(low.shape, np.int8)
+        few = _few(rows[:, None] * np.minimum(reach / scale, 1), rows)
+        status = np.where(few, COLLECT, LOOK).astype(np.int8) + np.zeros(low.shape, np.int8)
         return cls(
             low, high, status, np.array(guess, float), np.zeros(low.shape), np.zeros(low.shape, np.int8)
         )
@@ -79,24 +85,9 @@ class MedianSearch:
         return replace(search, status=np.where(empty, DONE, search.status).astype(np.int8))
 
     def _after_collecting(self, totals: Totals, mass: Mass) -> MedianSearch:
-        shape, size = self.low.shape, self.low.size
-        where, value, share = (np.concatenate(part) for part in zip(*totals["entries"]))
-        first = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=size))])
-        grouped_value, grouped_share = np.empty_like(value), np.empty_like(share)
-        kernels.group(where, first, value, share, grouped_value, grouped_share)
         below, half = totals["below"], 0.5 * mass.weight[:, None]
-        median, inside, shift = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
         reference = self.reference
-        kernels.select(
-            first,
-            grouped_value,
-            grouped_share,
-            (half - below).ravel(),
-            reference.ravel(),
-            median.reshape(-1),
-            inside.reshape(-1),
-            shift.reshape(-1),
-        )
+        median, inside, shift = _selected(totals["entries"], totals["count"], half - below, reference)
         collected = self.status == COLLECT
         found = collected & np.isfinite(median)
         above = 2 * half - below - inside
@@ -132,7 +123,7 @@ class MedianSearch:
         low = edge + width * (np.maximum(share - spread, 0) - margin)
         high = edge + width * (np.minimum(share + spread, 1) + margin)
         crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
-        ready = located & (_few(crowd * located) | (self.looks + 1 >= LOOKS) | (margin > 1))
+        ready = located & (_few(crowd * located, mass.rows) | (self.looks + 1 >= LOOKS) | (margin > 1))
         low, high = _rounded(low, high, self.low.dtype)
         search = replace(
             self,
@@ -164,7 +155,7 @@ class MedianSearch:
         )
         crowd = np.minimum(np.maximum(3 * beyond, 2 * inside) * mass.rows_per_weight, mass.rows[:, None])
         at_limit = np.maximum(-low, high) >= _limit(low.dtype)
-        again = np.where((_few(crowd * lost) & (inside > 0)) | at_limit, COLLECT, LOOK)
+        again = np.where((_few(crowd * lost, mass.rows) & (inside > 0)) | at_limit, COLLECT, LOOK)
         return replace(
             self,
             low=np.where(lost, low, self.low),
@@ -173,9 +164,34 @@ class MedianSearch:
         )
 
 
-def _few(crowd: np.ndarray) -> np.ndarray:
-    """Components (K, 1) that hold on average no more than CROWD values in a bracket (K, D)."""
-    return crowd.mean(axis=1, keepdims=True) <= CROWD
+def _selected(
+    entries: list[Entries], count: np.ndarray, wanted: np.ndarray, reference: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`kernels.select` for each of the K D groups of collected values: median, weight, shift, each (K, D)."""
+    first = np.concatenate([[0], np.cumsum(count)])
+    value = np.empty(first[-1], np.result_type(*(values for _, values, _ in entries)))
+    weight = np.empty(first[-1])
+    position = first.copy()
+    for where, values, weights in entries:
+        kernels.group(where, position, values, weights, value, weight)
+    found = np.full(wanted.size, np.nan), np.zeros(wanted.size), np.zeros(wanted.size)
+
+    def select(part: slice) -> None:
+        ends = slice(part.start, part.stop + 1)
+        of_part = (whole.ravel()[part] for whole in (wanted, reference))
+        kernels.select(first[ends], value, weight, *of_part, *(out[part] for out in found))
+
+    with ThreadPoolExecutor(available_threads()) as pool:
+        parts = [slice(g, min(g + GROUPS, wanted.size)) for g in range(0, wanted.size, GROUPS)]
+        list(pool.map(select, parts))
+    median, inside, shift = (out.reshape(wanted.shape) for out in found)
+    return median, inside, shift
+
+
+def _few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Components (K, 1) whose brackets (K, D) hold, on average, few enough of their rows (K,) to collect."""
+    limit = np.clip(PART * rows, 16, CROWD)
+    return crowd.mean(axis=1, keepdims=True) <= limit[:, None]
 
 
 def _rounded(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -246,5 +262,7 @@ class _Accumulator:
 
     def finish(self) -> Totals:
         if "below" in self.totals:
-            self.totals["entries"] = [tuple(part[: self.count].copy() for part in self.entries)]
+            where, value, weight = (part[: self.count].copy() for part in self.entries)
+            self.totals["entries"] = [(where, value, weight)]
+            self.totals["count"] = np.bincount(where, minlength=self.low.size)
         return self.totals
