@@ -23,7 +23,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from fishermix.errors import FishermixError
 from fishermix.fisher_gradients import (
     FEW_ROWS,
+    THRESHOLD,
     add_sets,
+    closed_form_information,
+    information_factor,
     linear_sign_form,
     normalise,
     posteriors_of,
@@ -64,7 +67,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         *,
         intra_norm: bool = False,
         information: str = "closed-form",
-        threshold: float = 1e-6,
+        threshold: float = THRESHOLD,
     ):
         self.mixture = mixture
         self.power = power
@@ -123,13 +126,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
                 raise NotFittedError("information='empirical' is estimated from data: call fit first")
             information = self.information_
         else:
-            families = [
-                (family.location_information, family.scale_information) for family in mixture.families_
-            ]
-            chosen = np.array(families).T[:, mixture.choice_]
-            information = mixture.weights_[:, None] * chosen
-        with np.errstate(divide="ignore"):
-            return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
+            information = closed_form_information(mixture)
+        return information_factor(information)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d."""

@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
 
 SMALLEST_NORM = 1e-12
+THRESHOLD = 1e-6  # posteriors below it count as 0
 FEW_ROWS = 64  # up to here numpy is as fast, and a single query does not wait for a compiler
 FEW_NUMBERS = 2_000_000  # rows * K * D that a single query may expand to
 POSTERIOR_ROWS = 32768  # whose dense posteriors are held at once
 CHUNK_ROWS = 8192
 
 
-def posteriors_of(mixture, rows: np.ndarray, threshold: float) -> csr_matrix:
+@dataclass(frozen=True)
+class Posteriors:
+    """Posteriors (n, K) without the small ones: row i has `values[indptr[i]:indptr[i + 1]]`, of as many
+    `components`. A CSR matrix, whose own class takes longer to import than a query to answer.
+    """
+
+    indptr: np.ndarray
+    components: np.ndarray
+    values: np.ndarray
+    n_components: int
+
+    @classmethod
+    def of_dense(cls, dense: np.ndarray, threshold: float) -> Posteriors:
+        """The entries of `dense` (n, K) that are positive and at least the threshold."""
+        kept = (dense > 0) & (dense >= threshold)
+        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        return cls(indptr, np.nonzero(kept)[1], dense[kept], dense.shape[1])
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Posteriors]) -> Posteriors:
+        """Parts of the same mixture, one under the other."""
+        counts = np.concatenate([np.diff(part.indptr) for part in parts])
+        return cls(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate([part.components for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            parts[0].n_components,
+        )
+
+    def by_component(self) -> np.ndarray:
+        """The positions of the entries, component after component, their rows rising."""
+        small = self.components.astype(np.uint16) if self.n_components <= 2**16 else self.components
+        return np.argsort(small, kind="stable")  # of 16 bits a radix sort
+
+    def toarray(self) -> np.ndarray:
+        dense = np.zeros((len(self.indptr) - 1, self.n_components), self.values.dtype)
+        dense[np.repeat(np.arange(len(dense)), np.diff(self.indptr)), self.components] = self.values
+        return dense
+
+
+def posteriors_of(mixture, rows: np.ndarray, threshold: float) -> Posteriors:
     """Posteriors (n, K) of the rows, those below the threshold left out; of a few rows uncompiled."""
     if len(rows) == 0:
-        return csr_matrix((0, len(mixture.weights_)))
+        return Posteriors.of_dense(np.zeros((0, len(mixture.weights_))), threshold)
     if len(rows) <= FEW_ROWS and rows.size * len(mixture.weights_) <= FEW_NUMBERS:
         z = (rows[:, None, :].astype(np.float64) - mixture.locations_) / mixture.scales_
         density = np.zeros_like(z)
@@ -31,14 +72,14 @@ def posteriors_of(mixture, rows: np.ndarray, threshold: float) -> csr_matrix:
         if np.isfinite(highest).all():
             share = np.exp(joint - highest)
             share /= share.sum(axis=1, keepdims=True)
-            return csr_matrix(np.where(share < threshold, 0, share))
+            return Posteriors.of_dense(share, threshold)
     from fishermix.fisher_kernels import compressed
 
     chunks = range(0, len(rows), POSTERIOR_ROWS)
     parts = [
         compressed(mixture.predict_proba(rows[start : start + POSTERIOR_ROWS]), threshold) for start in chunks
     ]
-    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else Posteriors.stacked(parts)
 
 
 def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:
@@ -63,10 +104,24 @@ def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:
     return coefficients[mixture.choice_, 0], coefficients[mixture.choice_, 1]
 
 
-def typed_entries(posteriors, kind: np.dtype) -> list[np.ndarray]:
-    """indptr, components and posteriors of a CSR matrix, each in one type: others would be compiled anew."""
-    arrays = (posteriors.indptr, posteriors.indices, posteriors.data)
-    return [array.astype(type_, copy=False) for array, type_ in zip(arrays, (np.int64, np.int64, kind))]
+def information_factor(information: np.ndarray) -> np.ndarray:
+    """1 / sqrt(information of one row), (2, K, D): the factor of the bare gradients, 1/sqrt(N) apart."""
+    with np.errstate(divide="ignore"):
+        return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
+
+
+def closed_form_information(mixture) -> np.ndarray:
+    """The paper's approximation (2, K, D): tau_k times the information of the family at (k, d)."""
+    families = [(family.location_information, family.scale_information) for family in mixture.families_]
+    return mixture.weights_[:, None] * np.array(families).T[:, mixture.choice_]
+
+
+def typed_entries(posteriors: Posteriors, kind: np.dtype) -> list[np.ndarray]:
+    """indptr, components and values, each in one type: others would be compiled anew."""
+    indptr, components = (
+        part.astype(np.int64, copy=False) for part in (posteriors.indptr, posteriors.components)
+    )
+    return [indptr, components, posteriors.values.astype(kind, copy=False)]
 
 
 def typed_constants(mixture, form: tuple[np.ndarray, np.ndarray], kind: np.dtype) -> list[np.ndarray]:
@@ -74,18 +129,25 @@ def typed_constants(mixture, form: tuple[np.ndarray, np.ndarray], kind: np.dtype
     return [array.astype(kind) for array in (mixture.locations_, 1 / mixture.scales_, *form)]
 
 
-def weighted_scores(mixture, rows: np.ndarray, posteriors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Component k, the rows (n,) that belong to it, T * (location score, scale score) (2, n, D)."""
-    by_component = posteriors.tocsc()
-    by_component.sort_indices()
-    for k in range(by_component.shape[1]):
-        begin, end = by_component.indptr[k : k + 2]
+def weighted_scores(
+    mixture, rows: np.ndarray, posteriors: Posteriors
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Component k, the rows (n,) that belong to it, T * (location score, scale score) (2, n, D).
+
+    The entries come in the order of `posteriors.by_component()`.
+    """
+    order = posteriors.by_component()
+    row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))[order]
+    values = posteriors.values[order]
+    starts = np.searchsorted(posteriors.components[order], np.arange(posteriors.n_components + 1))
+    for k in np.flatnonzero(np.diff(starts)).tolist():
+        begin, end = starts[k : k + 2]
         families = [(f, np.flatnonzero(mixture.choice_[k] == f)) for f in np.unique(mixture.choice_[k])]
         location = mixture.locations_[k].astype(rows.dtype)
         scale = mixture.scales_[k].astype(rows.dtype)
         for start in range(begin, end, CHUNK_ROWS):
-            members = by_component.indices[start : min(start + CHUNK_ROWS, end)]
-            posterior = by_component.data[start : start + len(members)].astype(rows.dtype)
+            members = row_of[start : min(start + CHUNK_ROWS, end)]
+            posterior = values[start : start + len(members)].astype(rows.dtype)
             z = (rows[members] - location) / scale
             scores = np.empty((2, *z.shape), rows.dtype)
             for f, dimensions in families:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from scipy.sparse import csr_matrix
 
+from fishermix.fisher_gradients import Posteriors
 from fishermix.mixture.blocks import available_threads
 
 SMALLEST_NORM = 1e-12
@@ -34,8 +34,8 @@ def in_threads(encode: Callable[[int, int], None], n_sets: int) -> None:
         list(pool.map(encode, cuts[:-1], cuts[1:]))
 
 
-def compressed(dense: np.ndarray, threshold: float) -> csr_matrix:
-    """The entries of `dense` (n, K) that are positive and at least the threshold."""
+def compressed(dense: np.ndarray, threshold: float) -> Posteriors:
+    """`Posteriors.of_dense`, compiled."""
     count: Any = _count_entries
     fill: Any = _fill_entries
     indptr = np.zeros(len(dense) + 1, np.int64)
@@ -49,7 +49,7 @@ def compressed(dense: np.ndarray, threshold: float) -> csr_matrix:
         fill(dense[first:last], threshold, indptr[first : last + 1], components, values)
 
     in_threads(fill_run, len(dense))
-    return csr_matrix((values, components, indptr), dense.shape)
+    return Posteriors(indptr, components, values, dense.shape[1])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

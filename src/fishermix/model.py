@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,18 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.recipes import Recipe, recipe_named
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.saved import CAPTIONER, KIND, VERSION, JointSpace, SavedModel
+from fishermix.storage import save_folder
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.datasets import Dataset
     from fishermix.evaluation import Figures
     from fishermix.text.sentences import SentenceEncoder
+    from fishermix.text.sums import SentenceSums
     from fishermix.text.vectors import WordVectors
 
-KIND, VERSION = "image-text model", 1
 SHIPPED = Path(__file__).parent / "pretrained" / "model"
-CAPTIONER = "captioner"
 CCA_TENSORS = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
 
 
@@ -41,10 +41,7 @@ class ImageTextModel:
     def __init__(self, vectors: WordVectors | str | os.PathLike | None = None, recipe: Recipe | str = "best"):
         self.vectors = vectors
         self.recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        self.sentence_encoder: SentenceEncoder
-        self.image_encoder: Any
-        self.cca: Any
-        self.captioner: Captioner | None = None
+        self._saved: SavedModel | None = None
         self.report: dict[str, Any] = {}
 
     def fit(self, dataset: Dataset, work: str | os.PathLike | None = None) -> ImageTextModel:
@@ -56,12 +53,35 @@ class ImageTextModel:
 
         return train(self, dataset, work)
 
+    # The parts of a loaded model are made when they are first asked for; training sets them.
+
+    @cached_property
+    def sentence_encoder(self) -> SentenceEncoder:
+        return self._expect_saved("sentence_encoder").sentence_encoder()
+
+    @cached_property
+    def image_encoder(self) -> Any:
+        return self._expect_saved("image_encoder").image_encoder()
+
+    @cached_property
+    def cca(self) -> Any:
+        return self._expect_saved("cca").cca()
+
+    @cached_property
+    def captioner(self) -> Captioner | None:
+        return self._saved.captioner() if self._saved else None
+
+    def _expect_saved(self, part: str) -> SavedModel:
+        if self._saved is None:
+            raise AttributeError(f"this model has no {part} yet: fit it, or load one")
+        return self._saved
+
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray:
         """Points (n, d) of sentences, float32 of length 1; zero where no word is known."""
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences: put the sentence in brackets")
         blocks = [np.zeros((0, self.dimension), np.float32)]
-        blocks += [self.sentence_points(block) for block in self.sentence_encoder.blocks(list(sentences))]
+        blocks += [self.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
         return np.concatenate(blocks)
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
@@ -112,12 +132,12 @@ class ImageTextModel:
     @property
     def dimension(self) -> int:
         """Of the joint space."""
-        return len(self.cca.correlations_)
+        return len(self._space.correlations_)
 
     @cached_property
     def key(self) -> str:
         """Names the map from photographs to points: an index made with another key is of no use."""
-        digest = hashlib.sha256(f"{self.image_encoder.key} {self.recipe.image_power}".encode())
+        digest = hashlib.sha256(f"{self._encoder_key} {self.recipe.image_power}".encode())
         digest.update(np.ascontiguousarray(self._image_map).tobytes())
         digest.update(np.ascontiguousarray(self._image_origin).tobytes())
         return digest.hexdigest()[:16]
@@ -157,27 +177,28 @@ class ImageTextModel:
     @classmethod
     def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:
         """A saved model, or the one in the package."""
-        folder = SHIPPED if folder is None else Path(folder)
-        config, tensors = load_folder(folder, KIND, VERSION)
-        model = cls(recipe=_loaded_recipe(config, folder))
-        model.sentence_encoder = _loaded_sentence_encoder(config, tensors, model.recipe, folder)
-        model.cca = _loaded_cca(config, tensors, folder)
-        if len(model.cca.y_weights_) != model.sentence_encoder.n_features:
-            raise FishermixError(f"{folder} is damaged: sentence vectors and CCA differ in size")
-        model.image_encoder = open_encoders(tuple(config["encoders"]), config["view"])
-        if model.image_encoder.key != config["encoder_key"]:
-            names = ", ".join(config["encoders"])
-            raise FishermixError(
-                f"{folder} was trained with another version of the network {names}: train it again"
-            )
-        if model.image_encoder.n_features != len(model.cca.x_weights_):
-            raise FishermixError(f"{folder} is damaged: image features and CCA differ in size")
-        model.report = config.get("report", {})
-        if (folder / CAPTIONER / "config.json").is_file():
-            from fishermix.caption.captioner import Captioner
-
-            model.captioner = Captioner.load(folder / CAPTIONER)
+        saved = SavedModel(SHIPPED if folder is None else folder)
+        model = cls(recipe=saved.recipe)
+        model._saved, model.report = saved, saved.config.get("report", {})
         return model
+
+    # What a query needs of the parts: from the folder as long as nobody asked for the part itself.
+
+    @property
+    def _sentences(self) -> SentenceSums | SentenceEncoder:
+        if self._saved and "sentence_encoder" not in vars(self):
+            return self._saved.sentences
+        return self.sentence_encoder
+
+    @property
+    def _space(self) -> JointSpace | Any:
+        return self._saved.space if self._saved and "cca" not in vars(self) else self.cca
+
+    @property
+    def _encoder_key(self) -> str:
+        if self._saved and "image_encoder" not in vars(self):
+            return self._saved.config["encoder_key"]
+        return self.image_encoder.key
 
     @cached_property
     def _widths(self) -> list[int]:
@@ -185,32 +206,23 @@ class ImageTextModel:
 
     @cached_property
     def _scale(self) -> np.ndarray:
-        return self.cca.correlations_ ** float(self.cca.scale)
+        return self._space.correlations_ ** float(self._space.scale)
 
     @cached_property
     def _image_map(self) -> np.ndarray:
-        return (self.cca.x_weights_ * self._scale).astype(np.float32)
+        return (self._space.x_weights_ * self._scale).astype(np.float32)
 
     @cached_property
     def _image_origin(self) -> np.ndarray:
-        return (self.cca.x_mean_ @ self._image_map).astype(np.float32)
+        return (self._space.x_mean_ @ self._image_map).astype(np.float32)
 
     @cached_property
     def _sentence_map(self) -> np.ndarray:
-        return np.multiply(self.cca.y_weights_, self._scale.astype(np.float32), dtype=np.float32)
+        return np.multiply(self._space.y_weights_, self._scale.astype(np.float32), dtype=np.float32)
 
     @cached_property
     def _sentence_origin(self) -> np.ndarray:
-        return (self.cca.y_mean_.astype(np.float32) @ self._sentence_map).astype(np.float32)
-
-
-def open_encoders(names: Sequence[str], view: str | None) -> Any:
-    """One network, or several side by side."""
-    from fishermix.vision.encoders import ImageEncoder
-    from fishermix.vision.fusion import FusedEncoder
-
-    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
-    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)
+        return (self._space.y_mean_.astype(np.float32) @ self._sentence_map).astype(np.float32)
 
 
 def encoder_parts(encoder: Any) -> list[Any]:
@@ -232,53 +244,3 @@ def prepare_features(features: np.ndarray, recipe: Recipe, widths: Sequence[int]
 def unit_rows(points: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     return (points / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
-
-
-def _loaded_recipe(config: Mapping[str, Any], folder: Path) -> Recipe:
-    try:
-        values: dict[str, Any] = {}
-        for name, value in config["recipe"].items():
-            values[name] = tuple(value) if isinstance(value, list) else value
-        return Recipe(**values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FishermixError(f"{folder} is damaged: its recipe cannot be read ({error})") from error
-
-
-def _loaded_sentence_encoder(config, tensors, recipe: Recipe, folder: Path) -> SentenceEncoder:
-    from fishermix.mixture import Mixture
-    from fishermix.text.sentences import SentenceEncoder
-    from fishermix.text.vectors import WordVectors
-    from fishermix.text.whitening import Whitening
-
-    vectors = WordVectors.from_tensors(_under("words.", tensors))
-    whitening = Whitening.from_tensors(tensors) if "whitening_mean" in tensors else None
-    mixtures = [
-        Mixture.from_tensors(mixture, _under(f"mixture{number}.", tensors), folder)
-        for number, mixture in enumerate(config["mixtures"])
-    ]
-    return SentenceEncoder(
-        vectors,
-        whitening=whitening,
-        mixtures=mixtures,
-        power=config["power"],
-        norm=config["norm"],
-        stop_words=recipe.stop_words,
-    )
-
-
-def _loaded_cca(config, tensors, folder: Path):
-    from fishermix.cca import RegularizedCCA
-
-    cca = RegularizedCCA(**config["cca"])
-    parts = _under("cca.", tensors)
-    cca.correlations_ = require_tensor(parts, "correlations_", (None,), folder)
-    for side in "xy":
-        weights = require_tensor(parts, f"{side}_weights_", (None, len(cca.correlations_)), folder)
-        setattr(cca, f"{side}_weights_", weights)
-        setattr(cca, f"{side}_mean_", require_tensor(parts, f"{side}_mean_", (len(weights),), folder))
-    cca.n_features_in_, cca.n_components_ = len(cca.x_weights_), len(cca.correlations_)
-    return cca
-
-
-def _under(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -22,13 +22,14 @@ from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
 from fishermix.evaluation import recall_sum
 from fishermix.mixture import Mixture
-from fishermix.model import encoder_parts, open_encoders, prepare_features, unit_rows
+from fishermix.model import encoder_parts, prepare_features, unit_rows
 from fishermix.recipes import Recipe
 from fishermix.storage import load_folder, read_kind, save_folder
 from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
+from fishermix.vision.fusion import open_encoders
 from fishermix.vision.store import extract
 
 if TYPE_CHECKING:

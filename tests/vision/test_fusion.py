@@ -16,6 +16,7 @@ def test_vectors_stand_side_by_side_and_errors_come_through():
     wanted = np.hstack([part.transform(images) for part in parts])
     assert fused.n_features == 2280
     assert fused.key not in {part.key for part in parts}
+    assert fused.max_pixels_ == parts[0].max_pixels_
     np.testing.assert_array_equal(fused.transform(images), wanted)
     streamed = dict(fused.stream(image for image in [images[0], b"no image", images[2]]))
     np.testing.assert_array_equal(streamed[0], wanted[0])

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import typer
 
+from fishermix import __version__
 from fishermix.errors import FishermixError
 from fishermix.progress import show_progress
 
@@ -20,8 +21,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fishermix {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def common(quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress.")) -> None:
+def common(
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
     show_progress(not quiet)
 
 

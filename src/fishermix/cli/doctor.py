@@ -84,10 +84,11 @@ def _model(folder: Path | None, problems: list[str]) -> str:
         model = open_model(folder)
         if not model.encode_text(["a red ball on a beach"]).any():
             problems.append("the model does not know the words 'a red ball on a beach'")
+        model.image_encoder  # noqa: B018 (opens the network)
+        captions = "with" if model.captioner is not None else "without"
     except FishermixError as error:
         problems.append(str(error))
         return "cannot be loaded"
-    captions = "with" if model.captioner is not None else "without"
     return f"{model.key}, {model.dimension} dimensions, {captions} a captioner; a sentence was encoded"
 
 

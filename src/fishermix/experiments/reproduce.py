@@ -14,11 +14,12 @@ import numpy as np
 
 from fishermix.datasets import Dataset
 from fishermix.evaluation import Figures, figures, task_ranks
-from fishermix.model import ImageTextModel, open_encoders
+from fishermix.model import ImageTextModel
 from fishermix.recipes import Recipe
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
 from fishermix.training import Stages, image_features, joint_space, sentence_encoder
+from fishermix.vision.fusion import open_encoders
 
 HIGHEST_RANK_DRAWN = 1000
 

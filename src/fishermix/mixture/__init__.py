@@ -1,5 +1,8 @@
 """Mixtures of location-scale families: Gaussian, Laplacian, hybrid and any other."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from fishermix.mixture.families import (
     Family,
     Gaussian,
@@ -8,7 +11,12 @@ from fishermix.mixture.families import (
     StudentT,
     register_family,
 )
-from fishermix.mixture.mixture import GaussianMixture, HybridMixture, LaplacianMixture, Mixture
+
+if TYPE_CHECKING:
+    from fishermix.mixture.mixture import GaussianMixture as GaussianMixture
+    from fishermix.mixture.mixture import HybridMixture as HybridMixture
+    from fishermix.mixture.mixture import LaplacianMixture as LaplacianMixture
+    from fishermix.mixture.mixture import Mixture as Mixture
 
 __all__ = [
     "Family",
@@ -22,3 +30,10 @@ __all__ = [
     "StudentT",
     "register_family",
 ]
+
+
+def __getattr__(name: str):
+    # Imported on first use: a search knows its families without scikit-learn and a compiler.
+    if name in ("GaussianMixture", "HybridMixture", "LaplacianMixture", "Mixture"):
+        return getattr(import_module("fishermix.mixture.mixture"), name)
+    raise AttributeError(f"module 'fishermix.mixture' has no attribute '{name}'")

@@ -18,10 +18,8 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import gammaln
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.medians import weighted_median
 
 LARGEST_LOG_SCALE = 80.0  # e^80 scales away from the centre no density of finite information holds mass
 
@@ -143,6 +141,8 @@ class Laplace(Family):
         return np.abs(z) - 1
 
     def fit(self, x: np.ndarray, weight: np.ndarray, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        from fishermix.mixture.medians import weighted_median  # brings the compiler
+
         location = weighted_median(x, weight)
         return location, weight @ np.abs(x - location) / weight.sum()
 
@@ -181,6 +181,8 @@ class StudentT(Family):
             raise FishermixError(f"StudentT needs a positive number of degrees of freedom, not df={self.df}")
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaln  # slow to import
+
         half = (self.df + 1) / 2
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
         return float(constant) - half * np.log1p(z * z / self.df)

@@ -10,8 +10,9 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.em import State
-from fishermix.mixture.families import family_from_config, family_to_config
+from fishermix.mixture.families import family_to_config
 from fishermix.mixture.fits import start_fit
+from fishermix.mixture.fitted import checked_choice, checked_families, checked_fits
 from fishermix.storage import require_tensor
 
 _OF_FITS = ("location", "scale", "reach", "quality")
@@ -39,22 +40,14 @@ def pack(state: State) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def unpack(config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
     """The checked opposite of `pack`."""
+    families = checked_families(config, where)
     try:
-        families = [family_from_config(family) for family in config["families"]]
         floor, seed = float(config["min_scale"]), int(config["seed"])
         iteration, bounds = int(config["iteration"]), [float(bound) for bound in config["lower_bounds"]]
     except (KeyError, TypeError) as error:
         raise FishermixError(f"{where} lacks {error}: the file is damaged") from error
-    weights = require_tensor(tensors, "weights", (None,), where)
-    if not families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
-        raise FishermixError(f"{where}: the weights are not positive numbers that sum to one")
-    choice = require_tensor(tensors, "choice", (len(weights), None), where)
-    if choice.dtype.kind not in "iu" or (choice < 0).any() or (choice >= len(families)).any():
-        raise FishermixError(f"{where}: tensor 'choice' does not number the {len(families)} families")
-    shape = (len(families), *choice.shape)
-    parts = {name: require_tensor(tensors, name, shape, where) for name in _OF_FITS}
-    if (parts["scale"] <= 0).any():
-        raise FishermixError(f"{where}: tensor 'scale' is not positive everywhere")
+    weights, choice = checked_choice(tensors, len(families), where)
+    parts = checked_fits(tensors, _OF_FITS, (len(families), *choice.shape), where)
     fits = []
     for number, family in enumerate(families):
         fit = start_fit(family, parts["location"][number], parts["scale"][number], floor)
@@ -63,7 +56,7 @@ def unpack(config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | 
     return State(
         weights=weights,
         fits=tuple(fits),
-        choice=choice.astype(np.int64),
+        choice=choice,
         rows=require_tensor(tensors, "rows", weights.shape, where),
         seed=seed,
         iteration=iteration,

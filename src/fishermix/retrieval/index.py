@@ -30,11 +30,14 @@ SCORES_FOR_CUT = 20_000
 class Model(Protocol):
     """What an index asks of `fishermix.ImageTextModel`."""
 
-    image_encoder: Any
-    sentence_encoder: Any
-    cca: Any
-    captioner: Any
-
+    @property
+    def image_encoder(self) -> Any: ...
+    @property
+    def sentence_encoder(self) -> Any: ...
+    @property
+    def cca(self) -> Any: ...
+    @property
+    def captioner(self) -> Any: ...
     @property
     def key(self) -> str: ...
     @property

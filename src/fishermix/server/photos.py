@@ -32,6 +32,7 @@ class NotFound(Exception):
 class PhotoService:
     def __init__(self, index: PhotoIndex, sentences: list[str]):
         self.index, self.model = index, index.model
+        self.model.image_encoder  # noqa: B018 (opens the network before the first photo comes)
         self._explainer = Explainer(self.model)
         self._pool = SentencePool(self.model, sentences)
         self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()

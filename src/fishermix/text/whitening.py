@@ -14,9 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-
-KINDS = ("ica", "pca", "none")
-SMALLEST_LENGTH = 1e-12
+from fishermix.text.whitening_map import KINDS, WhiteningMap, unit
 
 
 class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -52,7 +50,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if self.l2_before:
-            data = _unit(data)
+            data = unit(data)
         dimension = data.shape[1]
         self.mean_, self.matrix_, self.n_iter_ = np.zeros(dimension), np.eye(dimension), 1
         if self.kind == "pca":
@@ -65,39 +63,22 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """(n, D) -> (n, D), float32 for float32 and float64 for the rest."""
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        if self.l2_before:
-            data = _unit(data)
-        if self.kind != "none":
-            # In float64, since the mean and the small eigenvalues leave few digits to float32.
-            data = ((data - self.mean_) @ self.matrix_.T).astype(data.dtype, copy=False)
-        return _unit(data) if self.l2_after else data
+        return self._map().transform(data)
+
+    def _map(self) -> WhiteningMap:
+        return WhiteningMap(self.kind, self.l2_before, self.l2_after, self.mean_, self.matrix_)
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         check_is_fitted(self)
-        flags = np.array([KINDS.index(self.kind), self.l2_before, self.l2_after], np.int64)
-        return {"whitening_mean": self.mean_, "whitening_matrix": self.matrix_, "whitening_flags": flags}
+        return self._map().to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
         """A fitted whitening out of what `to_tensors` gave."""
-        try:
-            mean, matrix, flags = (tensors[f"whitening_{name}"] for name in ("mean", "matrix", "flags"))
-            kind, before, after = flags.tolist()
-            new = cls(KINDS[kind], bool(before), bool(after))
-        except (KeyError, ValueError, IndexError) as error:
-            raise FishermixError(f"the whitening is damaged: {error!r}") from error
-        if matrix.shape != (len(mean), len(mean)) or not (
-            np.isfinite(matrix).all() and np.isfinite(mean).all()
-        ):
-            raise FishermixError(f"the whitening is damaged: mean {mean.shape}, matrix {matrix.shape}")
-        new.mean_, new.matrix_ = mean.astype(np.float64), matrix.astype(np.float64)
-        new.n_features_in_ = len(mean)
+        found = WhiteningMap.from_tensors(tensors)
+        new = cls(found.kind, found.l2_before, found.l2_after)
+        new.mean_, new.matrix_, new.n_features_in_ = found.mean, found.matrix, len(found.mean)
         return new
-
-
-def _unit(data: np.ndarray) -> np.ndarray:
-    lengths = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
-    return data / np.maximum(lengths, SMALLEST_LENGTH).astype(data.dtype)
 
 
 def _pca(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

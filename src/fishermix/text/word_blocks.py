@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.fisher import FisherEncoder
 from fishermix.fisher_gradients import (
     FEW_ROWS,
+    THRESHOLD,
+    Posteriors,
+    closed_form_information,
+    information_factor,
     linear_sign_form,
     normalise,
     posteriors_of,
@@ -24,13 +27,20 @@ MOST_REMEMBERED_BYTES = 512 * 2**20
 class WordBlocks:
     """Gradients of one mixture, by word: a few (component, location block, scale block) each.
 
-    encoder: the FisherEncoder whose results `encode` gives. n_words: how many words there are. vectors_of:
-    gives the vectors (m, D) float32 of the rows of m words.
+    mixture, power, norm: of the FisherEncoder whose results `encode` gives. n_words: how many words there
+    are. vectors_of: gives the vectors (m, D) float32 of the rows of m words.
     """
 
-    def __init__(self, encoder: FisherEncoder, n_words: int, vectors_of: Callable[[np.ndarray], np.ndarray]):
-        self.encoder, self.mixture, self.vectors_of = encoder, encoder.mixture, vectors_of
-        self.factor = encoder.factor().astype(np.float32)
+    def __init__(
+        self,
+        mixture: Any,
+        power: float,
+        norm: str | None,
+        n_words: int,
+        vectors_of: Callable[[np.ndarray], np.ndarray],
+    ):
+        self.mixture, self.power, self.norm, self.vectors_of = mixture, power, norm, vectors_of
+        self.factor = information_factor(closed_form_information(mixture)).astype(np.float32)
         self.form = linear_sign_form(self.mixture)
         self.n_features = self.factor.size
         self._slot = np.full(n_words, -1, np.int32)
@@ -45,17 +55,16 @@ class WordBlocks:
     def encode(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray, start: int) -> None:
         """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""
         slots = self._slots(rows)
-        options = self.encoder.power, self.encoder.norm, self.encoder.intra_norm
         if len(rows) > FEW_ROWS:
             from fishermix import fisher_kernels
 
             sum_blocks: Any = fisher_kernels.sum_blocks
-            power, norm, intra_norm = options
+            options = float(self.power), False, self.norm == "l2"
             table = self._indptr, self._components, self._blocks, self.factor
 
             def encode_run(first: int, last: int) -> None:
                 run, rows_out = offsets[first : last + 1], out[first:last]
-                sum_blocks(slots, run, *table, float(power), bool(intra_norm), norm == "l2", start, rows_out)
+                sum_blocks(slots, run, *table, *options, start, rows_out)
 
             fisher_kernels.in_threads(encode_run, len(out))
             return
@@ -64,8 +73,8 @@ class WordBlocks:
             for slot in slots[offsets[s] : offsets[s + 1]]:
                 for entry in range(self._indptr[slot], self._indptr[slot + 1]):
                     summed[s, :, self._components[entry]] += self._blocks[entry]
-        summed = summed.reshape(len(out), -1)
-        normalise(summed, np.diff(offsets), self.factor, *options)
+        summed = summed.reshape(len(out), self.n_features)
+        normalise(summed, np.diff(offsets), self.factor, self.power, self.norm, intra_norm=False)
         out[:, start : start + self.n_features] = summed
 
     def _slots(self, rows: np.ndarray) -> np.ndarray:
@@ -80,7 +89,7 @@ class WordBlocks:
 
     def _remember(self, rows: np.ndarray) -> None:
         vectors = self.vectors_of(rows)
-        posteriors = posteriors_of(self.mixture, vectors, self.encoder.threshold)
+        posteriors = posteriors_of(self.mixture, vectors, THRESHOLD)
         indptr, components, _ = typed_entries(posteriors, vectors.dtype)
         self._write_scores(vectors, posteriors, self._room_for(len(components)))
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
@@ -96,7 +105,7 @@ class WordBlocks:
             self._blocks = grown
         return self._blocks[used : used + n]
 
-    def _write_scores(self, vectors: np.ndarray, posteriors, blocks: np.ndarray) -> None:
+    def _write_scores(self, vectors: np.ndarray, posteriors: Posteriors, blocks: np.ndarray) -> None:
         """Scores of the entries of the posteriors, in their order, into the zeros `blocks` (E, 2, D)."""
         if self.form is not None and len(vectors) > FEW_ROWS:
             from fishermix import fisher_kernels
@@ -106,11 +115,9 @@ class WordBlocks:
             entries = typed_entries(posteriors, vectors.dtype)
             fill(vectors, *entries, *constants, blocks.reshape(len(blocks), -1))
             return
-        # The scores come component by component; `position` says where each belongs, word by word.
-        by_component = posteriors.tocsc()
-        position = np.empty(posteriors.nnz, np.int64)
-        position[np.argsort(by_component.indices, kind="stable")] = np.arange(posteriors.nnz)
+        # The scores come component by component, and belong where the posteriors are, word by word.
+        position = posteriors.by_component()
         done = 0
-        for _, members, weighted in weighted_scores(self.mixture, vectors, by_component):
+        for _, members, weighted in weighted_scores(self.mixture, vectors, posteriors):
             blocks[position[done : done + len(members)]] = weighted.swapaxes(0, 1)
             done += len(members)

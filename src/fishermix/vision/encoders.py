@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +16,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.vision.images import Source, UnreadableImage, decode, default_max_pixels, read_bytes
-from fishermix.vision.networks import DEFAULT, Network
+from fishermix.vision.networks import DEFAULT, Network, features_key
 from fishermix.vision.views import crops, crops_per_image
 
-# Counts up when decoding or resampling changes the numbers: it is part of `ImageEncoder.key`.
-PREPARATION = 1
 CHUNKS_AHEAD = 2  # for each thread
 DERIVED = ("_run", "key")  # what an encoder keeps beside its parameters
 
@@ -88,9 +85,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     def key(self) -> str:
         """Identifies network and view: vectors under the same key may be compared, and cached."""
         crops_per_image(self.view)
-        return hashlib.sha256(
-            f"{Network.find(self.encoder).key()} {self.view} {PREPARATION}".encode()
-        ).hexdigest()
+        return features_key(self.encoder, self.view)
 
     def transform(self, images: Sequence[Source]) -> np.ndarray:
         """(n, d) float32 for n paths, bytes or PIL images; an unreadable one raises `FishermixError`."""

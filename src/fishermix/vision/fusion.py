@@ -18,6 +18,7 @@ class FusedEncoder:
         self.view = self.encoders[0].view
         self.n_features = sum(encoder.n_features for encoder in self.encoders)
         self.key = "+".join(encoder.key for encoder in self.encoders)
+        self.max_pixels_ = min(encoder.max_pixels_ for encoder in self.encoders)
 
     def transform(self, images: Sequence[Any]) -> np.ndarray:
         """(n, sum of the dimensions) of paths, bytes or Pillow images."""
@@ -35,3 +36,11 @@ class FusedEncoder:
                     parts = [part for _, part in sorted(waiting.pop(position).items())]
                     errors = [part for part in parts if isinstance(part, FishermixError)]
                     yield position, errors[0] if errors else np.concatenate(parts)
+
+
+def open_encoders(names: Sequence[str], view: str | None) -> Any:
+    """One network, or several side by side."""
+    from fishermix.vision.encoders import ImageEncoder
+
+    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
+    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)

@@ -32,6 +32,8 @@ HOW_TO_GET = {
     "overfeat": "fishermix encoders add overfeat --weights net_weight_1",
 }
 LARGEST_SIDE = 4096
+# Counts up when decoding or resampling changes the numbers: it is part of every `features_key`.
+PREPARATION = 1
 EXAMPLE = json.dumps(
     {
         "size": 224,
@@ -139,6 +141,11 @@ class Network:
         if set(self.std) != {1.0}:
             values /= np.array(self.std, np.float32).reshape(shape)
         return values
+
+
+def features_key(encoder: str | os.PathLike, view: str) -> str:
+    """Identifies network and view: vectors under the same key may be compared, and cached."""
+    return hashlib.sha256(f"{Network.find(encoder).key()} {view} {PREPARATION}".encode()).hexdigest()
 
 
 def _checked(fields: Any, sidecar: Path) -> dict[str, Any]:

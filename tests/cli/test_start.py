@@ -1,0 +1,73 @@
+"""What the commands import: a search of an indexed folder must not wait for what it does not use."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fishermix import __version__
+from fishermix.cli.demo import _packaged_photos
+from fishermix.model import SHIPPED, ImageTextModel
+
+HEAVY = {"scipy", "sklearn", "numba", "pandas", "torch", "onnxruntime", "faiss", "PIL", "matplotlib"}
+RUN = """
+import sys
+from fishermix.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+shipped = pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
+
+
+def run(home, *arguments):
+    """Standard output of a command in a process of its own, and the packages it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, arguments)],
+        env=os.environ | {"FISHERMIX_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, set(done.stderr.splitlines()[-1].split())
+
+
+@shipped
+def test_a_second_search_imports_nothing_heavy(tmp_path):
+    photos = _packaged_photos(tmp_path / "photos")
+    _, imported = run(tmp_path, "--quiet", "search", "a cat", photos)
+    assert "onnxruntime" in imported  # it did index
+    listed, imported = run(tmp_path, "--quiet", "search", "a cat", "-", "a dog", photos, "--json", "-n", 2)
+    assert "chelsea.png" in json.loads(listed)[0]["path"]
+    assert "numpy" in imported
+    assert not imported & HEAVY
+
+
+def test_help_and_version_import_no_numbers(tmp_path):
+    listed, imported = run(tmp_path, "--version")
+    assert listed == f"fishermix {__version__}\n"
+    assert not imported & (HEAVY | {"numpy"})
+    listed, imported = run(tmp_path, "search", "--help")
+    assert "--min-score" in listed
+    assert not imported & (HEAVY | {"numpy"})
+
+
+@shipped
+def test_the_light_path_gives_the_bits_of_the_estimators():
+    light, whole = ImageTextModel.load(), ImageTextModel.load()
+    assert whole.sentence_encoder.transform(["a cat"]).any()  # from here on the estimators answer
+    assert "sentence_encoder" not in vars(light)
+    few = ["two dogs run on a beach", "a man in a well-known red hat"]
+    many = [f"a {word} dog" for word in light._saved._vectors.words[50:250]]
+    for sentences in (few, many):
+        np.testing.assert_array_equal(light.encode_text(sentences), whole.encode_text(sentences))
+    again = pickle.loads(pickle.dumps(light))
+    np.testing.assert_array_equal(again.encode_text(few), light.encode_text(few))
+    assert again.key == light.key == whole.key
