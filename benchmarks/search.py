@@ -18,7 +18,7 @@ from fishermix.retrieval.local_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
 SIZES = (8_091, 100_000, 1_000_000)
-DIMENSION = 256
+DIMENSION = 384  # of the model in the package
 BEST = 10
 QUERIES = 40
 
