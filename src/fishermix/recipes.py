@@ -7,13 +7,15 @@ from typing import Any
 
 from fishermix.errors import FishermixError
 
-# The rows of the paper's tables: the families of each mixture whose Fisher vectors stand side by side.
+# The families of each mixture whose Fisher vectors stand side by side: the rows of the paper, and two more.
 ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mean": (),
     "gmm": (("gaussian",),),
     "lmm": (("laplace",),),
     "hglmm": (("gaussian", "laplace"),),
     "gmm+hglmm": (("gaussian",), ("gaussian", "laplace")),
+    "logistic": (("logistic",),),
+    "four families": (("gaussian", "laplace", "logistic", "student-t"),),
 }
 
 

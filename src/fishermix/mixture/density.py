@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fishermix.mixture import kernels
 from fishermix.mixture.blocks import PANEL, available_threads
 from fishermix.mixture.components import Components
 from fishermix.mixture.families import Family
@@ -56,13 +57,17 @@ class FittedDensity(DensityMixin, BaseEstimator):
 
     def sparse_posteriors(self, X, threshold=1e-6):
         """Posteriors as a `scipy.sparse.csr_matrix` (N, K) without those below the threshold."""
-        parts: dict[int, scipy.sparse.csr_matrix] = {}
+        parts: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
         def keep(rows: slice, posterior: np.ndarray, _: np.ndarray) -> None:
-            parts[rows.start] = scipy.sparse.csr_matrix(np.where(posterior < threshold, 0.0, posterior))
+            parts[rows.start] = kernels.keep_large(posterior, threshold)
 
         self._panels(X, keep)
-        return scipy.sparse.vstack([parts[start] for start in sorted(parts)], format="csr")
+        counts, components, values = (
+            np.concatenate(part) for part in zip(*(parts[start] for start in sorted(parts)))
+        )
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return scipy.sparse.csr_matrix((values, components, indptr), (len(counts), len(self.weights_)))
 
     def predict(self, X):
         """The likeliest component of each row (N,)."""

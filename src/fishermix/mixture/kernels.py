@@ -98,6 +98,30 @@ def normalise(joint, prior, log_likelihood):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def keep_large(posterior, threshold):
+    """The entries of `posterior` (n, K) that are positive and at least the threshold, row after row.
+
+    Returns how many each row has (n,), their components and their values.
+    """
+    n, k_count = posterior.shape
+    counts = np.empty(n, np.int64)
+    for i in range(n):
+        found = 0
+        for k in range(k_count):
+            found += posterior[i, k] > 0 and posterior[i, k] >= threshold
+        counts[i] = found
+    total = counts.sum()
+    components, values = np.empty(total, np.int64), np.empty(total, posterior.dtype)
+    at = 0
+    for i in range(n):
+        for k in range(k_count):
+            if posterior[i, k] > 0 and posterior[i, k] >= threshold:
+                components[at], values[at] = k, posterior[i, k]
+                at += 1
+    return counts, components, values
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def list_active(posterior, weight, threshold, quantum, start, row, share):
     """The rows of each component whose posterior is at least `threshold`, component after component.
 
