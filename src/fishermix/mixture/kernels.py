@@ -13,7 +13,6 @@ from numba import njit
 LANES = 64  # rows that one inner loop of the densities takes at once
 UNROLLED = 4  # dimensions likewise; the parameters' dimensions are padded to a multiple
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
-NEGLIGIBLE = -40.0  # e^-40 adds nothing to 1 in float64
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
@@ -78,10 +77,11 @@ def log_densities(x, location, square, linear, constant, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def normalise(joint, prior, log_likelihood):
+def normalise(joint, prior, negligible, log_likelihood):
     """Turn joint log densities (n, K) into posteriors in place; log_likelihood (n,) of the rows comes out.
 
-    A row that lies so far out that every density is 0 or its distances overflow gets the prior (K,).
+    A row that lies so far out that every density is 0 or its distances overflow gets the prior (K,). What is
+    below the largest by a factor of e^negligible counts as 0.
     """
     n, k_count = joint.shape
     for i in range(n):
@@ -97,7 +97,7 @@ def normalise(joint, prior, log_likelihood):
         total = 0.0
         for k in range(k_count):
             gap = joint[i, k] - top
-            share = np.exp(gap) if gap > NEGLIGIBLE else 0.0
+            share = np.exp(gap) if gap > negligible else 0.0
             joint[i, k] = share
             total += share
         log_likelihood[i] = top + np.log(total)
