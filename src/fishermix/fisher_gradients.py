@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ SMALLEST_NORM = 1e-12
 THRESHOLD = 1e-6  # posteriors below it count as 0
 FEW_ROWS = 64  # up to here numpy is as fast, and a single query does not wait for a compiler
 FEW_NUMBERS = 2_000_000  # rows * K * D that a single query may expand to
-POSTERIOR_ROWS = 32768  # whose dense posteriors are held at once
 CHUNK_ROWS = 8192
 
 
@@ -33,17 +32,6 @@ class Posteriors:
         kept = (dense > 0) & (dense >= threshold)
         indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         return cls(indptr, np.nonzero(kept)[1], dense[kept], dense.shape[1])
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Posteriors]) -> Posteriors:
-        """Parts of the same mixture, one under the other."""
-        counts = np.concatenate([np.diff(part.indptr) for part in parts])
-        return cls(
-            np.concatenate([[0], np.cumsum(counts)]),
-            np.concatenate([part.components for part in parts]),
-            np.concatenate([part.values for part in parts]),
-            parts[0].n_components,
-        )
 
     def by_component(self) -> np.ndarray:
         """The positions of the entries, component after component, their rows rising."""
@@ -73,13 +61,8 @@ def posteriors_of(mixture, rows: np.ndarray, threshold: float) -> Posteriors:
             share = np.exp(joint - highest)
             share /= share.sum(axis=1, keepdims=True)
             return Posteriors.of_dense(share, threshold)
-    from fishermix.fisher_kernels import compressed
-
-    chunks = range(0, len(rows), POSTERIOR_ROWS)
-    parts = [
-        compressed(mixture.predict_proba(rows[start : start + POSTERIOR_ROWS]), threshold) for start in chunks
-    ]
-    return parts[0] if len(parts) == 1 else Posteriors.stacked(parts)
+    sparse = mixture.sparse_posteriors(rows, threshold)
+    return Posteriors(sparse.indptr, sparse.indices, sparse.data, sparse.shape[1])
 
 
 def linear_sign_form(mixture) -> tuple[np.ndarray, np.ndarray] | None:

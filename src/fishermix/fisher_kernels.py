@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from fishermix.fisher_gradients import Posteriors
 from fishermix.mixture.blocks import available_threads
 
 SMALLEST_NORM = 1e-12
@@ -32,43 +30,6 @@ def in_threads(encode: Callable[[int, int], None], n_sets: int) -> None:
         return
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(encode, cuts[:-1], cuts[1:]))
-
-
-def compressed(dense: np.ndarray, threshold: float) -> Posteriors:
-    """`Posteriors.of_dense`, compiled."""
-    count: Any = _count_entries
-    fill: Any = _fill_entries
-    indptr = np.zeros(len(dense) + 1, np.int64)
-    in_threads(
-        lambda first, last: count(dense[first:last], threshold, indptr[first + 1 : last + 1]), len(dense)
-    )
-    np.cumsum(indptr, out=indptr)
-    components, values = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], dense.dtype)
-
-    def fill_run(first: int, last: int) -> None:
-        fill(dense[first:last], threshold, indptr[first : last + 1], components, values)
-
-    in_threads(fill_run, len(dense))
-    return Posteriors(indptr, components, values, dense.shape[1])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _count_entries(dense, threshold, counts):
-    for i in range(dense.shape[0]):
-        found = 0
-        for k in range(dense.shape[1]):
-            found += dense[i, k] > 0 and dense[i, k] >= threshold
-        counts[i] = found
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fill_entries(dense, threshold, indptr, components, values):
-    for i in range(dense.shape[0]):
-        at = indptr[i]
-        for k in range(dense.shape[1]):
-            if dense[i, k] > 0 and dense[i, k] >= threshold:
-                components[at], values[at] = k, dense[i, k]
-                at += 1
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})

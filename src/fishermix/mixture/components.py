@@ -16,6 +16,7 @@ from fishermix.mixture import kernels
 from fishermix.mixture.blocks import ActiveRows
 from fishermix.mixture.families import Family, Gaussian, Laplace
 
+NEGLIGIBLE = {"f": -24.0, "d": -40.0}  # logarithms of shares that are lost in the rounding of the densities
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
 
 
@@ -43,7 +44,7 @@ class Components:
         """Posteriors (n, K) and log likelihoods (n,) of a panel; -inf where the type of x overflows."""
         posterior = self.joint(x)
         log_likelihood = np.empty(len(x))
-        kernels.normalise(posterior, self.weights, log_likelihood)
+        kernels.normalise(posterior, self.weights, NEGLIGIBLE[x.dtype.char], log_likelihood)
         if x.dtype == np.float64:
             np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
         return posterior, log_likelihood

@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, family_from_config
 from fishermix.storage import require_tensor
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,15 @@ class FittedParameters:
         locations, scales = (np.take_along_axis(part, choice[None], 0)[0] for part in of_family.values())
         return cls(families, weights, locations, scales, choice)
 
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Posteriors (N, K), as `Mixture.predict_proba`."""
+    def sparse_posteriors(self, X: np.ndarray, threshold: float) -> csr_matrix:
+        """`Mixture.sparse_posteriors`."""
         from fishermix.mixture.mixture import Mixture
 
         mixture = Mixture(len(self.weights_))
         mixture.n_features_in_ = self.choice_.shape[1]
         for name, value in vars(self).items():
             setattr(mixture, name, value)
-        return mixture.predict_proba(X)
+        return mixture.sparse_posteriors(X, threshold)
 
 
 def checked_families(config: Mapping[str, Any], where: str | os.PathLike) -> list[Family]:

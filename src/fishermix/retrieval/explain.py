@@ -107,7 +107,7 @@ class Explainer:
         lexicon = Lexicon(encoder.vectors, encoder.stop_words)
         homes: dict[tuple[int, int], list[str]] = {}
         for word in dict.fromkeys(lexicon.tokens(words)):
-            if rows := lexicon.rows(word):
+            if rows := lexicon[word]:
                 vectors = self._whitened(np.asarray(rows))
                 for number, mixture in enumerate(self._mixtures):
                     posteriors = mixture.sparse_posteriors(vectors).toarray().mean(axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -12,43 +13,40 @@ from fishermix.text.vectors import WordVectors
 MOST_REMEMBERED_TOKENS = 1_000_000
 
 
-class Lexicon:
-    """Rows of word vectors by token: as it is, in another spelling, or by the parts of a hyphenated word."""
+class Lexicon(dict[str, tuple[int, ...]]):
+    """Rows of word vectors by token: as it is, in another spelling, or by the parts of a hyphenated word.
+
+    `lexicon[token]` is one row, several for a compound known by its parts, none for an unknown word.
+    """
 
     def __init__(self, vectors: WordVectors, stop_words: Iterable[str] = ()):
         self.vectors = vectors
         self.stop_words = frozenset(stop_words)
-        self._rows: dict[str, tuple[int, ...]] = {}
 
-    def tokens(self, sentence: str | Sequence[str]) -> list[str]:
-        """The tokens of a string, or of a sentence cut already, without the stop words."""
-        tokens = tokenize(sentence) if isinstance(sentence, str) else list(sentence)
-        return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
-
-    def rows(self, token: str) -> tuple[int, ...]:
-        """The rows of a token: one, several for a compound known by its parts, none for an unknown word."""
-        known = self._rows.get(token)
-        if known is None:
-            if len(self._rows) >= MOST_REMEMBERED_TOKENS:
-                self._rows.clear()
-            known = self._rows[token] = self._looked_up(token)
-        return known
+    def __missing__(self, token: str) -> tuple[int, ...]:
+        if len(self) >= MOST_REMEMBERED_TOKENS:
+            self.clear()
+        found = self[token] = self._looked_up(token)
+        return found
 
     def _looked_up(self, token: str) -> tuple[int, ...]:
         for spelling in spellings(token):
             row = self.vectors.row(spelling)
             if row >= 0:
                 return (row,)
-        return tuple(row for part in parts(token) if part not in self.stop_words for row in self.rows(part))
+        return tuple(row for part in parts(token) if part not in self.stop_words for row in self[part])
+
+    def tokens(self, sentence: str | Sequence[str]) -> list[str]:
+        """The tokens of a string, or of a sentence cut already, without the stop words."""
+        tokens = tokenize(sentence) if isinstance(sentence, str) else list(sentence)
+        return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
 
     def bags(self, sentences: Iterable[str | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """The rows of all sentences, one after the other, and where each sentence begins (n + 1,); int64."""
         rows: list[int] = []
         offsets = [0]
-        remembered = self._rows.get
+        rows_of = self.__getitem__
         for sentence in sentences:
-            for token in self.tokens(sentence):
-                known = remembered(token)
-                rows += self.rows(token) if known is None else known
+            rows.extend(chain.from_iterable(map(rows_of, self.tokens(sentence))))
             offsets.append(len(rows))
         return np.array(rows, np.int64), np.array(offsets, np.int64)

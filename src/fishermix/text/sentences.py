@@ -79,8 +79,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         """Sentence vectors (n, n_features) float32."""
         if isinstance(X, str):
             raise FishermixError("transform takes a list of sentences, not one string")
-        out = np.zeros((len(X), self.n_features), np.float32)
-        warn_of_empty(self._memory.encode(X, out), len(X))
+        out, empty = self._memory.encode(X)
+        warn_of_empty(empty, len(X))
         return out
 
     def blocks(self, sentences: Iterable[str | Sequence[str]], rows: int = 2048) -> Iterator[np.ndarray]:
@@ -95,7 +95,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         empty = []
         for position, sentence in enumerate(sentences):
             found = lexicon.tokens(sentence)
-            missing = [token for token in found if not lexicon.rows(token)]
+            missing = [token for token in found if not lexicon[token]]
             tokens += len(found)
             words.update(missing)
             if len(missing) == len(found):

@@ -57,18 +57,23 @@ class SentenceSums:
         """The vectors of sentences in blocks of `rows`; then one warning of those without known words."""
         empty, seen, remaining = 0, 0, iter(sentences)
         while block := list(islice(remaining, rows)):
-            out = np.zeros((len(block), self.n_features), np.float32)
-            empty += self.encode(block, out)
-            seen += len(block)
+            out, without = self.encode(block)
+            empty, seen = empty + without, seen + len(block)
             yield out
         warn_of_empty(empty, seen)
 
-    def encode(self, sentences: Sequence[Sentence], out: np.ndarray) -> int:
-        """Write the vectors of sentences into as many zeros; returns how many have no known word."""
+    def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, int]:
+        """The vectors (n, n_features) of sentences, and how many have no known word."""
+        out = np.empty((len(sentences), self.n_features), np.float32)
+        clearing = threading.Thread(
+            target=out.fill, args=(0,)
+        )  # the system takes its time to hand out memory
+        clearing.start()
         with self.lock:
             rows, offsets = self.lexicon.bags(sentences)
+            clearing.join()
             self._encode_bags(rows, offsets, out)
-        return int((np.diff(offsets) == 0).sum())
+        return out, int((np.diff(offsets) == 0).sum())
 
     def _encode_bags(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         start = 0

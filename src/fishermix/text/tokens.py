@@ -20,8 +20,6 @@ NEGATED = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
 CLITIC = re.compile(r" ?'(?:s|re|ve|ll|d|m)(?![^\W_]|')")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 TOKEN = re.compile(r"\d+\.\d+|(?<![^\W_])(?:[a-z]\.){2,}|[^\W_]+(?:[-'][^\W_]+)*")
-PLAIN_SENTENCE = re.compile(r"[a-z ,;!?-]*\.?\s*")
-PLAIN_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
     *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
@@ -43,11 +41,9 @@ def tokenize(sentence: str) -> list[str]:
     >>> tokenize("The dog's not in a T-shirt; it isn't 2.5 feet tall!")
     ['the', 'dog', 'not', 'in', 'a', 't-shirt', 'it', 'is', 'not', '2.5', 'feet', 'tall']
     """
-    text = sentence.lower()
-    if PLAIN_SENTENCE.fullmatch(
-        text
-    ):  # most captions: the rules below would give the same, five times slower
-        return PLAIN_WORD.findall(text)
+    plain = sentence.lower().rstrip(" .\n")
+    if plain.isascii() and plain.replace(" ", "").isalpha():
+        return plain.split()  # most captions: the rules below would give the same, ten times slower
     text = unicodedata.normalize("NFKC", sentence).translate(PLAIN).lower()
     text = NEGATION.sub(lambda found: f"{NEGATED.get(found[1], found[1])} not", text)
     return TOKEN.findall(THOUSANDS.sub("", CLITIC.sub("", text)))
