@@ -22,7 +22,7 @@ from fishermix.distributed.cluster import connect, in_order
 from fishermix.distributed.covariances import covariance_sums
 from fishermix.distributed.images import ClusterImageEncoder
 from fishermix.distributed.mixtures import ClusterSource, Part
-from fishermix.distributed.sentences import encode_sentences, of_these_words
+from fishermix.distributed.sentences import encode_sentences
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
 from fishermix.recipes import Recipe
@@ -189,7 +189,6 @@ def test_sentences_are_encoded_on_the_workers(client, encoder, sentences):
     found = encode_sentences(encoder, sentences, client, rows=700)
     assert found.shape == (5000, 16)
     np.testing.assert_allclose(found.compute(), encoder.transform(sentences), rtol=1e-6)
-    assert len(of_these_words(encoder, sentences).vectors) == 60
 
 
 def test_covariances_of_arrays_files_and_sentences(client, encoder, sentences, images, tmp_path):

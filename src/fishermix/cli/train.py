@@ -58,7 +58,6 @@ def train(
     from fishermix.model import ImageTextModel
     from fishermix.recipes import recipe_named
     from fishermix.training import train as train_model
-    from fishermix.training import with_fewer_words
 
     if not data and not data_no_dev:
         raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
@@ -74,7 +73,7 @@ def train(
     with connect(cluster) if cluster else nullcontext() as client:
         model = train_model(ImageTextModel(vectors, chosen), dataset, work, client)
     if words is not None:
-        model.sentence_encoder = with_fewer_words(model.sentence_encoder, dataset.sentences, words)
+        model.sentence_encoder = model.sentence_encoder.with_words_of(dataset.sentences, words)
     model.save(out, half=half)
     split = "test" if (dataset.splits == "test").any() else "dev"
     if (dataset.splits == split).any():

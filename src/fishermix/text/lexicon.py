@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fishermix.errors import FishermixError
 from fishermix.text.tokens import parts, spellings, tokenize
 from fishermix.text.vectors import WordVectors
 
@@ -16,13 +17,17 @@ class Lexicon:
     """Rows of word vectors by token: as it is, in another spelling, or by the parts of a hyphenated word."""
 
     def __init__(self, vectors: WordVectors, stop_words: Iterable[str] = ()):
+        if isinstance(stop_words, str):
+            raise FishermixError(
+                f"stop_words is {stop_words!r}: give the words themselves, such as ['a', 'the'], in a list"
+            )
         self.vectors = vectors
         self.stop_words = frozenset(stop_words)
         self._rows: dict[str, tuple[int, ...]] = {}
 
     def tokens(self, sentence: str | Sequence[str]) -> list[str]:
         """The tokens of a string, or of a sentence cut already, without the stop words."""
-        tokens = tokenize(sentence) if isinstance(sentence, str) else list(sentence)
+        tokens = tokenize(sentence) if isinstance(sentence, str) else _cut_already(sentence)
         return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
 
     def rows(self, token: str) -> tuple[int, ...]:
@@ -52,3 +57,11 @@ class Lexicon:
                 rows += self.rows(token) if known is None else known
             offsets.append(len(rows))
         return np.array(rows, np.int64), np.array(offsets, np.int64)
+
+
+def _cut_already(sentence: Sequence[str]) -> list[str]:
+    if isinstance(sentence, Iterable) and not isinstance(sentence, bytes):
+        tokens = list(sentence)
+        if all(isinstance(token, str) for token in tokens):
+            return tokens
+    raise FishermixError(f"a sentence is a string or a list of words, not {sentence!r:.60}")
