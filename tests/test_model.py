@@ -273,7 +273,7 @@ def test_the_commands_name_what_is_missing(run, folder, tmp_path):
     for words, message in (
         (("train", "--out", tmp_path / "m"), "name at least one data set"),
         (("train", "--data", spec, "--out", tmp_path / "m", "--vectors", nowhere), "make word2vec"),
-        (("evaluate", nowhere, "--data", spec), "not a saved"),
+        (("evaluate", nowhere, "--data", spec), "no saved"),
         (("evaluate",), "name a data set"),
         (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no row 'cake'"),
         (("reproduce", spec, "--repeats", "0"), "at least 1"),

@@ -59,7 +59,8 @@ class WordVectors:
         A folder is only mapped: opening takes no time and little memory, `dtype` stays as saved, and its hash
         is not compared (`verify` does).
         limit: the first `limit` words only. vocabulary: only these words. errors="skip" leaves out words
-        that are empty, repeated or not UTF-8, instead of stopping. max_bytes: decompress no more than this.
+        that are empty, repeated, not UTF-8, not finite or in a last line without a newline, instead of
+        stopping. max_bytes: decompress no more than this.
         """
         path = Path(path)
         if not path.is_dir():
