@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture as TheirMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix import FisherEncoder, GaussianMixture, Mixture
@@ -133,11 +138,10 @@ def test_is_the_gradient_of_the_log_likelihood(families):
 def test_gaussian_equals_scikit_image():
     """Theirs begins with K weight derivatives, and its sigma half has the opposite sign."""
     from skimage.feature import fisher_vector
-    from sklearn.mixture import GaussianMixture as Theirs
 
     mixture = mixture_of(Gaussian(), K=5, D=4)
     members = np.random.default_rng(2).normal(size=(200, 4))
-    theirs = Theirs(5, covariance_type="diag")
+    theirs = TheirMixture(5, covariance_type="diag")
     theirs.weights_, theirs.means_, theirs.covariances_ = (
         mixture.weights_,
         mixture.locations_,
@@ -203,6 +207,12 @@ def test_a_value_on_the_median_counts_as_below_it():
         assert_allclose(found, np.tile([-1, -1, -1, -1], (copies, 1)))
 
 
+def object_array(sets):
+    array = np.empty(len(sets), dtype=object)
+    array[:] = sets
+    return array
+
+
 def test_every_kind_of_input_gives_the_same():
     encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()))
     expected = encoder.transform(SETS)
@@ -212,6 +222,9 @@ def test_every_kind_of_input_gives_the_same():
         encoder.transform(ROWS, offsets=OFFSETS.tolist()),
         encoder.transform((ROWS, OFFSETS)),
         encoder.transform([members.tolist() for members in SETS]),
+        encoder.transform(object_array(SETS)),
+        encoder.transform(pd.Series(SETS)),
+        encoder.transform(members for members in SETS),
     ):
         assert_array_equal(found, expected)
     assert_array_equal(encoder.transform(ROWS), encoder.transform([row[None] for row in ROWS]))
@@ -333,12 +346,77 @@ def test_a_mixture_that_is_not_fitted_is_fitted_and_left_alone():
     assert FisherEncoder(fitted).fit(SETS).mixture_ is fitted
 
 
+def test_a_clone_keeps_a_fitted_mixture_and_forgets_every_other_fit():
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    encoder = FisherEncoder(mixture, power=0.3).set_output(transform="pandas")
+    twin = clone(make_pipeline(encoder))[0]
+    assert twin.mixture is not mixture
+    assert twin.power == 0.3
+    pd.testing.assert_frame_equal(twin.transform(SETS), encoder.transform(SETS))
+    mixture.partial_fit(ROWS + 1)
+    assert not np.array_equal(twin.mixture.locations_, mixture.locations_)
+    unfitted = FisherEncoder(GaussianMixture(2, random_state=0))
+    with pytest.raises(NotFittedError):
+        clone(unfitted.fit(SETS)).transform(SETS)
+    assert not hasattr(clone(unfitted).mixture, "weights_")
+
+
+def test_cross_validation_refits_the_mixture_only_where_it_is_asked_to(monkeypatch):
+    rng = np.random.default_rng(0)
+    sets = object_array([rng.normal(size=(20, 3)) + i % 2 for i in range(24)])
+    labels = np.arange(24) % 2
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    before = mixture.locations_.copy()
+    sizes = []
+    fit = GaussianMixture.fit
+    monkeypatch.setattr(GaussianMixture, "fit", lambda self, X, *rest: sizes.append(len(X)) or fit(self, X))
+
+    def score(given_mixture, **grid):
+        sizes.clear()
+        pipeline = make_pipeline(FisherEncoder(given_mixture), LogisticRegression())
+        found = GridSearchCV(pipeline, grid, cv=3, refit=False, error_score="raise").fit(sets, labels)
+        assert found.best_score_ > 0.9
+        return sorted(set(sizes)), len(sizes)
+
+    assert score(mixture, fisherencoder__power=[0.5, 1]) == ([], 0)
+    assert score(GaussianMixture(2, random_state=0), fisherencoder__power=[0.5, 1]) == ([320], 6)
+    # A parameter of the mixture asks for a new fit, also where its value is the old one.
+    assert score(mixture, fisherencoder__mixture__n_components=[2, 3]) == ([320], 6)
+    assert_array_equal(mixture.locations_, before)
+    assert mixture.n_components == 2
+
+
+def test_a_parameter_of_the_mixture_asks_for_another_fit():
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    encoder = FisherEncoder(mixture).set_params(mixture__n_components=3)
+    with pytest.raises(NotFittedError):
+        encoder.transform(SETS)
+    assert encoder.fit(SETS).transform(SETS).shape == (6, 2 * 3 * 3)
+    assert (mixture.n_components, len(mixture.weights_)) == (2, 2)
+    both = FisherEncoder(None).set_params(mixture=mixture, mixture__n_components=4).fit(SETS)
+    assert len(both.mixture_.weights_) == 4
+    assert FisherEncoder(mixture).set_params(power=1).mixture is mixture
+
+
+@pytest.mark.parametrize("mixture", [None, TheirMixture(2), TheirMixture(2).fit(ROWS), "gaussian"])
+def test_what_is_no_mixture_of_ours_is_named(mixture):
+    encoder = FisherEncoder(mixture)
+    for use in (encoder.fit, encoder.transform):
+        with pytest.raises(FishermixError, match=r"mixture is a .*give fishermix\.GaussianMixture"):
+            use(SETS)
+    clone(encoder)
+    repr(encoder)
+
+
 @pytest.mark.parametrize(
     ("options", "given_", "message"),
     [
         ({"power": 0}, {}, "power=0"),
         ({"norm": "l1"}, {}, "norm='l1'"),
         ({"information": "exact"}, {}, "closed-form, empirical"),
+        ({"threshold": 2}, {}, "threshold=2 is not in"),
+        ({"threshold": 1}, {}, "threshold=1 is not in"),
+        ({"threshold": -0.1}, {}, "threshold=-0.1 is not in"),
         ({}, {"offsets": [0, 5]}, "offsets have to be"),
         ({}, {"offsets": [0, 50, 20, 85]}, "offsets have to be"),
         ({}, {"offsets": [0, 2.5, 85]}, "offsets have to be"),

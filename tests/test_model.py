@@ -273,10 +273,18 @@ def test_the_commands_name_what_is_missing(run, folder, tmp_path):
     for words, message in (
         (("train", "--out", tmp_path / "m"), "name at least one data set"),
         (("train", "--data", spec, "--out", tmp_path / "m", "--vectors", nowhere), "make word2vec"),
-        (("evaluate", nowhere, "--data", spec), "not a saved"),
+        (("evaluate", nowhere, "--data", spec), "no saved"),
         (("evaluate",), "name a data set"),
         (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no row 'cake'"),
         (("reproduce", spec, "--repeats", "0"), "at least 1"),
+        (("reproduce", "flickr8k:/nope", "--vectors", nowhere), "there is no folder /nope"),
+        (("reproduce", spec, "--recipe", "cake", "--vectors", nowhere), "no recipe 'cake'"),
+        (("reproduce", spec, "--vectors", nowhere), "make word2vec"),
+        (("train", "--data", "cake:x", "--out", tmp_path / "m", "--vectors", nowhere), "not a data set"),
+        (
+            ("train", "--data", spec, "--recipe", "cake", "--out", tmp_path / "m", "--vectors", nowhere),
+            "no recipe",
+        ),
     ):
         done = run(*words)
         assert isinstance(done.exception, FishermixError), (words, done.output)

@@ -12,7 +12,9 @@ so for a Gaussian (x - mu)/sigma and ((x - mu)²/sigma² - 1)/sqrt(2), for a Lap
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,14 +45,15 @@ INFORMATION = ("closed-form", "empirical")
 class FisherEncoder(TransformerMixin, BaseEstimator):
     """Sets of vectors in, (n_sets, 2 K D) out: the location blocks of all components, then the scale blocks.
 
-    mixture: a fitted mixture is used as it is; of one that is not, `fit` fits a clone on all the rows.
+    mixture: a fitted mixture is used as it is, also in clones of the encoder (cross-validation); of one that
+        is not, `fit` fits a clone on all the rows.
     power: exponent of the power normalisation, 1 for none. norm: "l2" or None.
     intra_norm: bring the 2D numbers of each component to unit length, after the power and before `norm`
         (Arandjelović and Zisserman, All about VLAD, 2013).
     information: "closed-form", the paper's approximation; or "empirical", the mean squared gradient over the
         rows given to `fit`, an estimate of its definition (Jaakkola and Haussler, Exploiting generative
         models in discriminative classifiers, 1998).
-    threshold: posteriors below it count as 0.
+    threshold: posteriors below it count as 0; from 0 to less than 1.
 
     >>> from fishermix import GaussianMixture
     >>> rng = np.random.default_rng(0)
@@ -96,8 +99,9 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X, offsets=None) -> np.ndarray:
         """Fisher vectors of the sets, (n_sets, 2 K D); float32 for float32, float64 otherwise.
 
-        X: a list of (n_i, D) arrays; or one (n, D) array with `offsets` (n_sets + 1,), set i being the rows
-        offsets[i]:offsets[i + 1] (also as a pair `(X, offsets)`); or one (n, D) array of sets of one row.
+        X: (n_i, D) arrays in a list, an iterator or an object array; or one (n, D) array with `offsets`
+        (n_sets + 1,), set i being the rows offsets[i]:offsets[i + 1] (also as a pair `(X, offsets)`); or one
+        (n, D) array of sets of one row.
         """
         self._check_options()
         check_is_fitted(self)
@@ -136,6 +140,20 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
         return np.array([f"{name}{d}" for name in names for d in range(dimension)], dtype=object)
 
+    def set_params(self, **params) -> FisherEncoder:
+        """As always; but `mixture__n_components=8` and the like ask for another fit: in place of a fitted
+        mixture the encoder then holds an unfitted clone with these parameters, and the given one stays."""
+        mixture = params.get("mixture", self.mixture)
+        if any(name.startswith("mixture__") for name in params) and _is_fitted(mixture):
+            params["mixture"] = clone(mixture)
+        return super().set_params(**params)
+
+    def __sklearn_clone__(self) -> FisherEncoder:
+        new = super().__sklearn_clone__()
+        if _is_fitted(self.mixture):
+            new.mixture = copy.copy(self.mixture)  # scikit-learn's clone forgets the fit
+        return new
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mixture_") or _is_fitted(self.mixture)
 
@@ -145,17 +163,27 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def _check_options(self) -> None:
+        if not hasattr(self.mixture, "sparse_posteriors"):
+            kind = type(self.mixture)
+            raise FishermixError(
+                f"mixture is a {kind.__module__}.{kind.__qualname__}, not a mixture of fishermix: give "
+                "fishermix.GaussianMixture, LaplacianMixture, HybridMixture or Mixture"
+            )
         if not 0 < self.power <= 1:
             raise FishermixError(f"power={self.power} is not in (0, 1]")
         if self.norm not in ("l2", None):
             raise FishermixError(f"norm={self.norm!r} is neither 'l2' nor None")
         if self.information not in INFORMATION:
             raise FishermixError(f"information={self.information!r} is not one of {', '.join(INFORMATION)}")
+        if not 0 <= self.threshold < 1:
+            raise FishermixError(f"threshold={self.threshold} is not in [0, 1), where posteriors lie")
 
     def _as_rows(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
         if isinstance(X, tuple) and len(X) == 2 and offsets is None and np.ndim(X[1]) == 1:
             X, offsets = X
+        if isinstance(X, Iterator) or (getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1):
+            X = list(X)
         sets = None
         if isinstance(X, (list, tuple)) and any(np.ndim(member) == 2 for member in X):
             sets = [
@@ -229,6 +257,6 @@ def _checked_offsets(offsets, n_rows: int) -> np.ndarray:
 def _is_fitted(estimator) -> bool:
     try:
         check_is_fitted(estimator)
-    except NotFittedError:
+    except (NotFittedError, TypeError):  # a TypeError says that it is no estimator at all
         return False
     return True

@@ -63,7 +63,7 @@ def save_folder(
     if folder.exists() and not folder.is_dir():
         raise FishermixError(f"{folder} is a file: name a folder to save the {kind} in")
     if folder.is_dir() and read_kind(folder) != kind and not all(map(_is_left_by_a_crash, folder.iterdir())):
-        raise FishermixError(f"{folder} is not empty and does not hold a {kind}: name a new or empty folder")
+        raise FishermixError(f"{folder} is not empty and holds no {kind}: name a new or empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".tensors.{os.getpid()}.tmp"
     try:
@@ -110,17 +110,17 @@ def load_config(folder: str | os.PathLike, kind: str, version: int) -> dict[str,
     folder = Path(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FishermixError(f"{folder} holds no {CONFIG}: it is not a saved {kind}")
+        raise FishermixError(f"{folder} holds no {CONFIG} and so no saved {kind}")
     try:
         config = json.loads(path.read_text("utf8"))
     except ValueError as error:
         raise FishermixError(f"{path} is not valid JSON ({error}): the file is damaged") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT or config.get("kind") != kind:
         found = config.get("kind") if isinstance(config, dict) else None
-        raise FishermixError(f"{folder} holds {found or 'something else'}, not a {kind}")
+        raise FishermixError(f"{folder} holds no {kind}: its {CONFIG} is of {found or 'something else'}")
     if not isinstance(config.get("version"), int) or config["version"] > version:
         raise FishermixError(
-            f"{folder} was written by a newer fishermix (version {config.get('version')} of a {kind}; "
+            f"{folder} was written by a newer fishermix (version {config.get('version')} of {kind}; "
             f"this one reads up to {version}): upgrade fishermix"
         )
     return config

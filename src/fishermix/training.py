@@ -25,7 +25,6 @@ from fishermix.mixture import Mixture
 from fishermix.model import encoder_parts, prepare_features, unit_rows
 from fishermix.recipes import Recipe
 from fishermix.storage import load_folder, read_kind, save_folder
-from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
@@ -174,21 +173,6 @@ def _mixture(
         lambda: Mixture(recipe.components, families=families, random_state=recipe.seed).fit(whitened),
         lambda made, folder: made.save(folder),
         Mixture.load,
-    )
-
-
-def with_fewer_words(encoder: SentenceEncoder, sentences: list[str], n_words: int) -> SentenceEncoder:
-    """The same encoder with the words of the sentences and the first others of the file, `n_words` in all."""
-    used = np.unique(Lexicon(encoder.vectors, ()).bags(sentences)[0])
-    others = np.setdiff1d(np.arange(len(encoder.vectors)), used)
-    kept = np.sort(np.concatenate([used, others[: max(0, n_words - len(used))]]))
-    return SentenceEncoder(
-        encoder.vectors[kept],
-        whitening=encoder.whitening,
-        mixtures=encoder.mixtures,
-        power=encoder.power,
-        norm=encoder.norm,
-        stop_words=encoder.stop_words,
     )
 
 

@@ -92,7 +92,7 @@ def test_damage_is_named(captioner, tmp_path):
     for name, value, message in [
         ("words", WORDS[:-1], "shape"),
         ("units", None, "lacks"),
-        ("kind", "x", "not a"),
+        ("kind", "x", "holds no captioner"),
     ]:
         (tmp_path / "config.json").write_text(json.dumps({**config, name: value}))
         with pytest.raises(FishermixError, match=message):

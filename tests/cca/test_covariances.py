@@ -109,6 +109,35 @@ def test_not_a_number_is_refused_and_spoils_nothing(side):
     assert_covariances(sums, X[pairs], Y)
 
 
+def test_sums_of_other_sizes_are_not_merged_and_not_added_to():
+    sums = CovarianceSums(4, 7)
+    for other in (CovarianceSums(4, 6), CovarianceSums(3, 7)):
+        with pytest.raises(FishermixError, match=r"cannot be merged into sums of 4 and 7"):
+            sums.merge(other)
+    X, Y, pairs = data()
+    with pytest.raises(FishermixError, match="X has 3 features, these sums have 4"):
+        sums.add(X[:, :3], Y, pairs)
+    with pytest.raises(FishermixError, match="90 whole numbers"):
+        sums.add(X, Y, pairs[:-1])
+    with pytest.raises(FishermixError, match="give pairs"):
+        sums.add(X, Y)
+    assert sums.n == 0
+
+
+@pytest.mark.parametrize(
+    ("X", "blocks", "message"),
+    [
+        (np.ones((4, 2)), np.ones((4, 3)), r"block of Y has the shape \(3,\).*`fit` takes one array"),
+        (np.ones((4, 2)), [np.ones((2, 3)), np.ones((2, 5))], "Y has 5 features, these sums have 3"),
+        (None, np.ones((4, 3)), r"tuples \(X block, Y block\)"),
+        (None, [(np.ones((2, 2)), np.ones(2))], r"block of Y has the shape \(2,\)"),
+    ],
+)
+def test_blocks_of_the_wrong_form_are_named(X, blocks, message):
+    with pytest.raises(FishermixError, match=message):
+        CovarianceSums.from_blocks(X, blocks, None if X is None else np.arange(4))
+
+
 def test_one_pair_is_too_few():
     with pytest.raises(FishermixError, match="two pairs"):
         CovarianceSums.from_blocks(np.ones((1, 2)), [np.ones((1, 2))]).problem()

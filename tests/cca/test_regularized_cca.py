@@ -1,11 +1,14 @@
 """The estimator against a dense oracle, against itself by other routes, and against scikit-learn's checks."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
 from sklearn.metrics.pairwise import cosine_similarity
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix.cca import CovarianceSums, RegularizedCCA
@@ -208,8 +211,56 @@ def test_the_best_of_a_grid_by_a_held_out_criterion():
     best = max(cca.path_scores_, key=lambda line: line[2])
     assert (cca.reg_x, cca.reg_y) == best[:2]
     assert held_out_correlation(cca) == pytest.approx(best[2])
+    assert cca.score(X, Y[held_out], pairs[held_out]) == pytest.approx(best[2])
     with pytest.raises(FishermixError, match="empty"):
         cca.fit_best(sums, held_out_correlation, reg_x=[], reg_y=[1])
+    one = RegularizedCCA(8).fit_best(sums, held_out_correlation, reg_x=0.1, reg_y=np.float32(0.5))
+    assert (one.reg_x, one.reg_y) == (0.1, 0.5)
+    for wrong in (-1, [0.1, np.nan], [[0.1]]):
+        with pytest.raises(FishermixError, match="reg_x must be one ridge or a list"):
+            cca.fit_best(sums, held_out_correlation, reg_x=wrong, reg_y=[1])
+
+
+def test_a_score_that_is_not_a_number_is_never_the_best():
+    X, Y, pairs = data()
+    cca = RegularizedCCA(2)
+    sums = cca.statistics(X, Y, pairs)
+    with pytest.raises(FishermixError, match="NaN for all 2 pairs of ridges"):
+        cca.fit_best(sums, lambda fitted: np.nan, reg_x=[0.1, 1], reg_y=0.1)
+    cca.fit_best(sums, lambda fitted: np.nan if fitted.reg_x == 0.1 else -np.inf, reg_x=[0.1, 1], reg_y=0.1)
+    assert cca.reg_x == 1
+
+
+def test_the_score_is_the_mean_correlation_and_serves_a_grid_search():
+    X, Y, pairs = data(images=200, per_image=1)
+    Y = Y[np.argsort(pairs)]
+    cca = RegularizedCCA(3).fit(X[:150], Y[:150])
+    x, y = cca.transform(X[150:], Y[150:])
+    expected = np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, y.T)])
+    assert cca.score(X[150:], Y[150:]) == pytest.approx(expected)
+    search = GridSearchCV(RegularizedCCA(3), {"reg_y": [1e-6, 0.01, 100]}, cv=4).fit(X, Y)
+    assert search.best_params_["reg_y"] in (1e-6, 0.01)
+    assert search.best_score_ > 0.5
+    assert RegularizedCCA(1).fit(np.ones_like(X), Y).score(X, Y) == 0
+    with pytest.raises(FishermixError, match="two pairs"):
+        cca.score(X[:1], Y[:1])
+
+
+@pytest.mark.parametrize("route", ["primal", "dual", "streaming"])
+def test_sizes_whose_squares_no_float_holds_are_named(route):
+    X, Y, pairs = data()
+    expected = fitted_by(route, X, Y, pairs, n_components=3).correlations_
+    for factor in (1e-120, 1e120):
+        for x, y in ((X * factor, Y), (X, Y * factor), (X * factor, Y * factor)):
+            found = fitted_by(route, x, y, pairs, n_components=3)
+            np.testing.assert_allclose(found.correlations_, expected, atol=1e-9)
+    for factor, message in ((1e200, "too large for float64: divide"), (1e-200, "too small for .*: multiply")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(FishermixError, match=f"X deviates.*{message} X"):
+                fitted_by(route, X * factor, Y, pairs, n_components=3)
+            with pytest.raises(FishermixError, match=f"Y deviates.*{message} Y"):
+                fitted_by(route, X, Y * factor, pairs, n_components=3)
 
 
 def test_it_chooses_the_cheaper_method_and_says_so():

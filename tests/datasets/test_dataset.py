@@ -51,6 +51,15 @@ def test_the_parts_are_the_whole():
     assert {name: len(part) for name, part in zip(("train", "dev", "test"), parts)} == dataset.counts()
 
 
+def test_it_is_shown_in_a_line():
+    dataset = make(n_images=1000)
+    assert repr(dataset) == f"Dataset(set: 1000 images ({shown(dataset)}), 3000 sentences)"
+
+
+def shown(dataset):
+    return ", ".join(f"{(dataset.splits == split).sum()} {split}" for split in ("train", "dev", "test"))
+
+
 def test_an_empty_part_says_what_there_is():
     with pytest.raises(FishermixError, match=r"no images in the split 'val'; it has: \d+ train"):
         make(n_images=50).part("val")

@@ -273,7 +273,7 @@ def test_a_kill_while_the_first_checkpoint_is_written_costs_only_that(monkeypatc
     assert_same_bits(clone(mixture).fit(X), whole)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("not a checkpoint")
-    with pytest.raises(FishermixError, match="not a saved mixture checkpoint"):
+    with pytest.raises(FishermixError, match="no saved mixture checkpoint"):
         mixture.set_params(checkpoint=tmp_path / "mine").fit(X)
     assert (tmp_path / "mine" / "notes.txt").exists()
 

@@ -35,10 +35,10 @@ EVERY_FORMAT = {
     "binary": binary(),
     "binary with newlines": binary(newline=b"\n"),
     "text": text(),
-    "text without the last newline": text().rstrip(b"\n"),
+    "text with a byte order mark": b"\xef\xbb\xbf" + text(),
     "text with trailing spaces": text().replace(b"\n", b" \r\n"),
     "glove": lines(),
-    "glove without the last newline": lines().rstrip(b"\n"),
+    "glove with a byte order mark": b"\xef\xbb\xbf" + lines(),
 }
 
 
@@ -107,7 +107,10 @@ DAMAGED = {
     "empty word": (b"1 2\n " + bytes(8), 4, "empty"),
     "duplicate": (binary(["dog", "cat", "dog"], VECTORS[:3]), 4 + 2 * 20, "'dog' again"),
     "NaN": (binary(["dog", "cat"], np.array([[1, 2], [np.nan, 0]])), 4 + 12, "'cat' is not finite"),
-    "text cut within a line": (text()[:-8], None, "found 4 fields"),
+    "text cut within a line": (text()[:-8], None, "found 4 fields, with which the file ends: it is cut off"),
+    "text cut within its last number": (text()[:-2], None, "no newline, its last number may be cut off"),
+    "GloVe cut within its last number": (lines()[:-2], None, "no newline, its last number may be cut off"),
+    "GloVe with an empty line": (b"a 1 2\n\nb 1 2\n", 6, "2 numbers expected, found an empty line"),
     "text of too few words": (b"3 1\na 1\nb 2\n      ", 12, "ends after 2 of 3"),
     "text with a word for a number": (b"2 2\na 1 2\nb 1 x\n", 10, "'b' is damaged"),
     "GloVe of uneven lines": (b"a 1 2\nb 1\n", 6, "2 numbers expected, found 2 fields"),
@@ -165,10 +168,30 @@ def test_errors_skip_keeps_the_first_of_each_word(write):
     np.testing.assert_array_equal(vectors, VECTORS[:1])
 
 
+@pytest.mark.parametrize("content", [text(), lines()])
+def test_errors_skip_leaves_out_a_last_line_that_may_be_cut(write, content):
+    words, vectors = read_vectors(write(content[:-2]), errors="skip")
+    assert words == WORDS[:-1]
+    np.testing.assert_array_equal(vectors, VECTORS[:-1])
+    with pytest.raises(FishermixError, match="it is cut off"):
+        read_vectors(write(content[:-8]), errors="skip")
+    assert read_vectors(write(content[:-2]), limit=4)[0] == WORDS[:4]
+
+
+def test_errors_skip_leaves_out_what_is_not_finite(write):
+    content = b"4 2\ndog nan 1\ncat 1 2\ndog 3 4\ncar inf 0\n"
+    words, vectors = read_vectors(write(content), errors="skip")
+    assert words == ["cat", "dog"]
+    assert vectors.tolist() == [[1, 2], [3, 4]]
+
+
 def test_no_file_and_a_folder(tmp_path):
-    for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(FishermixError, match="not a file"):
-            read_vectors(path)
+    with pytest.raises(FishermixError, match="is not a file"):
+        read_vectors(tmp_path)
+    with pytest.raises(FishermixError, match=r"there is no file or folder .*none$"):
+        read_vectors(tmp_path / "none")
+    with pytest.raises(FishermixError, match=r"no file or folder .*: `make word2vec` makes it"):
+        read_vectors(tmp_path / ".cache" / "word2vec")
 
 
 @settings(max_examples=150, deadline=None)

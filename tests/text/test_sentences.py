@@ -7,11 +7,17 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture as TheirMixture
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 from fishermix import FisherEncoder, SentenceEncoder, WordVectors
 from fishermix.errors import FishermixError
 from fishermix.mixture import Gaussian, Laplace, Mixture, StudentT
 from fishermix.text import word_blocks
+from fishermix.text.lexicon import Lexicon
 from fishermix.text.tokens import tokenize
 from fishermix.text.whitening import Whitening
 
@@ -128,10 +134,82 @@ def test_no_sentences_and_a_bare_string():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert encoder.transform([]).shape == (0, 60)
-    with pytest.raises(FishermixError, match="list of sentences"):
-        encoder.transform("a dog")
+    for wrong in ("a dog", b"a dog", None):
+        with pytest.raises(FishermixError, match="list of sentences"):
+            encoder.transform(wrong)
     with pytest.raises(FishermixError, match="3 dimensions do not fit a mixture of 6"):
         SentenceEncoder(WordVectors(["a"], np.ones((1, 3))), mixtures=(HYBRID,)).transform(["a"])
+
+
+@pytest.mark.parametrize("wrong", [None, b"dog", float("nan"), ["a", b"dog"], [["a", "dog"]], 3])
+def test_what_is_no_sentence_is_named(wrong):
+    encoder = SentenceEncoder(VECTORS, WHITENING, (HYBRID,))
+    for use in (encoder.transform, encoder.unknown, lambda sentences: list(encoder.blocks(sentences))):
+        with pytest.raises(FishermixError, match="a sentence is a string or a list of words, not"):
+            use([WORDS[0], wrong])
+
+
+def test_an_iterator_of_sentences():
+    encoder = SentenceEncoder(VECTORS, WHITENING, (HYBRID,))
+    assert_array_equal(encoder.transform(iter(SENTENCES)), encoder.transform(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"mixtures": HYBRID}, r"mixtures is a Mixture: give a list, such as \[mixture\]"),
+        ({"mixtures": None}, "mixtures is a NoneType: give a list"),
+        ({"mixtures": [HYBRID, Mixture(2)]}, r"mixtures\[1\], a fishermix.*Mixture, is not a fitted mixture"),
+        ({"mixtures": [TheirMixture(2)]}, r"mixtures\[0\], a sklearn.*is not a fitted mixture"),
+        ({"mixtures": [HYBRID, mixture_of(Gaussian(), D=3)]}, "6 dimensions do not fit a mixture of 3"),
+        ({"vectors": {"dog": [1.0]}}, "vectors is a dict, not WordVectors"),
+        ({"stop_words": "english"}, "stop_words is 'english': give the words themselves"),
+    ],
+)
+def test_parts_that_do_not_do_are_named(parameters, message):
+    encoder = SentenceEncoder(**{"vectors": VECTORS, **parameters})
+    for use in (
+        lambda: encoder.transform(SENTENCES),
+        lambda: encoder.n_features,
+        encoder.get_feature_names_out,
+    ):
+        with pytest.raises(FishermixError, match=message):
+            use()
+
+
+def test_a_clone_keeps_what_is_fitted():
+    encoder = SentenceEncoder(VECTORS, WHITENING, [HYBRID], power=0.7, stop_words=["the"])
+    expected = encoder.transform(SENTENCES)
+    twin = clone(make_pipeline(encoder))[0]
+    assert twin is not encoder
+    assert_array_equal(twin.transform(SENTENCES), expected)
+    twin.set_params(power=1)
+    assert not np.array_equal(twin.transform(SENTENCES), expected)
+    assert_array_equal(encoder.transform(SENTENCES), expected)
+    with pytest.raises(FishermixError, match="whitening__kind: the whitening comes fitted"):
+        encoder.set_params(whitening__kind="none")
+
+
+def test_it_goes_through_cross_validation():
+    labels = [int(WORDS[0] < sentence.split()[0] < WORDS[100]) for sentence in SENTENCES]
+    pipeline = make_pipeline(SentenceEncoder(VECTORS, None, [HYBRID]), LogisticRegression())
+    scores = cross_val_score(pipeline, SENTENCES, labels, cv=3, error_score="raise")
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("stop_words", [(), ("snow",)])
+def test_with_the_words_of_some_sentences_these_are_encoded_alike(stop_words):
+    encoder = SentenceEncoder(VECTORS, WHITENING, (HYBRID,), stop_words=stop_words)
+    sentences = [*SENTENCES[:3], "2 grey", "snow-covered"]
+    words = {VECTORS.words[row] for row in Lexicon(VECTORS).bags(sentences)[0]}
+    few, more = encoder.with_words_of(sentences), encoder.with_words_of(sentences, len(words) + 7)
+    assert set(few.vectors) == words
+    assert list(more.vectors) == [
+        *[word for word in VECTORS if word in words or word in [w for w in VECTORS if w not in words][:7]]
+    ]
+    for part in (few, more):
+        assert_array_equal(part.transform(sentences), encoder.transform(sentences))
+    assert len(encoder.vectors) == 205
 
 
 def test_names():

@@ -14,6 +14,7 @@ from fishermix.text.vectors import WordVectors
 from fishermix.text.words import WordList
 
 RNG = np.random.default_rng(0)
+MASK = np.array([False, True, True, False, False, False])
 WORDS = ["dog", "cat", "car", "naïve", "日本", ""]
 
 
@@ -49,8 +50,25 @@ def test_lookup(vectors):
         vectors["boat"]
 
 
+def test_rows_by_number_and_words_by_iteration(vectors):
+    for row in (3, -3, np.int64(3)):
+        np.testing.assert_array_equal(vectors[row], vectors.vectors[3])
+    assert list(vectors) == WORDS
+    for row in (6, -7):
+        with pytest.raises(IndexError, match="of 6 words"):
+            vectors[row]
+    with pytest.raises(FishermixError, match=r"2\.5 is neither a word nor a row"):
+        vectors[2.5]
+
+
 def test_cutting_gives_vectors_again(vectors):
-    for part in (vectors[1:3], vectors[[1, 2]], vectors[["cat", "car"]], vectors[np.array([1, 2])]):
+    for part in (
+        vectors[1:3],
+        vectors[[1, 2]],
+        vectors[["cat", "car"]],
+        vectors[np.array([1, 2])],
+        vectors[MASK],
+    ):
         assert list(part.words) == ["cat", "car"]
         np.testing.assert_array_equal(part.vectors, vectors.vectors[1:3])
     with pytest.raises(KeyError):

@@ -44,4 +44,19 @@ def test_a_broken_file_is_one_line_and_makes_nothing(run, tmp_path):
     assert text.startswith("fishermix: broken.bin, byte 6: the header promises 9 words of 300 numbers")
     assert text.count("\n") == 1
     assert not (tmp_path / "out").exists()
-    assert run("info", "missing")[0] == 1
+    code, text = run("info", "missing")
+    assert (code, text) == (1, "fishermix: there is no file or folder missing\n")
+
+
+def test_bad_words_are_left_out_on_request(run, tmp_path):
+    (tmp_path / "twice.txt").write_bytes(b"dog 1 0\ncat 0 1\ndog 1 1\n")
+    code, text = run("import", "twice.txt", "out")
+    assert code == 1
+    assert "the word 'dog' again" in text
+    assert "--skip-bad-words" in text
+    assert run("import", "twice.txt", "out", "--skip-bad-words") == (0, "out: 2 words of 2 dimensions\n")
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "page").write_text("mine")
+    assert "holds no config.json and so no saved word vectors" in run("info", "diary")[1]
+    code, text = run("import", "vectors.txt.gz", "diary")
+    assert (code, "is not empty and holds no word vectors" in text) == (1, True)

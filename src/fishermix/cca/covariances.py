@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from fishermix.cca.panels import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem
+from fishermix.cca.problem import CanonicalProblem, expect_usable_size
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
@@ -32,6 +32,7 @@ class CovarianceSums:
         self.n = 0
         self.x_shift, self.y_shift = np.zeros(n_features_x), np.zeros(n_features_y)
         self.x_sum, self.y_sum = np.zeros(n_features_x), np.zeros(n_features_y)
+        self.x_largest = self.y_largest = 0.0
         x_is_small = n_features_x <= n_features_y
         x_dtype = np.float64 if x_is_small or n_features_x <= DOUBLE_UP_TO else self.dtype
         y_dtype = np.float64 if not x_is_small or n_features_y <= DOUBLE_UP_TO else self.dtype
@@ -67,6 +68,13 @@ class CovarianceSums:
 
     def add(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None) -> None:
         """Add the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j])."""
+        X, Y = _table("X", X), _table("Y", Y)
+        for side, rows, size in (("X", X, self.xx.size), ("Y", Y, self.yy.size)):
+            if rows.shape[1] != size:
+                raise FishermixError(
+                    f"a block of {side} has {rows.shape[1]} features, these sums have {size}"
+                )
+        pairs = checked_pairs(pairs, len(X), len(Y))
         if len(Y) == 0:
             return
         counts = np.ones(len(X)) if pairs is None else np.bincount(pairs, minlength=len(X)).astype(np.float64)
@@ -74,10 +82,18 @@ class CovarianceSums:
             self.x_shift, self.y_shift = (side.mean(axis=0).astype(np.float64) for side in (X, Y))
         x = _difference(X, self.x_shift, self.xx.dtype)
         y = _difference(Y, self.y_shift, self.yy.dtype)
+        x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
+        for side, largest in (("X", x_largest), ("Y", y_largest)):
+            if not np.isfinite(largest):
+                raise FishermixError(f"{side} holds NaN, infinity or numbers near it: leave such rows out")
+        self._add_differences(x, y, counts, pairs)
+        self.x_largest, self.y_largest = max(self.x_largest, x_largest), max(self.y_largest, y_largest)
+
+    @np.errstate(over="ignore", invalid="ignore")  # `problem` tells that numbers were too large
+    def _add_differences(
+        self, x: np.ndarray, y: np.ndarray, counts: np.ndarray, pairs: np.ndarray | None
+    ) -> None:
         x_sum, y_sum = counts @ x, y.sum(axis=0, dtype=np.float64)
-        for side, total in (("X", x_sum), ("Y", y_sum)):
-            if not np.isfinite(total).all():
-                raise FishermixError(f"{side} holds NaN or infinity: leave such rows out")
         self.n += len(y)
         self.x_sum += x_sum
         self.y_sum += y_sum
@@ -93,6 +109,11 @@ class CovarianceSums:
 
     def merge(self, other: CovarianceSums) -> None:
         """Add the sums of other pairs; `other` is moved to the shift of these."""
+        if (self.xx.size, self.yy.size) != (other.xx.size, other.yy.size):
+            raise FishermixError(
+                f"sums of {other.xx.size} and {other.yy.size} features cannot be merged into sums of "
+                f"{self.xx.size} and {self.yy.size}"
+            )
         if other.n == 0:
             return
         if self.n == 0:
@@ -104,6 +125,8 @@ class CovarianceSums:
         self.xx.add(other.xx)
         self.yy.add(other.yy)
         self.yx += other.yx
+        self.x_largest = max(self.x_largest, other.x_largest)
+        self.y_largest = max(self.y_largest, other.y_largest)
 
     def move(self, x_shift: np.ndarray, y_shift: np.ndarray) -> None:
         """Take the sums about other shifts. With d and e the old shifts of y and x minus the new ones,
@@ -125,6 +148,8 @@ class CovarianceSums:
         """The sums about the mean, as a problem to solve. Nothing is copied; more may be added afterwards."""
         if self.n < 2:
             raise FishermixError(f"CCA needs at least two pairs, there are {self.n}")
+        expect_usable_size("X", self.x_largest, self.n, self.yx.dtype)
+        expect_usable_size("Y", self.y_largest, self.n, self.yx.dtype)
         self.move(self.x_mean, self.y_mean)
         precision = float(np.finfo(self.yx.dtype).eps)
         if self.xx.size <= self.yy.size:
@@ -143,8 +168,10 @@ def rows_of_a_block(n_features: int) -> int:
 
 
 def _paired(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
-    for x, y in blocks:
-        x, y = _floats(x), _floats(y)
+    for block in blocks:
+        if not isinstance(block, tuple | list) or len(block) != 2:
+            raise FishermixError("without X, the blocks are tuples (X block, Y block)")
+        x, y = _table("X", block[0]), _table("Y", block[1])
         if len(x) != len(y):
             raise FishermixError(
                 f"a block has {len(x)} rows of X and {len(y)} rows of Y: they must be as many"
@@ -157,27 +184,48 @@ def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray
     n_pairs = len(X) if pairs is None else len(pairs)
     done = 0
     for block in blocks:
-        y = _floats(block)
+        y = _table("Y", block)
         part = slice(done, done + len(y))
         done += len(y)
         if done > n_pairs:
             break
         if pairs is None:
-            yield _floats(X[part]), y, None
+            yield _table("X", X[part]), y, None
             continue
-        rows = np.asarray(pairs[part])
-        if len(rows) and not 0 <= rows.min() <= rows.max() < len(X):
-            raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
+        rows = checked_pairs(pairs[part], len(X), len(y))
+        assert rows is not None
         wanted, local = np.unique(rows, return_inverse=True)
-        yield _floats(X[wanted]), y, local
+        yield _table("X", X[wanted]), y, local
     if done != n_pairs:
         more = "at least " if done > n_pairs else ""
         raise FishermixError(f"the blocks of Y have {more}{done} rows, but there are {n_pairs} pairs")
 
 
-def _floats(array) -> np.ndarray:
-    array = np.asarray(array)
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+def _table(side: str, block) -> np.ndarray:
+    """A block of rows (n, features) as floats."""
+    rows = np.asarray(block)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise FishermixError(
+            f"a block of {side} has the shape {rows.shape}, not (rows, features); blocks come in a list or "
+            "an iterator, and `fit` takes one array"
+        )
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def checked_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
+    """The row of X of each row of Y (n_y,), or None where row j belongs to row j."""
+    if pairs is None:
+        if n_x != n_y:
+            raise FishermixError(
+                f"X has {n_x} rows and Y has {n_y}: give pairs, the row of X for each row of Y"
+            )
+        return None
+    pairs = np.asarray(pairs)
+    if pairs.shape != (n_y,) or (n_y and pairs.dtype.kind not in "iu"):
+        raise FishermixError(f"pairs must be {n_y} whole numbers, one for each row of Y")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n_x):
+        raise FishermixError(f"pairs must lie in 0 to {n_x - 1}, the rows of X")
+    return pairs
 
 
 def _difference(rows: np.ndarray, shift: np.ndarray, dtype: np.dtype) -> np.ndarray:

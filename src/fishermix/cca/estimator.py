@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fishermix.cca.covariances import CovarianceSums, rows_of_a_block
+from fishermix.cca.covariances import CovarianceSums, checked_pairs, rows_of_a_block
 from fishermix.cca.grams import GramSums
 from fishermix.cca.problem import solve
 from fishermix.errors import FishermixError
@@ -104,7 +104,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if Y is None:
             raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None")
         Y = _checked_rows(Y)
-        pairs = _checked_pairs(pairs, len(X), len(Y))
+        pairs = checked_pairs(pairs, len(X), len(Y))
         if self._chosen_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
             return GramSums(X, Y, pairs)
         step = rows_of_a_block(Y.shape[1])
@@ -119,7 +119,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return sums
 
     def path(
-        self, statistics: CovarianceSums | GramSums, reg_x: Sequence[float], reg_y: Sequence[float]
+        self,
+        statistics: CovarianceSums | GramSums,
+        reg_x: float | Sequence[float],
+        reg_y: float | Sequence[float],
     ) -> Iterator[RegularizedCCA]:
         """A fitted estimator for each pair of ridges; the covariances are taken once and the side with more
         features is factorised once for each of its ridges."""
@@ -132,7 +135,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
         x_is_small = p <= q
-        regs = (reg_x, reg_y) if x_is_small else (reg_y, reg_x)
+        regs_x, regs_y = _ridges("reg_x", reg_x), _ridges("reg_y", reg_y)
+        regs = (regs_x, regs_y) if x_is_small else (regs_y, regs_x)
         for pair in solve(statistics.problem(), n_components, *regs):
             small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
             large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
@@ -151,21 +155,24 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self,
         statistics: CovarianceSums | GramSums,
         score: Callable[[RegularizedCCA], float],
-        reg_x: Sequence[float],
-        reg_y: Sequence[float],
+        reg_x: float | Sequence[float],
+        reg_y: float | Sequence[float],
     ) -> RegularizedCCA:
         """Become the estimator of the grid with the highest `score`, say a recall on validation pairs.
 
-        `reg_x` and `reg_y` become the chosen ridges; `path_scores_` lists (reg_x, reg_y, score) of all.
+        `reg_x` and `reg_y` become the chosen ridges; `path_scores_` lists (reg_x, reg_y, score) of all. A NaN
+        is never the highest.
         """
-        best, best_score, scores = None, -np.inf, []
+        best, best_score, scores = None, np.nan, []
         for fitted in self.path(statistics, reg_x, reg_y):
             value = float(score(fitted))
             scores.append((fitted.reg_x, fitted.reg_y, value))
-            if best is None or value > best_score:
+            if not np.isnan(value) and (best is None or value > best_score):
                 best, best_score = fitted, value
-        if best is None:
+        if not scores:
             raise FishermixError("the grid of ridges is empty: give at least one reg_x and one reg_y")
+        if best is None:
+            raise FishermixError(f"the score is NaN for all {len(scores)} pairs of ridges: none is the best")
         self._become(best)
         self.reg_x, self.reg_y = best.reg_x, best.reg_y
         self.path_scores_ = scores
@@ -187,6 +194,22 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}"
             )
         return self._projected(Y, self.y_weights_, self.y_mean_)
+
+    def score(self, X, y, pairs=None) -> float:  # scikit-learn names its second argument
+        """The correlation of both sides' points of these pairs, the mean over the directions kept.
+
+        On pairs held out from the fit it is what `GridSearchCV` maximises: to compare ridges, not numbers of
+        directions, since the first ones correlate most. A direction without variance counts as 0.
+        """
+        x, y = (points.astype(np.float64) for points in self.transform(X, y))
+        pairs = checked_pairs(pairs, len(x), len(y))
+        if len(y) < 2:
+            raise FishermixError(f"a correlation needs at least two pairs, there are {len(y)}")
+        x = x if pairs is None else x[pairs]
+        x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+        lengths = np.linalg.norm(x, axis=0) * np.linalg.norm(y, axis=0)
+        products = np.einsum("nk,nk->k", x, y)
+        return float(np.divide(products, lengths, out=np.zeros(len(lengths)), where=lengths > 0).mean())
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors."""
@@ -257,21 +280,13 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
 
+def _ridges(name: str, given: float | Sequence[float]) -> list[float]:
+    ridges = np.atleast_1d(np.asarray(given, np.float64))
+    if ridges.ndim != 1 or not np.isfinite(ridges).all() or (ridges < 0).any():
+        raise FishermixError(f"{name} must be one ridge or a list of them, each at least 0, not {given!r}")
+    return ridges.tolist()
+
+
 def _checked_rows(Y) -> np.ndarray:
     Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
     return Y.reshape(-1, 1) if Y.ndim == 1 else Y
-
-
-def _checked_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
-    if pairs is None:
-        if n_x != n_y:
-            raise FishermixError(
-                f"X has {n_x} rows and Y has {n_y}: give pairs, the row of X for each row of Y"
-            )
-        return None
-    pairs = np.asarray(pairs)
-    if pairs.shape != (n_y,) or pairs.dtype.kind not in "iu":
-        raise FishermixError(f"pairs must be {n_y} whole numbers, one for each row of Y")
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n_x):
-        raise FishermixError(f"pairs must lie in 0 to {n_x - 1}, the rows of X")
-    return pairs

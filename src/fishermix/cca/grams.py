@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.cca.panels import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem
+from fishermix.cca.problem import CanonicalProblem, expect_usable_size
 from fishermix.progress import progress
 
 COLUMNS_OF_A_SLICE = 2048
@@ -27,6 +27,12 @@ class _Side:
         self.counts = np.bincount(self.rows, minlength=len(self.features)).astype(np.float64)
         shares = self.counts / self.counts.sum()
         self.mean = np.concatenate([shares @ self.features[:, part] for part in self._slices()])
+
+    @property
+    def largest(self) -> float:
+        """By how much a feature deviates from its mean at most."""
+        above, below = self.features.max(axis=0) - self.mean, self.mean - self.features.min(axis=0)
+        return float(max(above.max(), below.max()))
 
     def _slices(self) -> list[slice]:
         starts = range(0, self.features.shape[1], COLUMNS_OF_A_SLICE)
@@ -61,6 +67,8 @@ class GramSums:
         small, large = (self.x, self.y) if x_is_small else (self.y, self.x)
         n_features = len(large.mean)
         dtype = np.dtype(np.float64) if n_features <= FEATURES_IN_DOUBLE else large.features.dtype
+        for name, side in (("X", self.x), ("Y", self.y)):
+            expect_usable_size(name, side.largest, self.n * len(side.mean), dtype)
 
         centred = small.features - small.mean
         basis = None

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.linalg
 
 from fishermix.cca.panels import CholeskyPanels, SymmetricPanels
+from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
 ROWS_OF_A_SUM = 2048
@@ -102,6 +103,19 @@ def solve(
                     problem.lift_large(large) * unit,
                 )
                 bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
+
+
+def expect_usable_size(side: str, largest: float, n: float, dtype: np.dtype) -> None:
+    """Refuse n pairs in which X or Y deviates from its mean by so much or so little at most that the sums of
+    squares leave the range of their type."""
+    limits = np.finfo(dtype)
+    too_large = largest > np.sqrt(limits.max / (4 * n))
+    if too_large or 0 < largest < np.sqrt(limits.tiny / limits.eps):
+        raise FishermixError(
+            f"{side} deviates from its mean by at most {largest:.0e}, and the squares of such numbers are "
+            f"too {'large' if too_large else 'small'} for {np.dtype(dtype)}: "
+            f"{'divide' if too_large else 'multiply'} {side} by a constant, which changes no correlation"
+        )
 
 
 def least_regularisation(problem: CanonicalProblem) -> float:

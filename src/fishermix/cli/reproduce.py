@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
+from fishermix.cli.train import RECIPE_HELP, expect_vectors
 from fishermix.errors import FishermixError
 
 
@@ -26,7 +27,7 @@ def reproduce(
     repeats: Annotated[
         int | None, typer.Option(help="Random splits; the paper's number if left out.")
     ] = None,
-    recipe: Annotated[str, typer.Option(help="paper or best.")] = "paper",
+    recipe: Annotated[str, typer.Option(help=RECIPE_HELP)] = "paper",
     vectors: Annotated[Path, typer.Option(help="Word vectors.")] = Path(".cache/word2vec"),
     test_images: Annotated[
         int | None, typer.Option(help="Rank among so many test images (COCO: 1000).")
@@ -48,7 +49,6 @@ def reproduce(
     """
     from rich.console import Console
 
-    from fishermix.cli.train import expect_vectors
     from fishermix.datasets import open_dataset
     from fishermix.experiments import reproduce as run
     from fishermix.experiments import tables
@@ -58,14 +58,14 @@ def reproduce(
 
     if repeats is not None and repeats < 1:
         raise FishermixError("--repeats must be at least 1")
-    expect_vectors(vectors)
-    dataset = open_dataset(data)
     chosen = recipe_named(recipe)
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
     names = rows.split(",")
     for row in names:
         chosen.with_(row=row)
+    dataset = open_dataset(data)
+    expect_vectors(vectors)
     kind = table_kind(dataset.name, test_images)
     results = []
     for result in run.reproduce(

@@ -10,10 +10,12 @@ import typer
 
 from fishermix.cli import app
 from fishermix.errors import FishermixError
+from fishermix.recipes import RECIPES
 
 if TYPE_CHECKING:
     from fishermix.datasets import Dataset
 
+RECIPE_HELP = f"{', '.join(list(RECIPES)[:-1])} or {list(RECIPES)[-1]}."
 DataOption = Annotated[
     list[str], typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR; may be repeated.")
 ]
@@ -29,7 +31,7 @@ def train(
     vectors: Annotated[
         Path, typer.Option(help="Word vectors: a file, or a folder of `fishermix vectors import`.")
     ] = Path(".cache/word2vec"),
-    recipe: Annotated[str, typer.Option(help="best or paper.")] = "best",
+    recipe: Annotated[str, typer.Option(help=RECIPE_HELP)] = "best",
     row: Annotated[
         str | None, typer.Option(help="mean, gmm, lmm, hglmm or gmm+hglmm; the recipe's if left out.")
     ] = None,
@@ -58,23 +60,22 @@ def train(
     from fishermix.model import ImageTextModel
     from fishermix.recipes import recipe_named
     from fishermix.training import train as train_model
-    from fishermix.training import with_fewer_words
 
     if not data and not data_no_dev:
         raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
-    expect_vectors(vectors)
-    sets = [open_dataset(spec) for spec in data]
-    sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
     changes = {"row": row, "components": components, "kept": kept}
     chosen = recipe_named(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
+    sets = [open_dataset(spec) for spec in data]
+    sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
+    expect_vectors(vectors)
     dataset = combine(sets)
     work = work or out.with_name(out.name + ".work")
     with connect(cluster) if cluster else nullcontext() as client:
         model = train_model(ImageTextModel(vectors, chosen), dataset, work, client)
     if words is not None:
-        model.sentence_encoder = with_fewer_words(model.sentence_encoder, dataset.sentences, words)
+        model.sentence_encoder = model.sentence_encoder.with_words_of(dataset.sentences, words)
     model.save(out, half=half)
     split = "test" if (dataset.splits == "test").any() else "dev"
     if (dataset.splits == split).any():

@@ -26,7 +26,11 @@ def import_vectors(
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store float16: half the size, three digits.")] = False,
     skip_bad_words: Annotated[
-        bool, typer.Option("--skip-bad-words", help="Leave out words that are empty, repeated or not UTF-8.")
+        bool,
+        typer.Option(
+            "--skip-bad-words",
+            help="Leave out words that are empty, repeated, not UTF-8, not finite or perhaps cut off.",
+        ),
     ] = False,
 ) -> None:
     """Turn a file of word vectors into a folder that opens at once.

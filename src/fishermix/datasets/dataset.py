@@ -70,6 +70,10 @@ class Dataset:
         if len(self.image_of) and (self.image_of.min() < 0 or self.image_of.max() >= n_images):
             raise ValueError("image_of points to an image that does not exist")
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {split or 'unused'}" for split, count in self.counts().items())
+        return f"Dataset({self.name}: {len(self)} images ({counts}), {len(self.sentences)} sentences)"
+
     def __len__(self) -> int:
         """The number of images."""
         return len(self.image_names)

@@ -13,7 +13,6 @@ from fishermix.cca import CovarianceSums
 from fishermix.cca.covariances import rows_of_a_block
 from fishermix.distributed.cluster import current_client, gathered, in_order, shared, submitted, told_plainly
 from fishermix.distributed.mixtures import FileRows
-from fishermix.distributed.sentences import of_these_words
 from fishermix.distributed.tables import open_table
 from fishermix.errors import FishermixError
 from fishermix.text.sentences import SentenceEncoder
@@ -50,7 +49,7 @@ def covariance_sums(
         if n and not 0 <= pairs.min() <= pairs.max() < len(X):
             raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
         workers = sum(client.nthreads().values())
-        there = None if encoder is None else shared(client, of_these_words(encoder, Y))
+        there = None if encoder is None else shared(client, encoder.with_words_of(Y))
     sums: CovarianceSums | None = None
     for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
         if sums is None:

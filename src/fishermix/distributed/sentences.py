@@ -24,7 +24,8 @@ def encode_sentences(
     client = client or current_client()
     if not len(sentences):
         raise FishermixError("there are no sentences to encode")
-    there = shared(client, of_these_words(encoder, sentences))
+    # Without it millions of memory-mapped word vectors would travel, and captions use some thousands.
+    there = shared(client, encoder.with_words_of(sentences))
     chunks = []
     for start in range(0, len(sentences), rows):
         block = list(sentences[start : start + rows])
@@ -32,18 +33,6 @@ def encode_sentences(
         shape = (len(block), encoder.n_features)
         chunks.append(dask.array.from_delayed(dask.delayed(future), shape, np.float32))
     return dask.array.concatenate(chunks)
-
-
-def of_these_words(encoder: SentenceEncoder, sentences: Sequence[str]) -> SentenceEncoder:
-    """An encoder that does the same to these sentences and holds the vectors of their words alone.
-
-    Millions of memory-mapped word vectors would have to travel else, and captions use some thousands.
-    """
-    rows, _ = encoder._memory.lexicon.bags(sentences)
-    used = encoder.vectors[np.unique(rows)]
-    return SentenceEncoder(
-        used, encoder.whitening, encoder.mixtures, encoder.power, encoder.norm, encoder.stop_words
-    )
 
 
 def _encoded(encoder: SentenceEncoder, sentences: Sequence[str]) -> np.ndarray:

@@ -4,6 +4,9 @@
     word2vec text     "N D\\n", then N lines: word, then D numbers, separated by spaces
     GloVe text        the same lines without the first one; a word may hold spaces
 
+A UTF-8 byte order mark before all this is passed over. The tools of word2vec, fastText, gensim and GloVe end
+every line of text with a newline, so a last line without one may be cut off within its last number.
+
 The memory used grows with what was really read, never with what a header promises.
 """
 
@@ -14,6 +17,7 @@ import os
 import re
 import zlib
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +28,14 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
+MADE_BY_MAKE = (".cache", "word2vec")
 MAX_DIMENSION = 10_000
 MAX_WORD_BYTES = 1024
 MAX_NUMBER_BYTES = 40
 MAX_LINE_BYTES = MAX_WORD_BYTES + MAX_DIMENSION * MAX_NUMBER_BYTES
 MAX_DECOMPRESSED_BYTES = 16 * 2**30
 CHUNK_BYTES = 2**22
+SKIPPED = 'errors="skip" (fishermix vectors import --skip-bad-words) leaves such words out'
 HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
 
 
@@ -113,10 +119,14 @@ def read_vectors(
     """The words and their vectors (n, D), in the order of the file.
 
     limit: read the first `limit` words only (files are sorted by frequency). vocabulary: keep only these.
-    errors="skip" leaves out a word that is no UTF-8, empty, or a repetition; "raise" stops there. Truncation,
-    numbers that are none, and headers that lie always stop.
+    errors="skip" leaves out a word that is no UTF-8, empty, a repetition, not finite, or in a last line
+    without a newline; "raise" stops there. Certain truncation, numbers that are none, and headers that lie
+    always stop.
     """
     path = Path(path)
+    if not path.exists():
+        hint = ": `make word2vec` makes it" if path.parts[-2:] == MADE_BY_MAKE else ""
+        raise FishermixError(f"there is no file or folder {path}{hint}")
     if not path.is_file():
         raise FishermixError(f"{path} is not a file")
     with open(path, "rb") as file:
@@ -126,12 +136,14 @@ def read_vectors(
         if layout.name == "word2vec binary":
             records, numbers = _binary_records(source, layout, limit), _numbers_of_bytes
         else:
-            records, numbers = _text_records(source, layout, limit), _numbers_of_texts
+            records, numbers = _text_records(source, layout, limit, errors), _numbers_of_texts
         wanted = None if vocabulary is None else frozenset(vocabulary)
         return _collect(source, layout, records, numbers, wanted, np.dtype(dtype), errors)
 
 
 def _detect(source: ByteSource) -> Layout:
+    if source.peek(len(BOM_UTF8)) == BOM_UTF8:
+        source.take(len(BOM_UTF8))
     start = source.peek(2 * MAX_LINE_BYTES)
     if not start.strip():
         raise source.fail("the file is empty")
@@ -201,11 +213,12 @@ def _binary_records(source: ByteSource, layout: Layout, limit: int | None) -> It
         _expect_end(source, layout)
 
 
-def _text_records(source: ByteSource, layout: Layout, limit: int | None) -> Iterator[Record]:
+def _text_records(source: ByteSource, layout: Layout, limit: int | None, errors: str) -> Iterator[Record]:
     done = 0
     while (layout.count is None or done < layout.count) and (limit is None or done < limit):
         at = source.offset
         line = source.until(b"\n", MAX_LINE_BYTES)
+        whole = line is not None
         if line is None:
             line = source.take(MAX_LINE_BYTES)
             if len(line) == MAX_LINE_BYTES:
@@ -216,13 +229,20 @@ def _text_records(source: ByteSource, layout: Layout, limit: int | None) -> Iter
                 return
         fields = line.rsplit(maxsplit=layout.dimension)
         if len(fields) != layout.dimension + 1:
-            raise source.fail(
-                f"a word and {layout.dimension} numbers expected, found {len(fields)} fields", at
-            )
+            found = f"{len(fields)} fields" if fields else "an empty line"
+            cut = "" if whole else ", with which the file ends: it is cut off"
+            raise source.fail(f"a word and {layout.dimension} numbers expected, found {found}{cut}", at)
         if len(fields[0]) > MAX_WORD_BYTES:
             raise source.fail(f"a word of more than {MAX_WORD_BYTES} bytes; the file is damaged", at)
-        yield at, fields[0], fields[1:]
         done += 1
+        if whole:
+            yield at, fields[0], fields[1:]
+        elif errors != "skip":
+            raise source.fail(
+                "the last line has no newline, its last number may be cut off; if the file is complete, "
+                f"add a newline; {SKIPPED}",
+                at,
+            )
     if limit is None and layout.count is not None:
         _expect_end(source, layout)
 
@@ -263,7 +283,7 @@ def _collect(
                 if errors == "skip":
                     continue
                 reason = "a word that is empty or not UTF-8" if word is None else f"the word '{word}' again"
-                raise source.fail(f'{reason}; errors="skip" leaves such words out', at)
+                raise source.fail(f"{reason}; {SKIPPED}", at)
             if len(seen) == len(vectors):
                 # In place: the block is moved by the operating system, not copied beside itself.
                 vectors.resize((2 * len(vectors), layout.dimension), refcheck=False)
@@ -271,6 +291,8 @@ def _collect(
                 vectors[len(seen)] = numbers(raw)
             except ValueError as error:
                 raise source.fail(f"the vector of '{word}' is damaged: {error}", at) from error
+            if errors == "skip" and not np.isfinite(vectors[len(seen)]).all():
+                continue
             seen[word] = None
             offsets.append(at)
     vectors.resize((len(seen), layout.dimension), refcheck=False)
@@ -279,7 +301,9 @@ def _collect(
         bad = ~np.isfinite(vectors[start : start + 65536]).all(axis=1)
         if bad.any():
             row = start + int(np.argmax(bad))
-            raise source.fail(f"the vector of '{words[row]}' is not finite in {dtype}", offsets[row])
+            raise source.fail(
+                f"the vector of '{words[row]}' is not finite in {dtype}; {SKIPPED}", offsets[row]
+            )
     return words, vectors
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from fishermix.errors import FishermixError
 from fishermix.text.tokens import parts, spellings, tokenize
 from fishermix.text.vectors import WordVectors
 
@@ -20,6 +21,10 @@ class Lexicon(dict[str, tuple[int, ...]]):
     """
 
     def __init__(self, vectors: WordVectors, stop_words: Iterable[str] = ()):
+        if isinstance(stop_words, str):
+            raise FishermixError(
+                f"stop_words is {stop_words!r}: give the words themselves, such as ['a', 'the'], in a list"
+            )
         self.vectors = vectors
         self.stop_words = frozenset(stop_words)
 
@@ -38,7 +43,7 @@ class Lexicon(dict[str, tuple[int, ...]]):
 
     def tokens(self, sentence: str | Sequence[str]) -> list[str]:
         """The tokens of a string, or of a sentence cut already, without the stop words."""
-        tokens = tokenize(sentence) if isinstance(sentence, str) else list(sentence)
+        tokens = tokenize(sentence) if isinstance(sentence, str) else _cut_already(sentence)
         return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
 
     def bags(self, sentences: Iterable[str | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
@@ -50,3 +55,11 @@ class Lexicon(dict[str, tuple[int, ...]]):
             rows.extend(chain.from_iterable(map(rows_of, self.tokens(sentence))))
             offsets.append(len(rows))
         return np.array(rows, np.int64), np.array(offsets, np.int64)
+
+
+def _cut_already(sentence: Sequence[str]) -> list[str]:
+    if isinstance(sentence, Iterable) and not isinstance(sentence, bytes):
+        tokens = list(sentence)
+        if all(isinstance(token, str) for token in tokens):
+            return tokens
+    raise FishermixError(f"a sentence is a string or a list of words, not {sentence!r:.60}")

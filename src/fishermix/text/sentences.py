@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from fishermix.errors import FishermixError
 from fishermix.fisher import FisherEncoder
+from fishermix.text.lexicon import Lexicon
 from fishermix.text.sums import SentenceSums, warn_of_empty
 from fishermix.text.vectors import WordVectors
 
@@ -39,6 +41,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     vectors: the `WordVectors`. whitening: a fitted `Whitening`, or None. mixtures: fitted mixtures, whose
     Fisher vectors stand side by side, each of them normalised by `power` and `norm`; without one it is the
     mean of the (whitened) word vectors, which `power` and `norm` leave alone. stop_words: tokens left out.
+    A clone shares all of these with its original, fitted as they are.
 
     A sentence is a string, which `tokenize` cuts, or a list of tokens. A token without a vector is looked up
     in other spellings (`tokens.spellings`), then, if hyphenated, by its parts, then left out. A sentence
@@ -69,16 +72,21 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         """Nothing to learn: vectors, whitening and mixtures come fitted."""
         return self
 
+    def set_params(self, **params) -> SentenceEncoder:
+        """As always, but parameters of the fitted whitening cannot be set: nobody would refit it."""
+        if nested := [name for name in params if name.startswith("whitening__")]:
+            raise FishermixError(f"{nested[0]}: the whitening comes fitted; set whitening= to another one")
+        return super().set_params(**params)
+
     @property
     def n_features(self) -> int:
-        if not self.mixtures:
-            return self.vectors.dimension
-        return sum(2 * mixture.locations_.size for mixture in self.mixtures)
+        return self._memory.n_features
 
     def transform(self, X: Sequence[str | Sequence[str]]) -> np.ndarray:
         """Sentence vectors (n, n_features) float32."""
-        if isinstance(X, str):
-            raise FishermixError("transform takes a list of sentences, not one string")
+        if isinstance(X, str | bytes) or not isinstance(X, Iterable):
+            raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}")
+        X = X if isinstance(X, Sized) else list(X)
         out, empty = self._memory.encode(X)
         warn_of_empty(empty, len(X))
         return out
@@ -104,10 +112,22 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d."""
-        if not self.mixtures:
+        if not self._memory.tables:
             return np.array([f"mean_{d}" for d in range(self.vectors.dimension)], dtype=object)
         names = [FisherEncoder(mixture).get_feature_names_out() for mixture in self.mixtures]
         return np.array([f"mixture_{i}_{name}" for i, of in enumerate(names) for name in of], dtype=object)
+
+    def with_words_of(self, sentences: Iterable[str | Sequence[str]], n_words: int = 0) -> SentenceEncoder:
+        """An encoder that does the same to these sentences and holds the vectors of their words, stop words
+        among them, and so many of the first others that there are `n_words`."""
+        used = np.unique(Lexicon(self.vectors).bags(sentences)[0])
+        others = np.setdiff1d(np.arange(len(self.vectors)), used)
+        kept = np.sort(np.concatenate([used, others[: max(0, n_words - len(used))]]))
+        return clone(self).set_params(vectors=self.vectors[kept])
+
+    def __sklearn_clone__(self) -> SentenceEncoder:
+        # It has no fit of its own to forget, and scikit-learn's clone would forget those of its parts.
+        return copy.copy(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -35,11 +35,9 @@ class SentenceSums:
         norm: str | None,
         stop_words: Iterable[str],
     ):
-        if len(mixtures) and vectors.dimension != mixtures[0].locations_.shape[1]:
-            raise FishermixError(
-                f"word vectors of {vectors.dimension} dimensions do not fit a mixture of "
-                f"{mixtures[0].locations_.shape[1]}"
-            )
+        if not isinstance(vectors, WordVectors):
+            raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors")
+        _check_mixtures(mixtures, vectors.dimension)
         self.whitening, self.vectors = whitening, vectors.vectors
         self.lexicon = Lexicon(vectors, stop_words)
         self.tables = [
@@ -87,6 +85,20 @@ class SentenceSums:
             words, positions = np.unique(rows, return_inverse=True)
             share = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
             out[...] = csr_array((share, positions, offsets)) @ self.word_vectors(words)
+
+
+def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
+    if not isinstance(mixtures, Iterable):
+        raise FishermixError(f"mixtures is a {type(mixtures).__name__}: give a list, such as [mixture]")
+    for number, mixture in enumerate(mixtures):
+        if not hasattr(mixture, "locations_"):
+            kind = type(mixture)
+            raise FishermixError(
+                f"mixtures[{number}], a {kind.__module__}.{kind.__qualname__}, is not a fitted mixture of "
+                "fishermix: call its fit, or load one"
+            )
+        if (found := mixture.locations_.shape[1]) != dimension:
+            raise FishermixError(f"word vectors of {dimension} dimensions do not fit a mixture of {found}")
 
 
 def warn_of_empty(empty: int, n: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, overload
 
@@ -28,6 +28,8 @@ class WordVectors:
     >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])
     >>> "dog" in vectors, vectors["cat"].tolist(), vectors.rows(["car", "boat"]).tolist()
     (True, [1.0, 0.5], [2, -1])
+    >>> vectors[1].tolist(), list(vectors)  # a row's vector; iterated over, it gives the words
+    ([1.0, 0.5], ['dog', 'cat', 'car'])
     >>> [word for word, cosine in vectors.most_similar("dog", n=2)]
     ['cat', 'car']
     """
@@ -57,7 +59,8 @@ class WordVectors:
         A folder is only mapped: opening takes no time and little memory, `dtype` stays as saved, and its hash
         is not compared (`verify` does).
         limit: the first `limit` words only. vocabulary: only these words. errors="skip" leaves out words
-        that are empty, repeated or not UTF-8, instead of stopping. max_bytes: decompress no more than this.
+        that are empty, repeated, not UTF-8, not finite or in a last line without a newline, instead of
+        stopping. max_bytes: decompress no more than this.
         """
         path = Path(path)
         if not path.is_dir():
@@ -111,25 +114,36 @@ class WordVectors:
     def __contains__(self, word: object) -> bool:
         return word in self.words
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
     @overload
-    def __getitem__(self, key: str) -> np.ndarray: ...
+    def __getitem__(self, key: str | int | np.integer) -> np.ndarray: ...
     @overload
     def __getitem__(self, key: slice | np.ndarray | list[int] | list[str]) -> WordVectors: ...
     def __getitem__(self, key):
-        """The float32 vector of a word; by a slice, rows or a list of words, that part as `WordVectors`."""
+        """The float32 vector of a word or a row; by a slice, rows, a mask or a list of words, that part as
+        `WordVectors`."""
         if isinstance(key, str):
             row = self.row(key)
             if row < 0:
                 raise KeyError(key)
             return self.vectors[row].astype(np.float32)
+        if isinstance(key, int | np.integer):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"row {key} of {len(self)} words")
+            return self.vectors[key].astype(np.float32)
         if isinstance(key, slice):
             return WordVectors(self.words[key], self.vectors[key])
+        if not hasattr(key, "__len__"):
+            raise FishermixError(f"{key!r} is neither a word nor a row nor several of these")
         if len(key) and isinstance(key[0], str):
             missing = [word for word in key if word not in self]
             if missing:
                 raise KeyError(missing[0])
             key = self.rows(key)
-        rows = np.asarray(key, dtype=np.int64)
+        rows = np.asarray(key)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         return WordVectors([self.words[int(row)] for row in rows], self.vectors[rows])
 
     def row(self, word: str) -> int:
