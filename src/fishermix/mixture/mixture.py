@@ -49,8 +49,9 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     min_scale : no scale falls below it, in the units of X.
     random_state : decides everything; the number of threads decides nothing.
     warm_start : go on from the last fit.
-    checkpoint : folder to write the state to every few iterations; a fit with the same data and parameters
-        takes it up and ends with the same bits as one that was never interrupted.
+    checkpoint : folder to write the state to every few iterations; a fit with the same data (all rows and
+        weights are compared) and parameters takes it up and ends with the same bits as one that was never
+        interrupted. A fit that had ended is not done again.
     n_jobs : threads; None takes every core the process may use.
     verbose : show a progress bar.
 
