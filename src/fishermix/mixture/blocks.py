@@ -141,7 +141,7 @@ class ArraySource:
         self.rows, self.weight = rows, weight
         self.shape: tuple[int, int] = rows.shape[0], rows.shape[1]
         self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-        self.total_weight = float(len(rows) if weight is None else weight.sum())
+        self.total_weight = total_weight(weight, len(rows))
         self.threads = threads or available_threads()
         self.size = block_rows(len(rows))
         self._memos: list[dict[str, Any]] = [{} for _ in range(0, len(rows), self.size)]
@@ -161,6 +161,12 @@ class ArraySource:
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
+
+
+def total_weight(weight: np.ndarray | None, n_rows: int) -> float:
+    """The sum of the weights (N,), or N if there are none."""
+    with np.errstate(over="ignore"):  # infinity is refused where it is used
+        return float(n_rows if weight is None else weight.sum())
 
 
 def block_rows(n_rows: int) -> int:

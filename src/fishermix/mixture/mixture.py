@@ -18,7 +18,7 @@ from fishermix.errors import FishermixError
 from fishermix.mixture.blocks import ArraySource, Source
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.density import FittedDensity
-from fishermix.mixture.em import State, start_state
+from fishermix.mixture.em import LARGEST, State, start_state
 from fishermix.mixture.families import Family, as_family
 from fishermix.mixture.fitting import Checkpoint, Progress, run
 from fishermix.mixture.minibatch import step_on
@@ -27,6 +27,7 @@ from fishermix.mixture.start import starting_point
 from fishermix.storage import load_folder, require_tensor, save_folder
 
 KIND, VERSION = "mixture", 1
+LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights whose squares are at home in float64
 # Parameters that do not change what a fit comes to.
 _FREE_OF_RESULT = ("n_jobs", "verbose", "warm_start", "checkpoint")
 
@@ -46,7 +47,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     max_iter, n_init : iterations at most; starts, of which the best is kept.
     init_params : "k-means++" (scikit-learn's) or "random" rows.
     weights_init, locations_init, scales_init : (K,), (K, D), (K, D), where given.
-    min_scale : no scale falls below it, in the units of X.
+    min_scale : no scale falls below it, in the units of X; at least 1e-150.
     random_state : decides everything; the number of threads decides nothing.
     warm_start : go on from the last fit.
     checkpoint : folder to write the state to every few iterations; a fit with the same data (all rows and
@@ -80,7 +81,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         "weights_init": ["array-like", None],
         "locations_init": ["array-like", None],
         "scales_init": ["array-like", None],
-        "min_scale": [Interval(Real, 0, None, closed="neither")],
+        "min_scale": [Interval(Real, 1 / LARGEST, None, closed="left")],
         "random_state": ["random_state"],
         "warm_start": ["boolean"],
         "checkpoint": [str, os.PathLike, None],
@@ -214,9 +215,14 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
-                if not sample_weight.sum() > 0:
+                if not sample_weight.any():
                     raise ValueError("Sample weights must contain at least one non-zero number.")
             source = ArraySource(X, sample_weight, self.n_jobs)
+        if not LIGHTEST <= source.total_weight <= HEAVIEST:
+            raise ValueError(
+                f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
+                f"{source.total_weight:g}: multiply all of them by one factor."
+            )
         if source.shape[0] < (least or self.n_components):
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from fishermix.mixture.blocks import Source
+from fishermix.mixture.components import LONGEST, SHORTEST
+from fishermix.mixture.em import LARGEST, too_large
 
 SAMPLE = 16_384  # rows that the seeds are chosen from
 
@@ -28,6 +30,9 @@ def starting_point(
     positions = np.arange(n_rows) if size == n_rows else np.sort(rng.choice(n_rows, size, replace=False))
     rows, weight = source.take(positions)
     rows, weight = rows[weight > 0], weight[weight > 0]
+    largest = float(np.abs(rows).max(initial=0))
+    if largest > LARGEST:
+        raise too_large()
     if locations_init is None:
         if len(rows) < n_components:
             raise ValueError(
@@ -35,7 +40,11 @@ def starting_point(
                 f"got {len(rows)}."
             )
         if init_params == "k-means++":
-            locations, _ = kmeans_plusplus(rows, n_components, sample_weight=weight, random_state=rng)
+            # A power of two changes no bit, and keeps squares within the range of the type.
+            usual = largest == 0 or SHORTEST <= largest <= LONGEST
+            scaled = rows if usual else np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
+            _, chosen = kmeans_plusplus(scaled, n_components, sample_weight=weight, random_state=rng)
+            locations = rows[chosen]
         else:
             locations = rows[np.sort(rng.choice(len(rows), n_components, replace=False))]
     else:
