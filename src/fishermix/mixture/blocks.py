@@ -130,6 +130,15 @@ class Source(Protocol):
         """The rows (m, D) at these ascending positions (m,), and their weights (m,)."""
 
 
+def opened(X: Any, sample_weight: Any, threads: int) -> Source | None:
+    """The source of rows that are not in memory, as `Mixture.fit` lists them; None if X is an array or so."""
+    if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        return None
+    from fishermix.distributed.opening import as_source
+
+    return as_source(X, sample_weight, threads)
+
+
 class ArraySource:
     """An array (N, D) in memory or memory-mapped, cut into blocks.
 
@@ -198,6 +207,13 @@ def summed(results: Iterator[Totals]) -> Totals:
             total = branch if total is None else branch.__iadd__(total)
     assert total is not None
     return total
+
+
+def threads_for(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` means, as in joblib: None or -1 every core, -2 all but one, and so on."""
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    return max(available_threads() + 1 + (n_jobs or -1), 1)
 
 
 def available_threads() -> int:

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import ArraySource, Source
+from fishermix.mixture.blocks import ArraySource, Source, opened, threads_for
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.density import FittedDensity
 from fishermix.mixture.em import LARGEST, State, start_state
@@ -53,8 +53,9 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     checkpoint : folder to write the state to every few iterations; a fit with the same data (all rows and
         weights are compared) and parameters takes it up and ends with the same bits as one that was never
         interrupted. A fit that had ended is not done again.
-    n_jobs : threads; None takes every core the process may use.
-    verbose : show a progress bar.
+    n_jobs : threads; None or -1 takes every core the process may use, -2 all but one, and so on.
+    verbose : show a progress bar; where standard error is no terminal, a line at the first iteration, at the
+        last, and every ten seconds between.
 
     Attributes
     ----------
@@ -85,7 +86,11 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         "random_state": ["random_state"],
         "warm_start": ["boolean"],
         "checkpoint": [str, os.PathLike, None],
-        "n_jobs": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "verbose": ["verbose"],
     }
 
@@ -194,11 +199,10 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         return self
 
     def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
-        if not isinstance(X, Source | np.ndarray) or isinstance(X, np.memmap):
-            from fishermix.distributed.opening import as_source
-
-            if (opened := as_source(X, sample_weight, self.n_jobs)) is not None:
-                X, sample_weight = opened, None
+        if not isinstance(X, Source):
+            source = opened(X, sample_weight, threads_for(self.n_jobs))
+            if source is not None:
+                X, sample_weight = source, None
         if isinstance(X, Source):
             if sample_weight is not None:
                 raise ValueError("sample_weight belongs to the source of blocks: give it there.")
@@ -206,7 +210,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 self.n_features_in_ = X.shape[1]
             elif X.shape[1] != self.n_features_in_:
                 raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_} features.")
-            source: Source = X
+            source = X
         else:
             X = validate_data(
                 self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_min_samples=least or 2
@@ -217,7 +221,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 )
                 if not sample_weight.any():
                     raise ValueError("Sample weights must contain at least one non-zero number.")
-            source = ArraySource(X, sample_weight, self.n_jobs)
+            source = ArraySource(X, sample_weight, threads_for(self.n_jobs))
         if not LIGHTEST <= source.total_weight <= HEAVIEST:
             raise ValueError(
                 f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
@@ -253,7 +257,11 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     def _offered(self) -> list[Family]:
         if isinstance(self.families, str) or not len(self.families):
             raise FishermixError("families must be a list such as ['gaussian', 'laplace']")
-        return [as_family(family) for family in self.families]
+        families = [as_family(family) for family in self.families]
+        for place, family in enumerate(families):
+            if family in families[:place]:
+                raise FishermixError(f"families names '{family.name}' twice: offer each family once")
+        return families
 
     def _state(self) -> State:
         """The state of the last fit, or one made of the public attributes where somebody has set these."""
