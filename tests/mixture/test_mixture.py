@@ -7,7 +7,10 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 from fishermix.errors import FishermixError
 from fishermix.mixture import (
@@ -21,15 +24,10 @@ from fishermix.mixture import (
     register_family,
 )
 from fishermix.mixture.blocks import threads_for
+from fishermix.mixture.start import merged
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FITTED = ("weights_", "locations_", "scales_", "choice_", "lower_bounds_")
-
-
-def expected_failures(estimator):
-    reason = "k-means++ draws other seeds from repeated rows than from weighted ones"
-    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence")
-    return {} if estimator.n_components == 1 else dict.fromkeys(names, reason)
 
 
 @parametrize_with_checks(
@@ -38,8 +36,7 @@ def expected_failures(estimator):
         LaplacianMixture(n_components=1, random_state=0),
         HybridMixture(n_components=2, random_state=0, max_iter=20),
         Mixture(n_components=1, families=("gaussian", "logistic"), random_state=0, max_iter=20),
-    ],
-    expected_failed_checks=expected_failures,
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
@@ -126,6 +123,26 @@ def test_random_state_decides_everything(X, init_params):
     assert (
         HybridMixture(3, init_params=init_params, random_state=6).fit(X).lower_bounds_ != first.lower_bounds_
     )
+
+
+@pytest.mark.parametrize("init_params", ["k-means++", "random"])
+@pytest.mark.parametrize("name", [Mixture, GaussianMixture, LaplacianMixture, HybridMixture])
+def test_weights_are_repetitions_and_order_does_not_matter(name, init_params):
+    for k, seed in ((2, 0), (3, 1)):
+        estimator = name(k, init_params=init_params, random_state=seed)
+        check_sample_weight_equivalence_on_dense_data(name.__name__, estimator)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_are_merged_in_the_order_of_their_numbers(dtype):
+    rng = np.random.default_rng(0)
+    rows = (rng.integers(-2, 3, (300, 3)) * [1, 1e-30, 1e30]).astype(dtype)
+    rows[::7] *= -1  # negative zeros
+    weight = rng.integers(1, 4, 300)
+    distinct, total = merged(rows, weight)
+    expected, counts = np.unique(np.repeat(rows, weight, axis=0) + 0.0, axis=0, return_counts=True)
+    np.testing.assert_array_equal(distinct, expected)
+    np.testing.assert_array_equal(total, counts)
 
 
 def test_prediction_scores_and_samples(X):
