@@ -4,7 +4,8 @@
         bar.advance(32)
 
 A library is silent unless asked: nothing is shown until `show_progress()` was called (the command line does)
-or `shown=True` is passed. On a terminal it is a rich bar; elsewhere a line on standard error now and then.
+or `shown=True` is passed. On a terminal it is a rich bar; elsewhere a line on standard error now and then,
+with `shown=True` also for the first step and at the end, however quick.
 """
 
 from __future__ import annotations
@@ -36,16 +37,23 @@ class _Silent:
 
 
 class _Lines:
-    def __init__(self, description: str, total: int | None):
-        self.description, self.total, self.done = description, total, 0
+    def __init__(self, description: str, total: int | None, always: bool):
+        self.description, self.total, self.done, self.note = description, total, 0, ""
         self.started = self.spoke = time.monotonic()
+        self.always = always
 
     def advance(self, steps: int = 1, note: str | None = None) -> None:
+        first = self.done == 0
         self.done += steps
-        if time.monotonic() - self.spoke >= SECONDS_BETWEEN_LINES:
-            self.say(note)
+        self.note = note or ""
+        if (first and self.always) or time.monotonic() - self.spoke >= SECONDS_BETWEEN_LINES:
+            self.say(self.note)
 
-    def say(self, note: str | None = None) -> None:
+    def finish(self) -> None:
+        if self.always or time.monotonic() - self.started >= 1:
+            self.say(f"{self.note}, done" if self.note else "done")
+
+    def say(self, note: str) -> None:
         self.spoke = time.monotonic()
         of = f"/{self.total}" if self.total else ""
         tail = f" ({note})" if note else ""
@@ -80,10 +88,9 @@ def progress(description: str, total: int | None = None, shown: bool | None = No
         with Progress(*columns, console=Console(stderr=True), transient=False) as bars:
             yield _Rich(bars, bars.add_task(_described(description, None), total=total), description)
     else:
-        lines = _Lines(description, total)
+        lines = _Lines(description, total, always=bool(shown))
         yield lines
-        if time.monotonic() - lines.started >= 1:
-            lines.say("done")
+        lines.finish()
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

@@ -1,5 +1,7 @@
 """Every kind of table gives the rows that were written, and says what is wrong with a bad one."""
 
+import sys
+
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -132,3 +134,17 @@ def test_blocks_must_be_alike_and_come_again():
     fewer[0] = ROWS[:10]
     with pytest.raises(FishermixError, match="the same each time"):
         table.read(0, 20)
+
+
+def test_a_file_with_nothing_in_it_is_told(tmp_path):
+    for name in ("a.npy", "a.safetensors", "a.parquet"):
+        (tmp_path / name).touch()
+        with pytest.raises(FishermixError, match=rf"{name} (cannot be read|is not a Parquet file)"):
+            open_table(tmp_path / name)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(columns(ROWS), tmp_path / "rows.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FishermixError, match=r"needs pyarrow: pip install 'fishermix\[dask\]'"):
+        open_table(tmp_path / "rows.parquet")

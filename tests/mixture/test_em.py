@@ -200,7 +200,7 @@ def test_steps_travel():
     X = clusters(np.random.default_rng(5), 600, 5, 3)
     state = start(FAMILIES["all"], X, 3, np.random.default_rng(0))
     fits = tuple(fit.begin(state.rows, np.dtype(float)) for fit in state.fits)
-    sweep = Sweep(state.components, fits, exact_quantum(600), again=False)
+    sweep = Sweep(state.components, fits, X.dtype, exact_quantum(600), again=False)
     here, there = sweep(Block(X)), pickle.loads(pickle.dumps(sweep))(Block(X))
     assert pickle.loads(pickle.dumps(there)).keys() == here.keys()
     np.testing.assert_array_equal(here["fit0"]["first"], there["fit0"]["first"])

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.mixture import kernels
+from fishermix.mixture import medians as medians_module
 from fishermix.mixture.blocks import ActiveRows, Mass
 from fishermix.mixture.em import exact_quantum
 from fishermix.mixture.medians import MedianSearch, weighted_median
@@ -87,6 +88,71 @@ def test_equal_to_sorting_in_any_blocks_from_any_guess(data):
     np.testing.assert_allclose(
         deviations[alive], expected_deviations[alive], rtol=1e-3, atol=20 * np.finfo(dtype).eps * size
     )
+
+
+TIED = {
+    "relu": lambda x: np.maximum(x, 0),
+    "relu and one": lambda x: np.maximum(x, 0) + 1,
+    "rounded": np.round,
+    "rounded to tenths": lambda x: np.round(x, 1),
+    "int8": lambda x: np.clip(40 * x, -128, 127).astype(np.int8),
+    "two values": lambda x: np.where(x > 0, 1e-3, np.pi),
+    "ties among neighbours": lambda x: np.where(x > 0.2, 1 + x * 1e-15, 1),
+    "subnormal steps": lambda x: np.round(x) * 1e-45,
+    "clipped": lambda x: np.clip(x, -0.3, 0.1),
+    "far apart": lambda x: np.where(np.abs(x) > 1, np.sinh(30 * x), 0),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(sorted(TIED)),
+    n=st.integers(1000, 9000),
+    k=st.integers(1, 4),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    reach=st.sampled_from([1e-12, 0.01, 3.0]),
+)
+def test_ties_of_thousands_of_rows_are_equal_to_sorting(seed, kind, n, k, dtype, reach):
+    rng = np.random.default_rng(seed)
+    x = TIED[kind](rng.laplace(size=(n, 4)))
+    x = np.clip(x, -1e38, 1e38).astype(dtype)
+    posterior, weight = rng.dirichlet(np.full(k, 0.3), n), np.ones(n)
+    guess, ones = x[rng.integers(n, size=k)].astype(float), np.ones((k, 4))
+    medians, _, sweeps, quantum = search(x, posterior, weight, [n // 2], guess, reach * ones, ones)
+    np.testing.assert_array_equal(medians, oracle(x, posterior, weight, quantum)[0])
+    assert sweeps <= 16
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    power=st.integers(-40, 37),
+    kind=st.sampled_from(sorted(TIED)),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    patience=st.integers(0, 2),
+)
+def test_by_halves_alone_it_ends_too(seed, power, kind, dtype, patience):
+    rng = np.random.default_rng(seed)
+    x = TIED[kind](rng.standard_normal((500, 3))) * 10.0**power
+    x = np.clip(x, -1e38, 1e38).astype(dtype)
+    posterior, weight, ones = rng.dirichlet([0.3, 0.3], 500), np.ones(500), np.ones((2, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(medians_module, "PATIENCE", patience)
+        medians, _, sweeps, quantum = search(x, posterior, weight, [], 7 * ones, 0.1 * ones, ones)
+    np.testing.assert_array_equal(medians, oracle(x, posterior, weight, quantum)[0])
+    assert sweeps <= patience + 1 + 8 * np.dtype(dtype).itemsize
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_keys_number_the_floats_in_their_order(dtype):
+    tiny, largest = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    numbers = np.array([-np.inf, -largest, -1, -tiny, -0.0, 0.0, tiny, 1, largest, np.inf], dtype)
+    keys = medians_module._key(numbers)
+    assert (np.diff(keys) > 0).all()
+    np.testing.assert_array_equal(medians_module._number(keys, np.dtype(dtype)), numbers)
+    ones = medians_module._number(medians_module._key(np.ones(1, dtype)) + 1, np.dtype(dtype))
+    assert ones == np.nextafter(dtype(1), dtype(2))
 
 
 def test_cuts_change_no_bit_of_the_medians():

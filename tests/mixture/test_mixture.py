@@ -7,7 +7,10 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 from fishermix.errors import FishermixError
 from fishermix.mixture import (
@@ -18,16 +21,13 @@ from fishermix.mixture import (
     Logistic,
     Mixture,
     StudentT,
+    register_family,
 )
+from fishermix.mixture.blocks import threads_for
+from fishermix.mixture.start import merged
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FITTED = ("weights_", "locations_", "scales_", "choice_", "lower_bounds_")
-
-
-def expected_failures(estimator):
-    reason = "k-means++ draws other seeds from repeated rows than from weighted ones"
-    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence")
-    return {} if estimator.n_components == 1 else dict.fromkeys(names, reason)
 
 
 @parametrize_with_checks(
@@ -36,8 +36,7 @@ def expected_failures(estimator):
         LaplacianMixture(n_components=1, random_state=0),
         HybridMixture(n_components=2, random_state=0, max_iter=20),
         Mixture(n_components=1, families=("gaussian", "logistic"), random_state=0, max_iter=20),
-    ],
-    expected_failed_checks=expected_failures,
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
@@ -94,9 +93,21 @@ def test_sample_weight_messages(X):
 
 def test_families_are_a_list_of_names_or_objects(X):
     assert Mixture(2, families=["laplace", StudentT(3)]).fit(X).families_[1] == StudentT(3)
-    for wrong in ([], ["cauchy"]):
-        with pytest.raises(FishermixError, match=r"families must be a list|no family called"):
-            Mixture(2, families=wrong).fit(X)
+    wrong = {
+        "families must be a list": [],
+        "no family called 'cauchy'": ["cauchy"],
+        "a family is a name such as 'laplace' or a Family object, not 3": [3],
+        "Logistic is a class: offer an object of it": [Logistic],
+        "names 'gaussian' twice": ["gaussian", "laplace", Gaussian()],
+    }
+    for message, families in wrong.items():
+        with pytest.raises(FishermixError, match=message):
+            Mixture(2, families=families).fit(X)
+    two = Mixture(2, families=[StudentT(3), StudentT(4)], random_state=0, max_iter=2).fit(X)
+    assert two.families_ == [StudentT(3), StudentT(4)]
+    for not_a_class in (Logistic(), "logistic", int):
+        with pytest.raises(FishermixError, match="register_family takes a class"):
+            register_family(not_a_class)
 
 
 def test_not_fitted(X):
@@ -112,6 +123,26 @@ def test_random_state_decides_everything(X, init_params):
     assert (
         HybridMixture(3, init_params=init_params, random_state=6).fit(X).lower_bounds_ != first.lower_bounds_
     )
+
+
+@pytest.mark.parametrize("init_params", ["k-means++", "random"])
+@pytest.mark.parametrize("name", [Mixture, GaussianMixture, LaplacianMixture, HybridMixture])
+def test_weights_are_repetitions_and_order_does_not_matter(name, init_params):
+    for k, seed in ((2, 0), (3, 1)):
+        estimator = name(k, init_params=init_params, random_state=seed)
+        check_sample_weight_equivalence_on_dense_data(name.__name__, estimator)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_are_merged_in_the_order_of_their_numbers(dtype):
+    rng = np.random.default_rng(0)
+    rows = (rng.integers(-2, 3, (300, 3)) * [1, 1e-30, 1e30]).astype(dtype)
+    rows[::7] *= -1  # negative zeros
+    weight = rng.integers(1, 4, 300)
+    distinct, total = merged(rows, weight)
+    expected, counts = np.unique(np.repeat(rows, weight, axis=0) + 0.0, axis=0, return_counts=True)
+    np.testing.assert_array_equal(distinct, expected)
+    np.testing.assert_array_equal(total, counts)
 
 
 def test_prediction_scores_and_samples(X):
@@ -193,10 +224,46 @@ def test_a_damaged_folder_is_refused(tensor, value, message, X):
         Mixture.from_tensors(config, tensors, "somewhere")
 
 
-def test_verbose_says_something(X, capsys, monkeypatch):
-    monkeypatch.setattr("fishermix.progress.SECONDS_BETWEEN_LINES", 0.0)
-    HybridMixture(2, random_state=0, verbose=True).fit(X)
-    assert "fitting HybridMixture: 1/100" in capsys.readouterr().err
+def test_verbose_says_something(X, capsys):
+    """Of a quick fit too, where there is no terminal: what the first and the last iteration came to."""
+    mixture = HybridMixture(2, random_state=0, verbose=True).fit(X)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == f"fitting HybridMixture: 1/100 after 0 s (log likelihood {mixture.lower_bounds_[0]:.4f})"
+    assert last.startswith(f"fitting HybridMixture: {mixture.n_iter_}/100 after 0 s (log likelihood")
+    assert last.endswith(f"{mixture.lower_bounds_[-1]:.4f}, done)")
+    mixture.set_params(verbose=False).fit(X)
+    assert capsys.readouterr().err == ""
+
+
+def test_n_jobs_is_counted_as_in_joblib(X, monkeypatch):
+    monkeypatch.setattr("fishermix.mixture.blocks.available_threads", lambda: 6)
+    assert [threads_for(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
+    plain = HybridMixture(2, random_state=0).fit(X)
+    for n_jobs in (-1, -2, -99):
+        mixture = HybridMixture(2, random_state=0, n_jobs=n_jobs).fit(X)
+        same(mixture, plain)
+        np.testing.assert_array_equal(mixture.predict(X), plain.predict(X))
+    with pytest.raises(ValueError, match="'n_jobs' parameter"):
+        HybridMixture(2, n_jobs=0).fit(X)
+
+
+def test_rows_that_are_not_in_memory_are_predicted_too(X, tmp_path):
+    X = np.repeat(X, 8, axis=0)
+    np.save(tmp_path / "rows.npy", X)
+    np.save(tmp_path / "narrow.npy", X[:, :2])
+    np.save(tmp_path / "none.npy", X[:0])
+    mixture = HybridMixture(3, random_state=0, max_iter=5).fit(tmp_path / "rows.npy")
+    for rows in (str(tmp_path / "rows.npy"), np.load(tmp_path / "rows.npy", mmap_mode="r"), np.split(X, 3)):
+        np.testing.assert_array_equal(mixture.predict_proba(rows), mixture.predict_proba(X))
+        np.testing.assert_array_equal(mixture.predict(rows), mixture.predict(X))
+        np.testing.assert_array_equal(mixture.score_samples(rows), mixture.score_samples(X))
+        assert (mixture.sparse_posteriors(rows) != mixture.sparse_posteriors(X)).nnz == 0
+        assert (mixture.score(rows), mixture.bic(rows)) == (mixture.score(X), mixture.bic(X))
+    for wrong, message in (("narrow.npy", "expected rows of 3 features"), ("none.npy", r"X is \(0, 3\)")):
+        with pytest.raises(ValueError, match=message):
+            mixture.predict(tmp_path / wrong)
+    with pytest.raises(FishermixError, match=r"there is no file .*r\.npy"):
+        mixture.score("r.npy")
 
 
 def test_one_warning_when_em_does_not_converge(X):

@@ -21,7 +21,7 @@ from fishermix.distributed.cluster import current_client, gathered, submitted, t
 from fishermix.distributed.streaming import checked_weight, require_finite, working_type
 from fishermix.distributed.tables import Table, open_table
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import GROUP, Block, Step, Totals, block_rows
+from fishermix.mixture.blocks import GROUP, Block, Step, Totals, block_rows, total_weight
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -61,7 +61,7 @@ class ClusterSource:
         self.shape: tuple[int, int] = int(self.starts[-1]), pieces[0].width
         self.dtype = working_type(np.result_type(*(piece.dtype for piece in pieces)))
         self.weight = None if weight is None else checked_weight(weight, self.shape[0])
-        self.total_weight = float(self.shape[0] if self.weight is None else self.weight.sum())
+        self.total_weight = total_weight(self.weight, self.shape[0])
         self._parts = [
             submitted(
                 self.client,

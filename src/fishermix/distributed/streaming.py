@@ -12,7 +12,16 @@ import numpy as np
 
 from fishermix.distributed.tables import Table, open_table, taken
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import PANEL, Block, Step, Totals, available_threads, block_rows, summed
+from fishermix.mixture.blocks import (
+    PANEL,
+    Block,
+    Step,
+    Totals,
+    available_threads,
+    block_rows,
+    summed,
+    total_weight,
+)
 
 MEMORY = 2**30
 
@@ -36,7 +45,7 @@ class StreamSource:
         self.table = open_table(rows) if isinstance(rows, str | os.PathLike) else rows
         self.shape, self.dtype = self.table.shape, working_type(self.table.dtype)
         self.weight = None if weight is None else checked_weight(weight, self.shape[0])
-        self.total_weight = float(self.shape[0] if self.weight is None else self.weight.sum())
+        self.total_weight = total_weight(self.weight, self.shape[0])
         self.threads = threads or available_threads()
         bytes_of_row = self.shape[1] * (self.dtype.itemsize + self.table.dtype.itemsize)
         affordable = memory // 2 // (self.threads + 1) // bytes_of_row // PANEL * PANEL

@@ -100,8 +100,13 @@ class ParquetTable(SequentialTable):
     """
 
     def __init__(self, path: str | os.PathLike):
-        import pyarrow
-        import pyarrow.parquet
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            raise FishermixError(
+                f"{path} is a Parquet file, and reading it needs pyarrow: pip install 'fishermix[dask]'"
+            ) from error
 
         super().__init__()
         self.path = os.fspath(path)
@@ -248,7 +253,7 @@ def open_table(path: str | os.PathLike) -> Table:
 def _npy(path: Path) -> RawTable:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise FishermixError(f"{path} cannot be read as an array: {error}") from error
     if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
         raise FishermixError(f"{path} holds {mapped.dtype} {mapped.shape}, not rows of numbers")

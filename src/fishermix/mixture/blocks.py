@@ -130,6 +130,15 @@ class Source(Protocol):
         """The rows (m, D) at these ascending positions (m,), and their weights (m,)."""
 
 
+def opened(X: Any, sample_weight: Any, threads: int) -> Source | None:
+    """The source of rows that are not in memory, as `Mixture.fit` lists them; None if X is an array or so."""
+    if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        return None
+    from fishermix.distributed.opening import as_source
+
+    return as_source(X, sample_weight, threads)
+
+
 class ArraySource:
     """An array (N, D) in memory or memory-mapped, cut into blocks.
 
@@ -141,7 +150,7 @@ class ArraySource:
         self.rows, self.weight = rows, weight
         self.shape: tuple[int, int] = rows.shape[0], rows.shape[1]
         self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-        self.total_weight = float(len(rows) if weight is None else weight.sum())
+        self.total_weight = total_weight(weight, len(rows))
         self.threads = threads or available_threads()
         self.size = block_rows(len(rows))
         self._memos: list[dict[str, Any]] = [{} for _ in range(0, len(rows), self.size)]
@@ -161,6 +170,12 @@ class ArraySource:
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
+
+
+def total_weight(weight: np.ndarray | None, n_rows: int) -> float:
+    """The sum of the weights (N,), or N if there are none."""
+    with np.errstate(over="ignore"):  # infinity is refused where it is used
+        return float(n_rows if weight is None else weight.sum())
 
 
 def block_rows(n_rows: int) -> int:
@@ -192,6 +207,13 @@ def summed(results: Iterator[Totals]) -> Totals:
             total = branch if total is None else branch.__iadd__(total)
     assert total is not None
     return total
+
+
+def threads_for(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` means, as in joblib: None or -1 every core, -2 all but one, and so on."""
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    return max(available_threads() + 1 + (n_jobs or -1), 1)
 
 
 def available_threads() -> int:

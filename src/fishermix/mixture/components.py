@@ -18,6 +18,7 @@ from fishermix.mixture.families import Family, Gaussian, Laplace
 
 NEGLIGIBLE = {"f": -24.0, "d": -40.0}  # logarithms of shares that are lost in the rounding of the densities
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
+SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares, summed over a panel, are at home in float32
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class Components:
         return posterior, log_likelihood
 
     def safe_posteriors(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same; rows too far out for float32 are taken in float64."""
+        """The same; rows too far out for float32, and all if the components are, are taken in float64."""
+        if x.dtype == np.float32 and not suits_float32(self.locations, self.scales):
+            x = x.astype(np.float64)
         posterior, log_likelihood = self.posteriors(x)
         far = ~np.isfinite(log_likelihood)
         if far.any():
@@ -103,6 +106,12 @@ class Components:
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
+
+
+def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
+    """Whether float32 can square such lengths, any shape, without overflow and underflow."""
+    largest = max(np.abs(locations).max(), scales.max())
+    return bool(largest <= LONGEST and scales.min() >= SHORTEST)
 
 
 def _density_at_centre(family: Family) -> float:

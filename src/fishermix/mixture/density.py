@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse
@@ -12,9 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.mixture import kernels
-from fishermix.mixture.blocks import PANEL, available_threads
+from fishermix.mixture.blocks import PANEL, Block, Source, Totals, opened, threads_for
 from fishermix.mixture.components import Components
 from fishermix.mixture.families import Family
+
+Use = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
 
 
 class FittedDensity(DensityMixin, BaseEstimator):
@@ -31,41 +35,33 @@ class FittedDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return Components(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
-    def _panels(self, X, use: Callable[[slice, np.ndarray, np.ndarray], None]) -> None:
-        """Call use(rows, posteriors, log likelihoods) for all panels of X, in threads."""
+    def _panels(self, X, use: Use) -> list[tuple[np.ndarray, ...]]:
+        """use(posteriors, log likelihoods) of every panel of X in order, from threads.
+
+        X may be all that `fit` takes, rows that are not in memory too.
+        """
         components = self._components()
+        threads = threads_for(self.n_jobs)
+        source = X if isinstance(X, Source) else opened(X, None, threads)
+        if source is not None:
+            if source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
+                raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
+            return source.total(_OnPanels(components, use))["parts"]
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
-        panels = [slice(start, start + PANEL) for start in range(0, len(X), PANEL)]
-
-        def work(panel: slice) -> None:
-            use(panel, *components.safe_posteriors(X[panel]))
-
-        threads = min(self.n_jobs or available_threads(), len(panels))
-        if threads == 1:
-            for panel in panels:
-                work(panel)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for _ in pool.map(work, panels):
-                    pass
+        panels = [X[start : start + PANEL] for start in range(0, len(X), PANEL)]
+        if min(threads, len(panels)) == 1:
+            return [use(*components.safe_posteriors(panel)) for panel in panels]
+        with ThreadPoolExecutor(min(threads, len(panels))) as pool:
+            return list(pool.map(lambda panel: use(*components.safe_posteriors(panel)), panels))
 
     def predict_proba(self, X):
         """Posteriors (N, K)."""
-        parts: dict[int, np.ndarray] = {}
-        self._panels(X, lambda rows, posterior, _: parts.__setitem__(rows.start, posterior))
-        return np.concatenate([parts[start] for start in sorted(parts)])
+        return np.concatenate([posterior for (posterior,) in self._panels(X, _posterior)])
 
     def sparse_posteriors(self, X, threshold=1e-6):
         """Posteriors as a `scipy.sparse.csr_matrix` (N, K) without those below the threshold."""
-        parts: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-
-        def keep(rows: slice, posterior: np.ndarray, _: np.ndarray) -> None:
-            parts[rows.start] = kernels.keep_large(posterior, threshold)
-
-        self._panels(X, keep)
-        counts, components, values = (
-            np.concatenate(part) for part in zip(*(parts[start] for start in sorted(parts)))
-        )
+        parts = self._panels(X, partial(_large_posteriors, threshold=threshold))
+        counts, components, values = (np.concatenate(part) for part in zip(*parts))
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return scipy.sparse.csr_matrix((values, components, indptr), (len(counts), len(self.weights_)))
 
@@ -75,9 +71,7 @@ class FittedDensity(DensityMixin, BaseEstimator):
 
     def score_samples(self, X):
         """Log likelihood of each row (N,)."""
-        parts: dict[int, np.ndarray] = {}
-        self._panels(X, lambda rows, _, log_likelihood: parts.__setitem__(rows.start, log_likelihood))
-        return np.concatenate([parts[start] for start in sorted(parts)])
+        return np.concatenate([log_likelihood for (log_likelihood,) in self._panels(X, _log_likelihood)])
 
     def score(self, X, y=None):
         """Mean log likelihood of a row."""
@@ -110,3 +104,29 @@ class FittedDensity(DensityMixin, BaseEstimator):
     def aic(self, X):
         """Akaike information criterion on X; the lower the better. The choices are not counted."""
         return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
+
+
+@dataclass(frozen=True)
+class _OnPanels:
+    """A step that keeps what `use` makes of the panels of a block, in their order."""
+
+    components: Components
+    use: Use
+
+    def __call__(self, block: Block) -> Totals:
+        panels = (block.rows[panel] for panel in block.panels())
+        return Totals(parts=[self.use(*self.components.safe_posteriors(panel)) for panel in panels])
+
+
+def _posterior(posterior: np.ndarray, log_likelihood: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (posterior,)
+
+
+def _log_likelihood(posterior: np.ndarray, log_likelihood: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (log_likelihood,)
+
+
+def _large_posteriors(
+    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
+) -> tuple[np.ndarray, ...]:
+    return kernels.keep_large(posterior, threshold)

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fishermix.errors import FishermixError
 from fishermix.mixture.blocks import ActiveRows, Block, Mass, Source, Totals
-from fishermix.mixture.components import Components
+from fishermix.mixture.components import Components, suits_float32
 from fishermix.mixture.families import Family
 from fishermix.mixture.fits import FamilyFit, start_fit
 
 DEAD = 1e-3  # rows' worth of weight below which a component is lost
 RESEEDS = 3  # of one component in one fit; with fewer distinct rows than components more would not help
 SMALLEST_WEIGHT = 1e-12
+LARGEST = 1e150  # numbers whose squares float64 can sum up
 NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors below these are lost in the rounding of the densities
 
 
@@ -70,23 +72,23 @@ def start_state(
 
 @dataclass(frozen=True)
 class Sweep:
-    """The step that EM runs on every block: E step, then statistics for the fits that are not done."""
+    """The step that EM runs on every block: E step, then statistics for the fits that are not done.
+
+    `dtype` is the same for all blocks and sweeps of an iteration, or posteriors would differ between them.
+    """
 
     components: Components
     fits: tuple[FamilyFit, ...]
+    dtype: np.dtype
     quantum: float
     again: bool  # within the same iteration
 
     def __call__(self, block: Block) -> Totals:
-        totals = self._totals(block)
-        if totals.finite() or block.rows.dtype == np.float64:
-            return totals
-        # Values whose squares overflow float32 are rare: only their block is taken in float64.
-        block.memo.clear()
-        return self._totals(Block(block.rows.astype(np.float64), block.weight))
+        with np.errstate(over="ignore", invalid="ignore"):  # `iterate` looks at the sums
+            return self._totals(block)
 
     def _totals(self, block: Block) -> Totals:
-        rows = block.rows
+        rows = block.rows.astype(self.dtype, copy=False)
         accumulators = [fit.accumulator(rows.dtype) for fit in self.fits]
         known: list[ActiveRows] | None = block.memo.get("active") if self.again else None
         threshold = NEGLIGIBLE[rows.dtype.char]
@@ -113,14 +115,37 @@ class Sweep:
 
 
 def iterate(state: State, source: Source) -> State:
-    """One E step and one M step; the likelihood it records is that of the state it started from."""
+    """One E step and one M step; the likelihood it records is that of the state it started from.
+
+    float32 rows are taken in float64 where the components, or rows far away from them, need its range.
+    """
+    narrow = source.dtype == np.float32 and all(suits_float32(fit.location, fit.scale) for fit in state.fits)
+    new = iterate_in(np.dtype(np.float32), state, source) if narrow else None
+    new = new or iterate_in(np.dtype(np.float64), state, source)
+    if new is None:
+        raise too_large()
+    return new
+
+
+def too_large() -> FishermixError:
+    return FishermixError(
+        "Input X contains values too large for dtype('float64') to square and to sum up: they must stay "
+        f"below {LARGEST:g}. Rescale X, for example by dividing it by its largest absolute value."
+    )
+
+
+def iterate_in(dtype: np.dtype, state: State, source: Source) -> State | None:
+    """One iteration in this type, or None if it overflows."""
     components = state.components
-    fits = [fit.begin(state.rows, source.dtype) for fit in state.fits]
+    fits = [fit.begin(state.rows, dtype) for fit in state.fits]
     quantum = exact_quantum(source.total_weight)
     totals = None
     while asking := [number for number, fit in enumerate(fits) if not fit.done]:
-        sweep = Sweep(components, tuple(fits[number] for number in asking), quantum, again=totals is not None)
+        asked = tuple(fits[number] for number in asking)
+        sweep = Sweep(components, asked, dtype, quantum, again=totals is not None)
         totals = source.total(sweep)
+        if not totals.finite():
+            return None
         if not sweep.again:
             mass = Mass(totals["weight"], totals["rows"], totals["squared"])
             log_likelihood = totals["log_likelihood"]

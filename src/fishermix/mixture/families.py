@@ -212,6 +212,8 @@ _REGISTERED: dict[str, type[Family]] = {
 
 def register_family(family: type[Family]) -> type[Family]:
     """Let saved mixtures name this family (also as a decorator); register it again before a load."""
+    if not (isinstance(family, type) and issubclass(family, Family) and hasattr(family, "name")):
+        raise FishermixError(f"register_family takes a class derived from Family with a name, not {family!r}")
     known = _REGISTERED.setdefault(family.name, family)
     if known is not family and known.__qualname__ != family.__qualname__:
         raise FishermixError(f"a family called '{family.name}' is registered already: choose another name")
@@ -251,4 +253,8 @@ def as_family(family: str | Family) -> Family:
                 f"there is no family called '{family}'; there are: {', '.join(sorted(_REGISTERED))}"
             )
         return _REGISTERED[family]()
+    if isinstance(family, type) and issubclass(family, Family):
+        raise FishermixError(f"{family.__name__} is a class: offer an object of it, {family.__name__}(...)")
+    if not isinstance(family, Family):
+        raise FishermixError(f"a family is a name such as 'laplace' or a Family object, not {family!r}")
     return family

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import Source
+from fishermix.mixture.blocks import Block, Source, Totals
 from fishermix.mixture.callbacks import IterationCallbacks
 from fishermix.mixture.em import State, iterate
 from fishermix.mixture.saving import pack, unpack
@@ -70,7 +70,7 @@ def run(
             progress.state = iterate(progress.state, source)
             bounds = progress.state.lower_bounds
             gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
-            progress.converged = bool(gain < tol) and progress.state.reseeds.sum() == reseeds
+            progress.converged = bool(gain < tol and progress.state.reseeds.sum() == reseeds)
             stopped = callbacks.after_iteration(progress.state)
             if checkpoint and (stopped or progress.state.iteration % ITERATIONS_BETWEEN_CHECKPOINTS == 0):
                 checkpoint.write(progress)
@@ -86,15 +86,20 @@ def run(
 
 
 class Checkpoint:
-    """A folder that holds the progress of one particular fit, so that it can be taken up again."""
+    """A folder that holds the progress of one particular fit, so that it can be taken up again.
+
+    A fit is known by its parameters and by all its rows and weights, which are read once for that; where they
+    come from, an array or a file of any name, does not matter.
+    """
 
     def __init__(self, folder: str | os.PathLike, parameters: dict[str, Any], source: Source):
         self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise FishermixError(f"checkpoint={self.folder} is a file: name a folder")
         digest = hashlib.sha256(json.dumps(parameters, sort_keys=True, default=repr).encode())
-        rows = np.unique(np.linspace(0, source.shape[0] - 1, 64).astype(np.int64))
-        for part in (np.array(source.shape), *source.take(rows)):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(repr((source.total_weight, str(source.dtype))).encode())
+        digest.update(repr((source.shape, str(source.dtype))).encode())
+        for of_block in source.total(digest_of)["digests"]:
+            digest.update(of_block)
         self.key = digest.hexdigest()
 
     def read(self) -> Progress | None:
@@ -105,26 +110,34 @@ class Checkpoint:
             for left_by_a_killed_first_write in found:
                 left_by_a_killed_first_write.unlink()
             return None
-        config, tensors = load_folder(self.folder, CHECKPOINT, 1)
-        if config.get("key") != self.key:
+        try:
+            config, tensors = load_folder(self.folder, CHECKPOINT, 1)
+            key = config["key"]
+            states = {
+                name: unpack(config[name], _inside(tensors, name), self.folder)
+                for name in ("state", "best")
+                if name in config
+            }
+            progress = Progress(
+                states["state"],
+                int(config["start"]),
+                states.get("best"),
+                bool(config["best_converged"]),
+                bool(config["finished"]),
+                bool(config["converged"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = error if isinstance(error, FishermixError) else f"{self.folder} is damaged ({error!r})"
+            raise FishermixError(
+                f"{reason}. No fit can go on from this checkpoint: delete the folder {self.folder} (if you "
+                "keep nothing else in it) to start anew, or name another one"
+            ) from error
+        if key != self.key:
             raise FishermixError(
                 f"the checkpoint in {self.folder} belongs to a fit with other data or other parameters: "
                 "delete the folder to start anew, or name another one"
             )
-        states = {
-            name: unpack(config[name], _inside(tensors, name), self.folder) if config.get(name) else None
-            for name in ("state", "best")
-        }
-        state = states["state"]
-        assert state is not None
-        return Progress(
-            state,
-            config["start"],
-            states["best"],
-            config["best_converged"],
-            config["finished"],
-            config["converged"],
-        )
+        return progress
 
     def write(self, progress: Progress) -> None:
         config: dict[str, Any] = {
@@ -140,6 +153,14 @@ class Checkpoint:
                 config[name], of_state = pack(state)
                 tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
         save_folder(self.folder, CHECKPOINT, 1, config, tensors)
+
+
+def digest_of(block: Block) -> Totals:
+    """The hash of the rows and weights of a block, in a list that grows block by block."""
+    digest = hashlib.sha256(block.rows.data)
+    if block.weight is not None:
+        digest.update(np.ascontiguousarray(block.weight).data)
+    return Totals(digests=[digest.digest()])
 
 
 def _inside(tensors: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

@@ -6,9 +6,14 @@ statistics that add up over blocks, in one or two sweeps over the rows:
 1. *look*: a histogram of the weights over a bracket tells the bin in which half is reached;
 2. *collect*: the weight below the bracket and the few values inside it, among which the median is selected.
 
-A bracket only guides: the collected weights prove the answer, or the search goes on beside the bracket. All
-weights are multiples of one power of two: their sums are exact, and the answer depends on no cut, no thread.
-From the second iteration on the old median brackets the new one, soon so tightly that the look is left out.
+A bracket only guides: the collected weights prove the answer, or on which side of the bracket it lies, where
+the search goes on. All weights are multiples of one power of two: their sums are exact, the answer depends
+on no cut, no thread. From the second iteration on the old median brackets the new one, soon so tightly that
+the look is left out.
+
+The search ends whatever the values: what is proved is kept as `least <= median < most`, and after PATIENCE
+sweeps only the number in the middle of these is collected. That finds it or halves the count of numbers
+between them, of which there are less than 2⁶⁴.
 """
 
 from __future__ import annotations
@@ -25,6 +30,9 @@ BINS = 32  # of a histogram, the two outer ones for all that lies below and abov
 CROWD, PART = 512, 0.1  # values, and part of all, that may be collected without another look
 SEEN = 0.01  # part of a panel's largest weight below which a first look overlooks a row
 LOOKS = 4  # at most, then ties are to blame for the crowd, and these are collected as one
+LOOKS_AT_TIES = 2  # likewise, once a look has led astray
+NUMBERS = 4 * BINS  # in a bracket that is so narrow that a look would only blur it
+PATIENCE = 16  # sweeps before the search goes on by halves
 WIDENING = 16.0  # the next bracket beside one that does not hold the median is so many times as wide
 
 LOOK, COLLECT, DONE = 0, 1, 2
@@ -50,7 +58,11 @@ class MedianSearch:
     median: np.ndarray
     deviation: np.ndarray  # sum of weight |x - median|
     looks: np.ndarray  # that have narrowed the bracket
+    misled: np.ndarray  # whether such a look has led astray: ties are not where interpolation expects them
+    least: np.ndarray  # proved: least <= median < most
+    most: np.ndarray
     seen: float = SEEN
+    sweeps: int = 0
 
     @classmethod
     def around(
@@ -61,7 +73,15 @@ class MedianSearch:
         few = _few(rows[:, None] * np.minimum(reach / scale, 1), rows)
         status = np.where(few, COLLECT, LOOK).astype(np.int8) + np.zeros(low.shape, np.int8)
         return cls(
-            low, high, status, np.array(guess, float), np.zeros(low.shape), np.zeros(low.shape, np.int8)
+            low,
+            high,
+            status,
+            median=np.array(guess, float),
+            deviation=np.zeros(low.shape),
+            looks=np.zeros(low.shape, np.int8),
+            misled=np.zeros(low.shape, bool),
+            least=np.full_like(low, -np.inf),
+            most=np.full_like(low, np.inf),
         )
 
     @property
@@ -82,7 +102,8 @@ class MedianSearch:
         if "histogram" in totals:
             search = search._after_looking(self.status == LOOK, totals["histogram"], mass)
         empty = (mass.weight <= 0)[:, None]
-        return replace(search, status=np.where(empty, DONE, search.status).astype(np.int8))
+        status = np.where(empty, DONE, search.status).astype(np.int8)
+        return replace(search, status=status, sweeps=self.sweeps + 1)._between_what_is_proved()
 
     def _after_collecting(self, totals: Totals, mass: Mass) -> MedianSearch:
         below, half = totals["below"], 0.5 * mass.weight[:, None]
@@ -96,11 +117,18 @@ class MedianSearch:
         search = replace(
             self,
             status=np.where(found, DONE, self.status).astype(np.int8),
-            median=np.where(found, median, self.median),
+            median=np.where(found, median + 0.0, self.median),  # never -0.0, whichever zero came first
             deviation=np.where(found, deviation, self.deviation),
         )
-        if (lost := collected & ~found).any():
-            search = replace(search, seen=0.0)
+        if not (lost := collected & ~found).any():
+            return search
+        before = lost & (half <= below)
+        search = replace(
+            search,
+            seen=0.0,
+            least=np.where(lost & ~before, np.maximum(self.least, self.high), self.least),
+            most=np.where(before, np.minimum(self.most, self.low), self.most),
+        )
         return search._beside(lost, half - below, inside, mass)
 
     def _after_looking(self, looked: np.ndarray, histogram: np.ndarray, mass: Mass) -> MedianSearch:
@@ -117,13 +145,18 @@ class MedianSearch:
         inside = np.maximum(inside, 1e-100)
         share = np.clip((half - before) / inside, 0, 1)
         margin = 0.01 + 0.3 * np.maximum(0.5 * mass.weight[:, None] - half, 0) / inside
-        spread = np.where(crowd > CROWD, 2 / np.sqrt(inside * mass.effective_rows_per_weight), 2.0)
+        interpolated = (crowd > CROWD) & ~self.misled
+        spread = np.where(interpolated, 2 / np.sqrt(inside * mass.effective_rows_per_weight), 2.0)
         width = (self.high.astype(float) - self.low) / (BINS - 2)
         edge = self.low + (place - 1) * width
         low = edge + width * (np.maximum(share - spread, 0) - margin)
         high = edge + width * (np.minimum(share + spread, 1) + margin)
         crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
-        ready = located & (_few(crowd * located, mass.rows) | (self.looks + 1 >= LOOKS) | (margin > 1))
+        narrow = located & (_key(self.high) - _key(self.low) <= NUMBERS)
+        last_look = self.looks + 1 >= np.where(self.misled, LOOKS_AT_TIES, LOOKS)
+        ready = located & (_few(crowd * located, mass.rows) | last_look | (margin > 1))
+        ready |= narrow
+        located &= ~narrow
         low, high = _rounded(low, high, self.low.dtype)
         search = replace(
             self,
@@ -133,7 +166,7 @@ class MedianSearch:
             looks=self.looks + located,
         )
         under, inner = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
-        return search._beside(looked & ~located, half - under, inner, mass)
+        return search._beside(looked & ~located & ~narrow, half - under, inner, mass)
 
     def _beside(self, lost: np.ndarray, missing: np.ndarray, inside: np.ndarray, mass: Mass) -> MedianSearch:
         """Go on below or above the bracket where the median is not in it.
@@ -161,7 +194,20 @@ class MedianSearch:
             low=np.where(lost, low, self.low),
             high=np.where(lost, high, self.high),
             status=np.where(lost, again, self.status).astype(np.int8),
+            misled=self.misled | (lost & (self.looks > 0)),
         )
+
+    def _between_what_is_proved(self) -> MedianSearch:
+        """Keep the brackets there; where nothing is left of one, or of patience, take the middle number."""
+        low, high = np.maximum(self.low, self.least), np.minimum(self.high, self.most)
+        halve = (self.status != DONE) & ((low >= high) | (self.sweeps >= PATIENCE))
+        if halve.any():
+            first, last = _key(self.least), _key(self.most)
+            middle = (first >> 1) + (last >> 1) + (first & last & 1)
+            low = np.where(halve, _number(middle, low.dtype), low)
+            high = np.where(halve, _number(middle + 1, low.dtype), high)
+        status = np.where(halve, COLLECT, self.status).astype(np.int8)
+        return replace(self, low=low, high=high, status=status)
 
 
 def _selected(
@@ -195,10 +241,26 @@ def _few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _rounded(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The bracket in the type of the rows, never empty; where it ends at the limit it is open."""
+    """The bracket in the type of the rows, rounded outwards; where it ends at the limit it is open."""
     limit, up = _limit(dtype), np.array(np.inf, dtype)
     low, high = (np.clip(end, -limit, limit).astype(dtype) for end in (low, high))
-    return low, np.maximum(high, np.nextafter(np.nextafter(low, up), up))
+    return np.maximum(np.nextafter(low, -up), -limit), np.nextafter(np.maximum(low, high), up)
+
+
+def _key(number: np.ndarray) -> np.ndarray:
+    """The place of floats among all floats of their type, from the smallest to the largest."""
+    bits = number.view(np.int32 if number.dtype == np.float32 else np.int64).astype(np.int64)
+    return np.where(bits >= 0, bits, np.int64(-1) - (bits & (2 ** (8 * number.itemsize - 1) - 1)))
+
+
+def _number(key: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The opposite of `_key`."""
+    bits = np.where(key >= 0, key, -1 - key)
+    if dtype == np.float32:
+        size = bits.astype(np.int32).view(np.float32)
+    else:
+        size = bits.view(np.float64)
+    return np.where(key >= 0, size, -size)
 
 
 def _limit(dtype: np.dtype) -> float:

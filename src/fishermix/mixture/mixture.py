@@ -15,10 +15,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import ArraySource, Source
+from fishermix.mixture.blocks import ArraySource, Source, opened, threads_for
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.density import FittedDensity
-from fishermix.mixture.em import State, start_state
+from fishermix.mixture.em import LARGEST, State, start_state
 from fishermix.mixture.families import Family, as_family
 from fishermix.mixture.fitting import Checkpoint, Progress, run
 from fishermix.mixture.minibatch import step_on
@@ -27,6 +27,7 @@ from fishermix.mixture.start import starting_point
 from fishermix.storage import load_folder, require_tensor, save_folder
 
 KIND, VERSION = "mixture", 1
+LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights whose squares are at home in float64
 # Parameters that do not change what a fit comes to.
 _FREE_OF_RESULT = ("n_jobs", "verbose", "warm_start", "checkpoint")
 
@@ -46,13 +47,15 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     max_iter, n_init : iterations at most; starts, of which the best is kept.
     init_params : "k-means++" (scikit-learn's) or "random" rows.
     weights_init, locations_init, scales_init : (K,), (K, D), (K, D), where given.
-    min_scale : no scale falls below it, in the units of X.
+    min_scale : no scale falls below it, in the units of X; at least 1e-150.
     random_state : decides everything; the number of threads decides nothing.
     warm_start : go on from the last fit.
-    checkpoint : folder to write the state to every few iterations; a fit with the same data and parameters
-        takes it up and ends with the same bits as one that was never interrupted.
-    n_jobs : threads; None takes every core the process may use.
-    verbose : show a progress bar.
+    checkpoint : folder to write the state to every few iterations; a fit with the same data (all rows and
+        weights are compared) and parameters takes it up and ends with the same bits as one that was never
+        interrupted. A fit that had ended is not done again.
+    n_jobs : threads; None or -1 takes every core the process may use, -2 all but one, and so on.
+    verbose : show a progress bar; where standard error is no terminal, a line at the first iteration, at the
+        last, and every ten seconds between.
 
     Attributes
     ----------
@@ -79,11 +82,15 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         "weights_init": ["array-like", None],
         "locations_init": ["array-like", None],
         "scales_init": ["array-like", None],
-        "min_scale": [Interval(Real, 0, None, closed="neither")],
+        "min_scale": [Interval(Real, 1 / LARGEST, None, closed="left")],
         "random_state": ["random_state"],
         "warm_start": ["boolean"],
         "checkpoint": [str, os.PathLike, None],
-        "n_jobs": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "verbose": ["verbose"],
     }
 
@@ -192,11 +199,10 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         return self
 
     def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
-        if not isinstance(X, Source | np.ndarray) or isinstance(X, np.memmap):
-            from fishermix.distributed.opening import as_source
-
-            if (opened := as_source(X, sample_weight, self.n_jobs)) is not None:
-                X, sample_weight = opened, None
+        if not isinstance(X, Source):
+            source = opened(X, sample_weight, threads_for(self.n_jobs))
+            if source is not None:
+                X, sample_weight = source, None
         if isinstance(X, Source):
             if sample_weight is not None:
                 raise ValueError("sample_weight belongs to the source of blocks: give it there.")
@@ -204,7 +210,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 self.n_features_in_ = X.shape[1]
             elif X.shape[1] != self.n_features_in_:
                 raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_} features.")
-            source: Source = X
+            source = X
         else:
             X = validate_data(
                 self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_min_samples=least or 2
@@ -213,9 +219,14 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
-                if not sample_weight.sum() > 0:
+                if not sample_weight.any():
                     raise ValueError("Sample weights must contain at least one non-zero number.")
-            source = ArraySource(X, sample_weight, self.n_jobs)
+            source = ArraySource(X, sample_weight, threads_for(self.n_jobs))
+        if not LIGHTEST <= source.total_weight <= HEAVIEST:
+            raise ValueError(
+                f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
+                f"{source.total_weight:g}: multiply all of them by one factor."
+            )
         if source.shape[0] < (least or self.n_components):
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
@@ -246,7 +257,11 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     def _offered(self) -> list[Family]:
         if isinstance(self.families, str) or not len(self.families):
             raise FishermixError("families must be a list such as ['gaussian', 'laplace']")
-        return [as_family(family) for family in self.families]
+        families = [as_family(family) for family in self.families]
+        for place, family in enumerate(families):
+            if family in families[:place]:
+                raise FishermixError(f"families names '{family.name}' twice: offer each family once")
+        return families
 
     def _state(self) -> State:
         """The state of the last fit, or one made of the public attributes where somebody has set these."""

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from fishermix.mixture.blocks import Source
+from fishermix.mixture.components import LONGEST, SHORTEST
+from fishermix.mixture.em import LARGEST, too_large
 
 SAMPLE = 16_384  # rows that the seeds are chosen from
 
@@ -34,10 +36,22 @@ def starting_point(
                 f"Expected at least n_components = {n_components} rows with a positive sample_weight, "
                 f"got {len(rows)}."
             )
-        if init_params == "k-means++":
-            locations, _ = kmeans_plusplus(rows, n_components, sample_weight=weight, random_state=rng)
+        if size == n_rows:
+            rows, weight = merged(rows, weight)
+    largest = float(np.abs(rows).max(initial=0))
+    if largest > LARGEST:
+        raise too_large()
+    if locations_init is None:
+        if len(rows) <= n_components:
+            chosen = np.arange(n_components) % len(rows)
+        elif init_params == "k-means++":
+            # A power of two changes no bit, and keeps squares within the range of the type.
+            usual = largest == 0 or SHORTEST <= largest <= LONGEST
+            scaled = rows if usual else np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
+            _, chosen = kmeans_plusplus(scaled, n_components, sample_weight=weight, random_state=rng)
         else:
-            locations = rows[np.sort(rng.choice(len(rows), n_components, replace=False))]
+            chosen = np.sort(rng.choice(len(rows), n_components, replace=False))
+        locations = rows[chosen]
     else:
         locations = _checked("locations_init", locations_init, (n_components, n_features))
     if scales_init is None:
@@ -56,6 +70,19 @@ def starting_point(
             raise ValueError("The parameter 'weights_init' should be positive and sum to 1.")
         weights = weights / weights.sum()
     return weights, locations.astype(np.float64), scales
+
+
+def merged(rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each distinct row once, in ascending order, with the sum of its weights.
+
+    So the seeds chosen are the same whether a row comes twice or with weight 2, and wherever it stands.
+    """
+    bits = (rows + 0.0).astype(np.float64).view(np.int64)
+    # Big-endian and with these bits turned over, rows of bytes are in the order of the numbers in them.
+    ordered = (bits ^ ((bits >> 63) | np.iinfo(np.int64).min)).astype(">i8")
+    as_bytes = ordered.view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
+    _, first, number = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return rows[first], np.bincount(number, weight)
 
 
 def _checked(name: str, value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
