@@ -106,7 +106,9 @@ def main(options: argparse.Namespace) -> None:
 
     with connect("local:2") as client:
         fit(ClusterSource(rows[:8192], client), options)  # each worker loads what is compiled
-        source = ClusterSource(rows, client)
+        begin = time.perf_counter()
+        source = ClusterSource(rows, client).wait()
+        print(f"the rows went to the workers in {time.perf_counter() - begin:.1f} s", flush=True)
         before = _between_workers(client)
         found, together = fit(source, options)
         print(told(f"two processes: {together:.1f} s, speed-up {alone / together:.2f}", found, wanted))

@@ -75,13 +75,17 @@ def told_plainly(client: Client) -> Iterator[None]:
         ) from error
 
 
-def submitted(client: Client, function: Any, *values: Any) -> Future:
-    """The future of function(*values), run on a worker; if it is lost, the scheduler has it made again."""
+def submitted(client: Client, function: Any, *values: Any, worker: str | None = None) -> Future:
+    """The future of function(*values), run on a worker; if it is lost, the scheduler has it made again.
+
+    worker: the one that should run it, as long as it lives.
+    """
     import dask
 
     # Dask warns of data inside of tasks, but data that only a worker holds is lost with it.
     with told_plainly(client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-        return client.submit(function, *values, pure=False)
+        there = {"workers": [worker], "allow_other_workers": True} if worker else {}
+        return client.submit(function, *values, pure=False, **there)
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list[Any]:

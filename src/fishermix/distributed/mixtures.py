@@ -56,12 +56,13 @@ class ClusterSource:
         self.client = client or current_client()
         self.traffic = Traffic()
         with told_plainly(self.client):
-            pieces = list(self._pieces(rows, keep))
+            pieces = list(self._pieces(rows))
         self.starts = np.concatenate([[0], np.cumsum([piece.n_rows for piece in pieces])])
         self.shape: tuple[int, int] = int(self.starts[-1]), pieces[0].width
         self.dtype = working_type(np.result_type(*(piece.dtype for piece in pieces)))
         self.weight = None if weight is None else checked_weight(weight, self.shape[0])
         self.total_weight = total_weight(self.weight, self.shape[0])
+        workers = self._workers(len(pieces))
         self._parts = [
             submitted(
                 self.client,
@@ -70,12 +71,19 @@ class ClusterSource:
                 self.dtype,
                 None if self.weight is None else self.weight[start:stop],
                 int(start),
+                keep,
+                worker=worker if isinstance(piece.rows, np.ndarray | FileRows) else None,
             )
-            for piece, (start, stop) in zip(pieces, pairwise(self.starts))
+            for piece, worker, (start, stop) in zip(pieces, workers, pairwise(self.starts))
         ]
         self._iteration = ""
 
-    def _pieces(self, rows: Any, keep: bool) -> Iterator[_Piece]:
+    def _workers(self, n_pieces: int) -> list[str | None]:
+        """A worker for each piece: neighbours, whose sums are added first, on the same one."""
+        workers = sorted(self.client.scheduler_info()["workers"]) or [None]
+        return [workers[i * len(workers) // n_pieces] for i in range(n_pieces)]
+
+    def _pieces(self, rows: Any) -> Iterator[_Piece]:
         if hasattr(rows, "__dask_graph__"):
             yield from self._chunks(rows)
         elif isinstance(rows, np.ndarray):
@@ -90,12 +98,7 @@ class ClusterSource:
             for table in tables:
                 for start in range(0, table.shape[0], size):
                     span = FileRows(table, start, min(start + size, table.shape[0]))
-                    yield _Piece(
-                        submitted(self.client, span.read) if keep else span,
-                        span.stop - span.start,
-                        table.shape[1],
-                        table.dtype,
-                    )
+                    yield _Piece(span, span.stop - span.start, table.shape[1], table.dtype)
 
     def _chunks(self, array: Any) -> Iterator[_Piece]:
         if array.ndim != 2:
@@ -106,6 +109,11 @@ class ClusterSource:
             raise FishermixError("the array does not know its chunks: call compute_chunk_sizes() first")
         for future, length in zip(self.client.compute(list(array.to_delayed().ravel())), lengths):
             yield _Piece(future, int(length), array.shape[1], array.dtype)
+
+    def wait(self) -> ClusterSource:
+        """Return when all rows are on the workers; a fit that begins earlier waits for them itself."""
+        gathered(self.client, [submitted(self.client, _is_there, part) for part in self._parts])
+        return self
 
     def total(self, step: Step) -> Totals:
         from distributed.protocol import pickle
@@ -182,11 +190,19 @@ class Part:
         return {**vars(self), "memo": {}, "iteration": ""}
 
 
-def _part(rows: np.ndarray | FileRows, dtype: np.dtype, weight: np.ndarray | None, start: int) -> Part:
-    if not isinstance(rows, FileRows):
+def _part(
+    rows: np.ndarray | FileRows, dtype: np.dtype, weight: np.ndarray | None, start: int, keep: bool
+) -> Part:
+    if keep and isinstance(rows, FileRows):
+        rows = rows.read()
+    if isinstance(rows, np.ndarray):
         rows = np.ascontiguousarray(rows, dtype)
         require_finite(rows, start)
     return Part(rows, dtype, weight, start)
+
+
+def _is_there(part: Part) -> bool:
+    return True
 
 
 def _run(step: Step, part: Part, iteration: str) -> Totals:
