@@ -36,7 +36,12 @@ def test_annotate_goes_on_after_a_bad_photo(tiny, photos, sentences, capfd):
     bad = photos / "bad.png"
     bad.write_text("no photo")
     assert "1 of 2" in tiny("annotate", bad, photos / "red.png", "--sentences", sentences, fails=True)
-    assert "no file" in tiny("annotate", photos / "none.png", fails=True)
+    assert "1 of 1" in tiny("annotate", photos / "none.png", fails=True)
+
+
+@pytest.mark.parametrize("command", ["annotate", "caption"])
+def test_a_photo_that_is_not_there_does_not_stop_the_others(tiny, photos, command):
+    assert "2 of 3" in tiny(command, photos / "none.png", photos, photos / "red.png", fails=True)
 
 
 def test_similar_ranks_sentences(tiny, sentences):

@@ -126,6 +126,45 @@ def test_unreadable_files_are_remembered_and_retried_only_when_they_change(index
     assert index.store.verify() == []
 
 
+def test_a_file_that_may_not_be_opened_is_tried_again(index, photos, monkeypatch):
+    def refusing(path, *rest):
+        if path.name == "red.png":
+            raise PermissionError(13, "Permission denied")
+        return open(path, *rest)
+
+    monkeypatch.setattr("fishermix.retrieval.index.open", refusing, raising=False)
+    assert index.update().unreadable == {"red.png": "cannot be opened (Permission denied)"}
+    assert list(index.store.summary().unreadable) == ["red.png"]
+    monkeypatch.undo()
+    assert index.update().encoded == 1
+    assert found(index, "red", 1) == ["red.png"]
+
+
+def test_a_folder_that_may_not_be_read_keeps_its_photos(index, photos, monkeypatch):
+    index.update()
+    scandir = os.scandir
+
+    def refusing(folder):
+        if folder.name == "sub":
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    changes = index.update()
+    assert changes.removed == 0
+    assert changes.unreadable == {"sub/": "cannot be read (Permission denied)"}
+    assert found(index, "red white blue", 1) == ["sub/flag.png"]
+
+
+def test_a_disk_that_is_not_mounted_costs_no_index(index, photos):
+    index.update()
+    photos.rename(photos.with_name("elsewhere"))
+    photos.mkdir()
+    with pytest.raises(FishermixError, match=r"none of the 8 photos.*mounted"):
+        index.update()
+    assert index.store.summary().photos == 8
+
+
 def test_links_hidden_files_and_other_files_are_left_alone(index, photos, tmp_path):
     secret = paint(tmp_path / "outside" / "secret.png", "red")
     (photos / "link.png").symlink_to(secret)

@@ -18,7 +18,9 @@ from fishermix.errors import FishermixError
     "fishermix annotate *.jpg --sentences captions.txt -n 3 --json"
 )
 def annotate(
-    photos: Annotated[list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False)],
+    photos: Annotated[
+        list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False, readable=False)
+    ],
     sentences: SentencesOption = None,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="Sentences a photo.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
@@ -30,14 +32,13 @@ def annotate(
     """
     from fishermix.retrieval.sentences import SentencePool, read_sentences
 
-    photo_files(photos)
     pool_of = read_sentences(sentences)
     loaded = open_model(model)
     pool = SentencePool(loaded, pool_of)
     found, unreadable = [], 0
     for photo in photos:
         try:
-            found.append((photo, pool.nearest(loaded.encode_images([photo]), number)[0]))
+            found.append((photo, pool.nearest(loaded.encode_images(photo_files([photo])), number)[0]))
         except FishermixError as error:
             unreadable += 1
             tell(f"{photo}: {error}")

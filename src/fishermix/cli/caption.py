@@ -15,7 +15,9 @@ from fishermix.errors import FishermixError
 
 @app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --beam 1 --json")
 def caption(
-    photos: Annotated[list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False)],
+    photos: Annotated[
+        list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False, readable=False)
+    ],
     beam: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
     ] = 8,
@@ -26,12 +28,11 @@ def caption(
 
     Exit code 1 if one of the photos cannot be read; the others are done all the same.
     """
-    photo_files(photos)
     loaded = open_model(model)
     written, unreadable = [], 0
     for photo in photos:
         try:
-            sentence = loaded.caption([photo], beam=beam)[0]
+            sentence = loaded.caption(photo_files([photo]), beam=beam)[0]
         except FishermixError as error:
             if loaded.captioner is None:
                 raise

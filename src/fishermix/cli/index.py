@@ -92,11 +92,11 @@ def _update(folder: Path, index: str | None, model: Path | None) -> None:
 
     with PhotoIndex(folder, open_model(model), index) as photos:
         changes = photos.update()
-        total = photos.store.summary().photos
+        summary = photos.store.summary()
     say(
-        f"{total:,} photos in the index: {changes.encoded:,} encoded, "
+        f"{summary.photos:,} photos in the index: {changes.encoded:,} encoded, "
         f"{changes.recognised:,} recognised by content, "
-        f"{changes.removed:,} removed, {len(changes.unreadable):,} unreadable"
+        f"{changes.removed:,} removed; {len(summary.unreadable):,} files are unreadable"
     )
     for path, reason in changes.unreadable.items():
         tell(f"{path}: {reason}")

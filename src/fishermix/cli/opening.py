@@ -35,6 +35,7 @@ def open_model(folder: Path | None) -> ImageTextModel:
 
     # The commands say themselves, and better, what to do about it.
     warnings.filterwarnings("ignore", message=".*hold no known word")
+    warnings.filterwarnings("ignore", message=".*decompression bomb")
     return ImageTextModel.load(folder)
 
 
@@ -62,7 +63,7 @@ def open_index(folder: Path, index: str | None, model, update: bool = True) -> P
     if changes.unreadable:
         first = next(iter(changes.unreadable))
         tell(
-            f"{len(changes.unreadable)} files could not be read, {first} among them; "
+            f"{len(changes.unreadable)} could not be read, {first} among them; "
             f"`fishermix index info {folder}` lists all"
         )
     return photos
@@ -72,7 +73,7 @@ def photo_files(photos: list[Path]) -> list[Path]:
     """The photos named, if they are all there."""
     for photo in photos:
         if not photo.is_file():
-            raise FishermixError(f"there is no file {photo}: name a photo")
+            raise FishermixError(f"{photo} is not a file: name a photo")
     return photos
 
 

@@ -35,20 +35,23 @@ def photo_folder(folder: str | os.PathLike) -> Path:
     return path.resolve()
 
 
-def photos_in(folder: Path) -> dict[str, Stamp]:
-    """Relative paths, with '/' between the parts, and stamps of all photos below `folder`.
+def photos_in(folder: Path) -> tuple[dict[str, Stamp], dict[str, str]]:
+    """Relative paths, with '/' between the parts, and stamps of all photos below `folder`; and the folders in
+    it that could not be read, each ending in '/', with the reason.
 
     Hidden files and folders are left out, and so are symbolic links: what an index can show lies inside its
     folder.
     """
-    return dict(sorted(_walk(folder, "")))
+    closed: dict[str, str] = {}
+    return dict(sorted(_walk(folder, "", closed))), closed
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, Stamp]]:
+def _walk(folder: Path, prefix: str, closed: dict[str, str]) -> Iterator[tuple[str, Stamp]]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
         if prefix:
+            closed[prefix] = f"cannot be read ({error.strerror})"
             return
         raise FishermixError(f"{folder} cannot be read ({error.strerror})") from error
     for entry in entries:
@@ -56,7 +59,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, Stamp]]:
             continue
         try:
             if entry.is_dir(follow_symlinks=False):
-                yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
+                yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", closed)
             elif is_photo_name(entry.name) and entry.is_file(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
                 yield f"{prefix}{entry.name}", Stamp(status.st_size, status.st_mtime_ns)

@@ -129,9 +129,14 @@ class PhotoIndex:
         """Encode what is new or changed, recognise what was moved, forget what is gone."""
         with self.store.writing():
             changes = Changes(another_model=self.store.adopt(self.model.key, self.model.dimension))
-            present, known = photos_in(self.folder), self.store.stamps()
+            (present, closed), known = photos_in(self.folder), self.store.stamps()
+            if known and not present and not closed:
+                raise FishermixError(
+                    f"none of the {len(known):,} photos of the index is in {self.folder} any more: if that "
+                    "is on a disk, is it mounted? If they were deleted, `fishermix index remove` forgets them"
+                )
             todo = {path: stamp for path, stamp in present.items() if known.get(path) != stamp}
-            gone = [path for path in known if path not in present]
+            gone = [path for path in known if path not in present and not path.startswith(tuple(closed))]
             try:
                 if todo:
                     with progress("indexing photos", total=len(todo)) as bar:
@@ -141,7 +146,7 @@ class PhotoIndex:
                     self.store.write([], removed=gone)
             except OSError as error:
                 raise FishermixError(f"the index {self.store.name} could not be written ({error})") from error
-            changes.removed = len(gone)
+            changes.removed, changes.unreadable = len(gone), changes.unreadable | closed
             if changes:
                 self.store.tune()
             return changes
@@ -149,12 +154,13 @@ class PhotoIndex:
     def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:
         failed: list[Entry] = []
         hashed: dict[str, bytes] = {}
-        for path, stamp in chunk.items():
+        for path in chunk:
             try:
                 with open(self.folder / path, "rb") as file:
                     hashed[path] = hashlib.file_digest(file, "sha256").digest()
             except OSError as error:
-                failed.append(Entry(path, stamp, reason=f"cannot be opened ({error.strerror})"))
+                # With a stamp that no file has, so that the next update tries again.
+                failed.append(Entry(path, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))
         known = self.store.known_contents(list(hashed.values()))
         recognised = [Entry(path, chunk[path], digest) for path, digest in hashed.items() if digest in known]
         self.store.write(recognised + failed)

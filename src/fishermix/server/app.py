@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from fishermix import __version__
 from fishermix.errors import FishermixError
@@ -215,7 +216,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
         return Health(
             status="ok",
             version=__version__,
-            photos=await work.run(service.count),
+            photos=await run_in_threadpool(service.count),
             folder=readable_name(index.folder.name),
             captions=index.model.captioner is not None,
         )
@@ -223,7 +224,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
     @app.get("/api/metrics", response_class=PlainTextResponse)
     async def counters() -> str:
         """Counters in the text format of Prometheus."""
-        return metrics.text({"photos": await work.run(service.count), "pending": work.pending})
+        return metrics.text({"photos": await run_in_threadpool(service.count), "pending": work.pending})
 
     for path, name in PAGE.items():
         app.add_api_route(path, _static(name), include_in_schema=False)

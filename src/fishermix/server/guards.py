@@ -143,16 +143,20 @@ class Work:
         if self.pending >= self.limits.workers + self.limits.waiting:
             raise HTTPException(503, "too many requests at once: try again in a moment", {"Retry-After": "1"})
         self.pending += 1
-        task = asyncio.ensure_future(self._in_a_slot(function, arguments))
+        begun = asyncio.Event()
+        task = asyncio.ensure_future(self._in_a_slot(begun, function, arguments))
         task.add_done_callback(self._finished)
         try:
             # A thread cannot be stopped: the client is told, the slot stays taken until the thread is done.
             return await asyncio.wait_for(asyncio.shield(task), self.limits.work_seconds)
         except TimeoutError:
+            if not begun.is_set():
+                task.cancel()  # nobody waits for what has not begun
             raise HTTPException(504, "this took too long: try again, or with a smaller photo") from None
 
-    async def _in_a_slot(self, function: Callable[..., Any], arguments: tuple) -> Any:
+    async def _in_a_slot(self, begun: asyncio.Event, function: Callable[..., Any], arguments: tuple) -> Any:
         async with self._slots:
+            begun.set()
             return await run_in_threadpool(function, *arguments)
 
     def _finished(self, task: asyncio.Future) -> None:

@@ -108,7 +108,10 @@ def decode(data: bytes | Image.Image, max_pixels: int, side: int = 0) -> Image.I
 
 
 def _how_to_allow(max_pixels: int) -> str:
-    return f"the limit is {max_pixels:,} pixels: raise --max-pixels (max_pixels=) if you trust the image"
+    return (
+        f"the limit is {max_pixels:,} pixels: take a smaller copy or, if you trust the image, raise "
+        "max_pixels= (fishermix features: --max-pixels)"
+    )
 
 
 def _check_pixels(image: Image.Image, max_pixels: int) -> None:
