@@ -29,7 +29,15 @@ COLOURS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), 
 SHAPES = ("square", "disc", "stripes")
 SENTENCES = ("a {} {}", "the {} {} lies there", "one {} {} alone")
 RECIPE = Recipe(
-    row="hglmm", components=3, kept=6, image_power=0.5, image_l2=True, scales=(0.5, 1.0), reg_y=(0.01,)
+    row="hglmm",
+    components=3,
+    kept=6,
+    image_power=0.5,
+    image_l2=True,
+    scales=(0.5, 1.0),
+    reg_y=(0.01,),
+    neighbours=3,
+    bank=20,
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fishermix.crowding import Crowding
 from fishermix.errors import FishermixError
 
 COLOURS = {
@@ -56,7 +57,7 @@ class TinyCaptioner:
 
 class TinyModel:
     key = "tiny"
-    dimension = len(COLOURS)
+    dimension = match_dimension = len(COLOURS)
     sentence_encoder = None
     cca = None
 
@@ -75,6 +76,12 @@ class TinyModel:
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))
 
+    def match_images(self, points):
+        return points
+
+    def match_sentences(self, points):
+        return points
+
     def encode_images(self, images):
         return self.image_points(self.image_encoder.transform(images))
 
@@ -83,6 +90,24 @@ class TinyModel:
 
     def caption_points(self, points, beam=1):
         return self.captioner.caption(points, beam)
+
+
+class CrowdedModel(TinyModel):
+    """Matches by cosine less crowding: in its bank of sentences nearly all speak of red."""
+
+    key = "crowded"
+    match_dimension = len(COLOURS) + 2
+
+    def __init__(self):
+        super().__init__()
+        images = np.eye(len(COLOURS), dtype=np.float32)
+        self.crowding = Crowding.of_points(images, self.encode_text(["red"] * 10 + NAMES), 5)
+
+    def match_images(self, points):
+        return self.crowding.match_images(points)
+
+    def match_sentences(self, points):
+        return self.crowding.match_sentences(points)
 
 
 def _unit(rows):

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+from fishermix.crowding import Crowding
 from fishermix.retrieval.ranks import annotation_ranks, search_ranks, similarity_ranks, summary
 
 Figures = dict[str, dict[str, float]]
 
 
 def task_ranks(
-    image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    crowding: Crowding | None = None,
 ) -> dict[str, np.ndarray]:
     """The rank of the first right answer of every query of each task.
 
-    image_points (m, d), sentence_points (n, d), image_of (n,): the image that each sentence describes.
+    image_points (m, d), sentence_points (n, d), image_of (n,): the image that each sentence describes. With
+    `crowding`, search and annotation go by the match, else by the cosine; similarity goes by the cosine.
     """
     several = np.bincount(image_of, minlength=len(image_points))[image_of] > 1
-    ranks = {
-        "search": search_ranks(image_points, sentence_points, image_of),
-        "annotation": annotation_ranks(image_points, sentence_points, image_of),
-    }
+    ranks = _across(image_points, sentence_points, image_of, crowding)
     if several.any():
         ranks["similarity"] = similarity_ranks(sentence_points, image_of)
     return ranks
+
+
+def _across(
+    image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray, crowding: Crowding | None
+) -> dict[str, np.ndarray]:
+    of_images = crowding.of_images(image_points) if crowding else None
+    of_sentences = crowding.of_sentences(sentence_points) if crowding else None
+    return {
+        "search": search_ranks(image_points, sentence_points, image_of, of_images),
+        "annotation": annotation_ranks(image_points, sentence_points, image_of, of_sentences),
+    }
 
 
 def figures(ranks: dict[str, np.ndarray]) -> Figures:
@@ -31,10 +44,12 @@ def figures(ranks: dict[str, np.ndarray]) -> Figures:
     return {task: summary(of_task) for task, of_task in ranks.items()}
 
 
-def recall_sum(image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray) -> float:
+def recall_sum(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    crowding: Crowding | None = None,
+) -> float:
     """What is maximised on the validation images: r@1 + r@5 + r@10 of search and of annotation."""
-    found = (
-        summary(search_ranks(image_points, sentence_points, image_of)),
-        summary(annotation_ranks(image_points, sentence_points, image_of)),
-    )
-    return sum(task[recall] for task in found for recall in ("r@1", "r@5", "r@10"))
+    found = figures(_across(image_points, sentence_points, image_of, crowding))
+    return sum(task[recall] for task in found.values() for recall in ("r@1", "r@5", "r@10"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,12 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.recipes import Recipe, recipe_named
-from fishermix.saved import CAPTIONER, KIND, VERSION, JointSpace, SavedModel
+from fishermix.saved import CAPTIONER, CROWDING, KIND, VERSION, JointSpace, SavedModel
 from fishermix.storage import save_folder
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
+    from fishermix.crowding import Crowding
     from fishermix.datasets import Dataset
     from fishermix.evaluation import Figures
     from fishermix.text.sentences import SentenceEncoder
@@ -68,6 +70,11 @@ class ImageTextModel:
         return self._expect_saved("cca").cca()
 
     @cached_property
+    def crowding(self) -> Crowding | None:
+        """What takes hubs out of the match of a sentence and a photo; None: the match is the cosine."""
+        return self._saved.crowding() if self._saved else None
+
+    @cached_property
     def captioner(self) -> Captioner | None:
         return self._saved.captioner() if self._saved else None
 
@@ -101,8 +108,17 @@ class ImageTextModel:
         return unit_rows(points)
 
     def similarity(self, sentences: Sequence[str], images: Sequence[Any]) -> np.ndarray:
-        """Cosines (sentences, images)."""
-        return self.encode_text(sentences) @ self.encode_images(images).T
+        """How well sentences and images match (sentences, images): the cosine, less what `Crowding` says."""
+        texts = self.match_sentences(self.encode_text(sentences))
+        return texts @ self.match_images(self.encode_images(images)).T
+
+    def match_sentences(self, points: np.ndarray) -> np.ndarray:
+        """Points (n, d) of sentences as vectors whose dot product with `match_images` is the match."""
+        return self.crowding.match_sentences(points) if self.crowding else points
+
+    def match_images(self, points: np.ndarray) -> np.ndarray:
+        """Points (n, d) of photographs as vectors whose dot product with `match_sentences` is the match."""
+        return self.crowding.match_images(points) if self.crowding else points
 
     def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
         """A new sentence for each photograph."""
@@ -127,19 +143,26 @@ class ImageTextModel:
 
         dataset, features = image_features(dataset, self.image_encoder, work)
         points = self.encode_text(dataset.sentences)
-        return figures(task_ranks(self.image_points(features), points, dataset.image_of))
+        return figures(task_ranks(self.image_points(features), points, dataset.image_of, self.crowding))
 
     @property
     def dimension(self) -> int:
         """Of the joint space."""
         return len(self._space.correlations_)
 
+    @property
+    def match_dimension(self) -> int:
+        """Of the vectors of `match_sentences` and `match_images`."""
+        return self.dimension + (2 if self.crowding else 0)
+
     @cached_property
     def key(self) -> str:
-        """Names the map from photographs to points: an index made with another key is of no use."""
+        """Names the map from photographs to what an index keeps: one made with another key is of no use."""
         digest = hashlib.sha256(f"{self._encoder_key} {self.recipe.image_power}".encode())
         digest.update(np.ascontiguousarray(self._image_map).tobytes())
         digest.update(np.ascontiguousarray(self._image_origin).tobytes())
+        if self.crowding:
+            digest.update(self.crowding.key.encode())
         return digest.hexdigest()[:16]
 
     def save(self, folder: str | os.PathLike, half: bool = False) -> None:
@@ -170,7 +193,11 @@ class ImageTextModel:
             "cca": self.cca.get_params(),
             "report": self.report,
         }
-        save_folder(folder, KIND, VERSION, config, tensors)
+        tensor_hash = save_folder(folder, KIND, VERSION, config, tensors)
+        if self.crowding is not None:
+            self.crowding.save(Path(folder) / CROWDING, tensor_hash)
+        elif (Path(folder) / CROWDING).is_dir():
+            shutil.rmtree(Path(folder) / CROWDING)
         if self.captioner is not None:
             self.captioner.save(Path(folder) / CAPTIONER)
 

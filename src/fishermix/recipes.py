@@ -32,6 +32,8 @@ class Recipe:
     kept : dimensions of the joint space (fewer if the image side has fewer)
     scales : powers of the correlations to choose from on the validation images
     reg_x, reg_y : ridges of the image and the sentence side to choose from on the validation images
+    neighbours, bank : in the match of a sentence and a photo, see `Crowding`; 0 neighbours: the cosine alone.
+        The banks hold so many training photos, and so many sentences
     """
 
     row: str = "hglmm"
@@ -48,6 +50,8 @@ class Recipe:
     scales: tuple[float, ...] = (1.0,)
     reg_x: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
     reg_y: tuple[float, ...] = (0.003, 0.01, 0.03)
+    neighbours: int = 0
+    bank: int = 6_000
     stop_words: tuple[str, ...] = ()
     seed: int = 0
 
@@ -76,12 +80,15 @@ _BEST = Recipe(
     scales=(0.75, 1.0, 1.5),
     reg_x=(0.003, 0.01, 0.03),
     reg_y=(0.001, 0.003),
+    neighbours=10,
 )
 RECIPES = {
     "paper": Recipe(),
     "best": _BEST,
     # The model in the package: one view, so that indexing is quick, and small enough to ship.
-    "shipped": _BEST.with_(row="hglmm", view="squeeze", kept=384, reg_y=(0.002, 0.005)),
+    "shipped": _BEST.with_(
+        row="hglmm", view="squeeze", kept=384, reg_y=(0.002, 0.005), neighbours=5, bank=3_000
+    ),
 }
 
 

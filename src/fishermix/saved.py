@@ -25,10 +25,11 @@ from fishermix.vision.networks import features_key
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.cca import RegularizedCCA
+    from fishermix.crowding import Crowding
     from fishermix.text.sentences import SentenceEncoder
 
 KIND, VERSION = "image-text model", 1
-CAPTIONER = "captioner"
+CAPTIONER, CROWDING = "captioner", "crowding"
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,14 @@ class SavedModel:
         if encoder.n_features != len(self.space.x_weights_):
             raise FishermixError(f"{self.folder} is damaged: image features and CCA differ in size")
         return encoder
+
+    def crowding(self) -> Crowding | None:
+        folder = self.folder / CROWDING
+        if not folder.is_dir():
+            return None
+        from fishermix.crowding import Crowding
+
+        return Crowding.load(folder, self.config["sha256"], len(self.space.correlations_))
 
     def captioner(self) -> Captioner | None:
         if not (self.folder / CAPTIONER / "config.json").is_file():

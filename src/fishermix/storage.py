@@ -54,8 +54,8 @@ def save_folder(
     version: int,
     config: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
-) -> None:
-    """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`.
+) -> str:
+    """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`; return the tensors' hash.
 
     An existing folder is replaced only if it holds the same kind; anything else in it stays untouched.
     """
@@ -83,6 +83,7 @@ def save_folder(
     for stale in folder.iterdir():
         if stale != tensor_file and _is_left_by_a_crash(stale):
             stale.unlink(missing_ok=True)
+    return digest
 
 
 def _is_left_by_a_crash(path: Path) -> bool:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from fishermix import progress
 from fishermix.cca import CovarianceSums, RegularizedCCA
+from fishermix.crowding import Crowding
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
 from fishermix.evaluation import recall_sum
@@ -60,7 +61,7 @@ class Stages:
         name: str,
         made_from: Any,
         make: Callable[[], Any],
-        save: Callable[[Any, Path], None],
+        save: Callable[[Any, Path], object],
         load: Callable[[Path], Any],
     ):
         """The result of a stage: loaded if it was finished before, else made and kept."""
@@ -108,7 +109,7 @@ def train(
             dataset, features = image_features(
                 dataset, model.image_encoder, stages.folder / "features", client
             )
-        model.cca = joint_space(
+        model.cca, model.crowding = joint_space(
             dataset, features, model.sentence_encoder, model.image_encoder, model.recipe, stages, client
         )
         model.report = {
@@ -205,8 +206,10 @@ def joint_space(
     recipe: Recipe,
     stages: Stages,
     client: Client | None = None,
-) -> RegularizedCCA:
-    """CCA of the training pairs, with the ridges and the scale that are best on the validation images."""
+) -> tuple[RegularizedCCA, Crowding | None]:
+    """CCA of the training pairs, with the ridges and the scale that are best on the validation images; and
+    the banks of training points, if the recipe asks for them.
+    """
     prepared = prepare_features(features, recipe, [part.n_features for part in encoder_parts(image_encoder)])
     is_train = dataset.splits == "train"
     train_part, dev_part = dataset.part("train"), dataset.part("dev")
@@ -221,21 +224,40 @@ def joint_space(
             sums = covariance_sums(
                 prepared[is_train], train_part.sentences, train_part.image_of, client, encoder
             )
-    dev_images = prepared[dataset.splits == "dev"]
-    dev_sentences = encoder.transform(dev_part.sentences)
-    known = np.any(dev_sentences, axis=1, keepdims=True)
-    best, best_score, best_scale = None, -np.inf, recipe.scales[0]
+    dev = Vectors(prepared[dataset.splits == "dev"], encoder.transform(dev_part.sentences))
+    bank = None
+    if recipe.neighbours:
+        random = np.random.default_rng(recipe.seed)
+        images = random.permutation(np.flatnonzero(is_train))[: recipe.bank]
+        sentences = random.permutation(len(train_part.sentences))[: recipe.bank]
+        bank = Vectors(prepared[images], encoder.transform([train_part.sentences[row] for row in sentences]))
+    best: tuple[float, RegularizedCCA, float, Crowding | None] | None = None
     kept = min(recipe.kept, prepared.shape[1], encoder.n_features)
     with stages.timed("ridges"):
         for cca in RegularizedCCA(kept, scale=None).path(sums, recipe.reg_x, recipe.reg_y):
-            images, sentences = cca.transform(dev_images), cca.transform_y(dev_sentences)
+            of_dev, of_bank = dev.projected(cca), bank.projected(cca) if bank else None
             for scale in recipe.scales:
                 by = (cca.correlations_**scale).astype(np.float32)
-                score = recall_sum(
-                    unit_rows(images * by), unit_rows(np.where(known, sentences * by, 0)), dev_part.image_of
-                )
-                if score > best_score:
-                    best, best_score, best_scale = cca, score, scale
+                crowding = Crowding.of_points(*of_bank.points(by), recipe.neighbours) if of_bank else None
+                score = recall_sum(*of_dev.points(by), dev_part.image_of, crowding)
+                if best is None or score > best[0]:
+                    best = score, cca, float(scale), crowding
     assert best is not None
-    best.scale = float(best_scale)
-    return best
+    _, cca, cca.scale, crowding = best
+    return cca, crowding
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Photos and sentences, in rows; a zero row is a sentence without a known word."""
+
+    images: np.ndarray
+    sentences: np.ndarray
+
+    def projected(self, cca: RegularizedCCA) -> Vectors:
+        known = np.any(self.sentences, axis=1, keepdims=True)
+        return Vectors(cca.transform(self.images), np.where(known, cca.transform_y(self.sentences), 0))
+
+    def points(self, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of length 1, the dimensions multiplied by `by` (d,)."""
+        return unit_rows(self.images * by), unit_rows(self.sentences * by)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_model import NAMES, TinyModel, paint
+from tiny_model import NAMES, CrowdedModel, TinyModel, paint
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.folder import default_index
@@ -54,6 +54,23 @@ def test_a_search_finds_the_photo_of_its_words(index):
         assert hits[0].path == f"{name}.png"
         assert hits[0].score == pytest.approx(1, abs=1e-6)
     assert found(index, "red white blue")[0] == "sub/flag.png"
+
+
+def test_sentences_go_by_the_match_and_photos_by_the_cosine(photos, tmp_path):
+    model = CrowdedModel()
+    with PhotoIndex(photos, model, index=tmp_path / "index") as index:
+        index.update()
+        points = {path: index.point_of(index.store.id_of(path)) for path in index.store.stamps()}
+        images = np.stack(list(points.values()))
+        match = model.match_sentences(model.encode_text(["red blue"])) @ model.match_images(images).T
+        expected = {path: pytest.approx(score, abs=1e-6) for path, score in zip(points, match[0].tolist())}
+        assert {hit.path: hit.score for hit in index.search("red blue", 100)} == expected
+        # By the cosine red.png and blue.png are as near; red is where the crowd is.
+        hits = [hit.path for hit in index.search("red blue", 100)]
+        assert hits.index("blue.png") < hits.index("red.png")
+        alike = {hit.path: hit.score for hit in index.search(f"photo:{index.store.id_of('red.png')}", 100)}
+        assert alike == {path: pytest.approx(points[path][0], abs=1e-6) for path in points}
+        assert index.store.verify() == []
 
 
 def test_hits_equal_a_full_sort(index):
@@ -185,7 +202,7 @@ def test_names_that_are_no_text(index, photos):
 
 def test_another_model_takes_the_index_over(index, photos):
     index.update()
-    index.model.key, index.model.dimension = "other", 3
+    index.model.key, index.model.match_dimension = "other", 3
     index.model.image_points = lambda features: features[:, :3]
     changes = index.update()
     assert changes.another_model

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.query import Term, query_point, terms_of_arguments, terms_of_text
+from fishermix.retrieval.query import Term, query_vector, terms_of_arguments, terms_of_text
 
 
 def text(*signed):
@@ -57,19 +57,19 @@ def test_the_point_of_a_combination():
     model = TinyModel()
     red, blue = np.eye(7, dtype=np.float32)[[NAMES.index("red"), NAMES.index("blue")]]
     np.testing.assert_allclose(
-        query_point(text("+red", "+blue"), model), (red + blue) / np.sqrt(2), rtol=1e-6
+        query_vector(text("+red", "+blue"), model), (red + blue) / np.sqrt(2), rtol=1e-6
     )
-    minus = query_point(text("+red", "-blue"), model)
+    minus = query_vector(text("+red", "-blue"), model)
     np.testing.assert_allclose(minus, (red - blue) / np.sqrt(2), rtol=1e-6)
-    by_id = query_point([Term("+", "id", "x")], model, {"x": blue}.get)
+    by_id = query_vector([Term("+", "id", "x")], model, {"x": blue}.get)
     np.testing.assert_allclose(by_id, blue)
 
 
 def test_queries_without_a_direction_are_explained():
     model = TinyModel()
     with pytest.raises(FishermixError, match="knows no word"):
-        query_point(text("+zorblax"), model)
+        query_vector(text("+zorblax"), model)
     with pytest.raises(FishermixError, match="no photo"):
-        query_point([Term("+", "id", "nothing")], model, {}.get)
+        query_vector([Term("+", "id", "nothing")], model, {}.get)
     with pytest.raises(FishermixError, match="takes away"):
-        query_point(text("+red", "-red"), model)
+        query_vector(text("+red", "-red"), model)

@@ -138,3 +138,18 @@ def test_summary_by_hand():
 def test_wrong_input_is_refused(images, sentences, image_of):
     with pytest.raises(ValueError):
         search_ranks(images, sentences, np.array(image_of))
+
+
+def test_crowding_takes_its_half_off_the_items():
+    rng = np.random.default_rng(3)
+    images, sentences = rng.normal(size=(12, 4)), rng.normal(size=(30, 4))
+    image_of = rng.integers(0, 12, 30)
+    image_of[:12] = np.arange(12)
+    of_images, of_sentences = rng.normal(size=12), rng.normal(size=30)
+    unit = [points / np.linalg.norm(points, axis=1, keepdims=True) for points in (images, sentences)]
+    cosines = unit[0] @ unit[1].T
+    by_sentence, by_image = cosines - of_images[:, None] / 2, cosines - of_sentences / 2
+    search = [1 + sum(by_sentence[:, j] > by_sentence[image_of[j], j]) for j in range(30)]
+    annotation = [1 + sum(by_image[i][image_of != i] > by_image[i][image_of == i].max()) for i in range(12)]
+    assert search_ranks(images, sentences, image_of, of_images).tolist() == search
+    assert annotation_ranks(images, sentences, image_of, of_sentences).tolist() == annotation

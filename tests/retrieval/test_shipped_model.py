@@ -40,8 +40,8 @@ def index(model, tmp_path_factory):
         ("a flower", "flower.jpg"),
     ],
 )
-def test_sentences_find_their_photographs(index, model, sentence, photo):
-    best = index.search(model.encode_text([sentence])[0], n=2)
+def test_sentences_find_their_photographs(index, sentence, photo):
+    best = index.search(sentence, n=2)
     assert photo in [hit.path for hit in best]
 
 
@@ -53,18 +53,20 @@ def test_a_photo_finds_itself(index, model):
 
 
 def test_explanations_add_up_and_name_the_word(index, model):
-    point = index.store.vector_of(index.store.id_of("chelsea.png"))
+    point = index.point_of(index.store.id_of("chelsea.png"))
     found = Explainer(model).explain("a cat looks at the camera", point)
     assert max(found.words, key=lambda part: part.drop).word == "cat"
     parts = Explainer(model)._coordinate_parts("a cat looks at the camera", point)
-    assert parts.sum() == pytest.approx(found.score, abs=1e-3)
+    assert parts.sum() + found.crowding == pytest.approx(found.score, abs=1e-3)
+    listed = {hit.path: hit.score for hit in index.search("a cat looks at the camera", n=100)}
+    assert found.score == pytest.approx(listed["chelsea.png"], abs=1e-5)
     assert all(component.near for component in found.components)
 
 
 def test_every_photo_gets_a_sentence(index, model):
     if model.captioner is None:
         pytest.skip("this model has no captioner")
-    points = np.stack([index.store.vector_of(index.store.id_of(path)) for path in index.store.stamps()])
+    points = np.stack([index.point_of(index.store.id_of(path)) for path in index.store.stamps()])
     assert all(len(sentence.split()) >= 3 for sentence in model.captioner.caption(points))
 
 
@@ -81,10 +83,13 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
         (folder / path.name).write_bytes(path.read_bytes())
     with PhotoIndex(folder, model) as index:
         index.update()
-        points = np.stack([index.store.vector_of(index.store.id_of(path.name)) for path in test.image_paths])
+        points = np.stack([index.point_of(index.store.id_of(path.name)) for path in test.image_paths])
     queries = np.arange(0, len(test.sentences), 20)
     expected = search_ranks(
-        points, model.encode_text([test.sentences[q] for q in queries]), test.image_of[queries]
+        points,
+        model.encode_text([test.sentences[q] for q in queries]),
+        test.image_of[queries],
+        model.crowding.of_images(points),
     )
     app, found = load_commands(), []
     monkeypatch.setattr(ImageTextModel, "load", classmethod(lambda cls, folder=None: model))

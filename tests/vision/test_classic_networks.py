@@ -20,6 +20,7 @@ from fishermix.cli import load_commands
 from fishermix.errors import FishermixError
 from fishermix.vision import overfeat, resnet, vgg
 from fishermix.vision.adding import add_encoder
+from fishermix.vision.encoders import ImageEncoder
 
 CACHE = Path(__file__).parent.parent.parent / ".cache"
 
@@ -253,7 +254,9 @@ def packed(tensors: dict[str, np.ndarray], path: Path, missing: int = 0) -> Path
     return path
 
 
-def torch_resnet(tensors: dict[str, np.ndarray], image: torch.Tensor) -> torch.Tensor:
+def torch_resnet(tensors: dict[str, np.ndarray], image: torch.Tensor) -> dict[int, np.ndarray]:
+    """The channel means at the end of each stage."""
+
     def layer(value, name, norm, stride=1, padding=0):
         weight = torch.from_numpy(np.ascontiguousarray(tensors[f"{name}/kernel"].transpose(3, 2, 0, 1)))
         value = F.conv2d(value, weight, torch.from_numpy(tensors[f"{name}/bias"]), stride, padding)
@@ -263,6 +266,7 @@ def torch_resnet(tensors: dict[str, np.ndarray], image: torch.Tensor) -> torch.T
         )
         return F.batch_norm(value, mean, variance, gamma, beta, training=False, eps=1e-3)
 
+    means = {}
     value = F.max_pool2d(F.relu(layer(image, "conv1", "bn_conv1", 2, 3)), 3, 2, 1)
     for stage, blocks in zip(range(2, 6), ("abc", "abcd", "abcdef", "abc")):
         for block in blocks:
@@ -272,7 +276,8 @@ def torch_resnet(tensors: dict[str, np.ndarray], image: torch.Tensor) -> torch.T
             value = F.relu(layer(value, f"{name}2a", f"{norm}2a", stride))
             value = F.relu(layer(value, f"{name}2b", f"{norm}2b", padding=1))
             value = F.relu(layer(value, f"{name}2c", f"{norm}2c") + shortcut)
-    return value.mean((2, 3))
+        means[stage] = value.mean((2, 3)).numpy()
+    return means
 
 
 def test_resnet50_is_the_network_of_keras(tmp_path, photos):
@@ -282,7 +287,10 @@ def test_resnet50_is_the_network_of_keras(tmp_path, photos):
     bgr = np.stack([pixels(photo, 224)[::-1] for photo in photos])
     image = torch.from_numpy(bgr) - torch.tensor([103.939, 116.779, 123.68]).view(3, 1, 1)
     with torch.inference_mode():
-        agree(encoder.transform(photos), torch_resnet(tensors, image).numpy())
+        means = torch_resnet(tensors, image)
+    agree(encoder.transform(photos), means[5])
+    depths = ImageEncoder("resnet50:depths").transform(photos)
+    agree(depths, np.hstack([means[5], 0.45 * means[4], 0.28 * means[3]]))
 
 
 def test_a_bad_package_of_resnet50(tmp_path):

@@ -26,7 +26,7 @@ def annotate(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
     model: ModelOption = None,
 ) -> None:
-    """Rank sentences for photos, best first, with their scores (cosines).
+    """Rank sentences for photos, best first, with their scores.
 
     Exit code 1 if one of the photos cannot be read; the others are done all the same.
     """
@@ -38,7 +38,7 @@ def annotate(
     found, unreadable = [], 0
     for photo in photos:
         try:
-            found.append((photo, pool.nearest(loaded.encode_images(photo_files([photo])), number)[0]))
+            found.append((photo, pool.for_photos(loaded.encode_images(photo_files([photo])), number)[0]))
         except FishermixError as error:
             unreadable += 1
             tell(f"{photo}: {error}")

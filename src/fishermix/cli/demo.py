@@ -60,7 +60,7 @@ def demo(
     cards = []
     with open_index(folder, str(out / "index"), loaded) as index:
         say(f"{index.store.summary().photos:,} photos in {folder}")
-        found = index.store.nearest(loaded.encode_text(list(queries)), 3)
+        found = [index.search(query, 3) for query in queries]
         if not any(found):
             raise FishermixError(f"there are no photos in {folder}: name a folder that holds some")
         for query, hits in zip(queries, found):
@@ -68,7 +68,7 @@ def demo(
             for hit in hits:
                 say(f"  {hit.score:.3f}  {hit.path}")
         query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
-        for hit in index.search(loaded.encode_text([query])[0], n=PHOTOS_ON_THE_SHEET):
+        for hit in index.search(query, n=PHOTOS_ON_THE_SHEET):
             caption = loaded.caption_points(index.point(hit)[None])[0] if loaded.captioner else ""
             cards.append((index.path(hit), hit.path, hit.score, caption))
         if loaded.captioner:

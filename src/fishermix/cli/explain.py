@@ -23,7 +23,7 @@ def explain(
     """Say which words, and which components of the mixtures, carry the match of a sentence and a photo.
 
     A word counts by what the score would lose without it. A component is a group of kindred words; the parts
-    of all components add up to the score.
+    of all components add up to the score, with what is taken off where sentence and photo are near to much.
     """
     from fishermix.retrieval.explain import Explainer
 
@@ -51,4 +51,6 @@ def explanation_lines(explanation) -> list[str]:
             kin = f" (kin of {', '.join(component.near)})" if component.near else ""
             lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{kin}")
         lines.append(f"  {explanation.rest:+.3f}  all others")
+    if explanation.crowding:
+        lines += ["", f"{explanation.crowding:+.3f}  for being near to much, or to little, besides"]
     return lines

@@ -46,17 +46,17 @@ def search(
     """Find the photos of a folder that a sentence describes.
 
     The first search of a folder looks at every photo once; later ones only at what is new. Nothing leaves
-    this machine. Scores are cosines: 1 is a perfect match, 0 none.
+    this machine. The higher the score, the better the match: 0 is none, above 0.3 is rare without one.
     """
-    from fishermix.retrieval.query import query_point, terms_of_arguments
+    from fishermix.retrieval.query import query_vector, terms_of_arguments
 
     limit = _score_limit(min_score)
     terms, folder = _terms_and_folder(query)
     parsed = terms_of_arguments(terms)
     loaded = open_model(model)
-    point = query_point(parsed, loaded)
+    vector = query_vector(parsed, loaded)
     with open_index(folder, index, loaded, update) as photos:
-        hits = photos.search(point, number, limit)
+        hits = photos.search(vector, number, limit)
         if not hits:
             tell(_why_nothing(photos.store.summary().photos, folder))
         if html:

@@ -106,12 +106,15 @@ def _run(
     model.image_encoder = open_encoders(recipe.encoders, recipe.view)
     with stages.timed("image features"):
         dataset, features = image_features(dataset, model.image_encoder, stages.folder / "features")
-    model.cca = joint_space(dataset, features, model.sentence_encoder, model.image_encoder, recipe, stages)
+    model.cca, model.crowding = joint_space(
+        dataset, features, model.sentence_encoder, model.image_encoder, recipe, stages
+    )
     with stages.timed("test"):
         test = dataset.sample("test", test_images, repeat) if test_images else dataset.part("test")
         of_name = {name: row for row, name in enumerate(dataset.image_names)}
         images = model.image_points(features[[of_name[name] for name in test.image_names]])
-        return task_ranks(images, model.encode_text(test.sentences), test.image_of), model
+        sentences = model.encode_text(test.sentences)
+        return task_ranks(images, sentences, test.image_of, model.crowding), model
 
 
 def _digest(

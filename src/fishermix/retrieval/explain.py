@@ -1,12 +1,13 @@
 """Why a photo matched a sentence: which words carried the score, and which components of the mixtures.
 
-A word's part is what the cosine loses when the word is left out. A component's part is exact too: with f the
+A word's part is what the score loses when the word is left out. A component's part is exact too: with f the
 sentence vector, m its mean over the training set, W the scaled weights of the CCA and v the photo's unit
 point,
 
     cosine = sum over coordinates j of (f - m)_j (W v)_j / |(f - m) W|,
 
-and the coordinates of a component are those of its location and scale blocks.
+and the coordinates of a component are those of its location and scale blocks. The score is the cosine less
+what `fishermix.crowding` takes off.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AT_HOME = 0.2
 
 @dataclass(frozen=True)
 class WordPart:
-    """A word of the sentence and how much the cosine falls when it is left out."""
+    """A word of the sentence and how much the score falls when it is left out."""
 
     word: str
     drop: float
@@ -48,13 +49,15 @@ class ComponentPart:
 class Explanation:
     """`words` in the sentence's order; `components` that hold a word of it, the largest part first.
 
-    The parts of the components and `rest`, that of all components without a word, add up to `score`.
+    The parts of the components, `rest`, that of all components without a word, and `crowding`, what being
+    near to much takes off or adds, add up to `score`.
     """
 
     score: float
     words: list[WordPart]
     components: list[ComponentPart]
     rest: float
+    crowding: float
 
 
 class Explainer:
@@ -73,10 +76,13 @@ class Explainer:
         points = self.model.encode_text([sentence, *without])
         if not points[0].any():
             raise FishermixError(f"the model knows no word of '{sentence}': try other, plainer words")
-        score, *rest = (points @ image_point).tolist()
-        parts = [WordPart(word, score - left) for word, left in zip(words, rest)]
+        photo = self.model.match_images(image_point[None])[0]
+        score, *others = (self.model.match_sentences(points) @ photo).tolist()
+        parts = [WordPart(word, score - left) for word, left in zip(words, others)]
         components = self._components(sentence, words, image_point) if self._mixtures else []
-        return Explanation(score, parts, components, score - sum(component.part for component in components))
+        cosine = float(points[0] @ image_point)
+        rest = cosine - sum(component.part for component in components)
+        return Explanation(score, parts, components, rest, score - cosine)
 
     def _components(self, sentence: str, words: list[str], image_point: np.ndarray) -> list[ComponentPart]:
         homes = self._homes(words)

@@ -16,6 +16,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
 from fishermix.retrieval.cut import automatic_cut
 from fishermix.retrieval.folder import default_index, photo_folder, photos_in
+from fishermix.retrieval.query import query_vector, terms_of_text
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store
 
 T = TypeVar("T")
@@ -42,9 +43,13 @@ class Model(Protocol):
     def key(self) -> str: ...
     @property
     def dimension(self) -> int: ...
+    @property
+    def match_dimension(self) -> int: ...
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray: ...
     def encode_images(self, images: Sequence[Any]) -> np.ndarray: ...
     def image_points(self, features: np.ndarray) -> np.ndarray: ...
+    def match_images(self, points: np.ndarray) -> np.ndarray: ...
+    def match_sentences(self, points: np.ndarray) -> np.ndarray: ...
     def caption_points(self, points: np.ndarray) -> list[str]: ...
 
 
@@ -85,11 +90,11 @@ def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist:
 
 
 class PhotoIndex:
-    """The photos below one folder and their joint-space points.
+    """The photos below one folder and their joint-space points, as `match_images` has them.
 
     index = PhotoIndex("~/Pictures", model)
     index.update()
-    for hit in index.search(model.encode_text(["two dogs run on a beach"])[0], n=10):
+    for hit in index.search("two dogs run on a beach", n=10):
         print(hit.score, hit.path)
     """
 
@@ -118,17 +123,22 @@ class PhotoIndex:
 
     def point(self, hit: Hit) -> np.ndarray:
         """The point (d,) of a photo found."""
-        point = self.store.vector_of(hit.id)
+        point = self.point_of(hit.id)
         if point is None:
             raise FishermixError(f"{hit.path} is no longer in the index: search again")
         return point
+
+    def point_of(self, photo: str) -> np.ndarray | None:
+        """The point (d,) of a photo by its id, None if there is no such photo."""
+        stored = self.store.vector_of(photo)
+        return None if stored is None else stored[: self.model.dimension]
 
     # Keeping up with the folder
 
     def update(self) -> Changes:
         """Encode what is new or changed, recognise what was moved, forget what is gone."""
         with self.store.writing():
-            changes = Changes(another_model=self.store.adopt(self.model.key, self.model.dimension))
+            changes = Changes(another_model=self.store.adopt(self.model.key, self.model.match_dimension))
             (present, closed), known = photos_in(self.folder), self.store.stamps()
             if known and not present and not closed:
                 raise FishermixError(
@@ -189,10 +199,11 @@ class PhotoIndex:
         hashed: dict[str, bytes],
     ) -> list[Entry]:
         readable = [(path, result) for path, result in batch if isinstance(result, np.ndarray)]
-        points = self.model.image_points(np.stack([vector for _, vector in readable])) if readable else ()
-        entries = [
-            Entry(path, chunk[path], hashed[path], point) for (path, _), point in zip(readable, points)
-        ]
+        entries = []
+        if readable:
+            points = self.model.image_points(np.stack([vector for _, vector in readable]))
+            for (path, _), vector in zip(readable, self.model.match_images(points)):
+                entries.append(Entry(path, chunk[path], hashed[path], vector))
         for path, result in batch:
             if not isinstance(result, np.ndarray):
                 entries.append(Entry(path, chunk[path], reason=getattr(result, "reason", str(result))))
@@ -201,18 +212,30 @@ class PhotoIndex:
 
     # Searching
 
-    def search(self, point: np.ndarray, n: int = 10, min_score: float | str | None = None) -> list[Hit]:
-        """The photos nearest to a unit point (d,), best first; `min_score` is a cosine, or "auto"."""
-        hits = self.store.nearest(point[None], n)[0]
+    def search(self, query: str | np.ndarray, n: int = 10, min_score: float | str | None = None) -> list[Hit]:
+        """The photos that fit a query, best first; `min_score` is a score, or "auto".
+
+        query : a sentence, or several with + and - between; a row of `match_sentences`; or a unit point (d,),
+            which is compared by the cosine alone, as for photos like a photo
+        """
+        vector = self._query(query)
+        hits = self.store.nearest(vector[None], n)[0]
         if min_score is None:
             return hits
-        limit = self.cut(point, hits) if min_score == "auto" else float(min_score)
+        limit = self.cut(vector, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
 
-    def cut(self, point: np.ndarray, hits: list[Hit]) -> float:
+    def cut(self, query: str | np.ndarray, hits: list[Hit]) -> float:
         """The score from which on a photo stands out for this query; `hits` are its best photos."""
         best = hits[0].score if hits else 0.0
-        return automatic_cut(self.store.sample_scores(point, SCORES_FOR_CUT), best)
+        return automatic_cut(self.store.sample_scores(self._query(query), SCORES_FOR_CUT), best)
+
+    def _query(self, query: str | np.ndarray) -> np.ndarray:
+        if isinstance(query, str):
+            query = query_vector(terms_of_text(query), self.model, self.point_of)
+        vector = np.zeros(self.model.match_dimension, np.float32)
+        vector[: len(query)] = query
+        return vector
 
 
 def _unchanged(path: Path, stamp: Stamp) -> bool:

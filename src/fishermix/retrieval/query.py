@@ -1,7 +1,8 @@
 """Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + "at night"`.
 
 Each term is a unit point of the joint space; the query is the sum of the terms with their signs, brought
-back to unit length.
+back to unit length. A query with a sentence in it is matched with photos as a sentence is; photos alone are
+compared with photos by the cosine.
 """
 
 from __future__ import annotations
@@ -93,16 +94,25 @@ def _signed(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
     return terms
 
 
-def query_point(
-    terms: Sequence[Term], model, vector_of: Callable[[str], np.ndarray | None] | None = None
+def query_vector(
+    terms: Sequence[Term], model, point_of: Callable[[str], np.ndarray | None] | None = None
 ) -> np.ndarray:
-    """The unit point (d,) of a query; `vector_of` gives the point of a photo by its id."""
+    """What a `PhotoIndex` searches for; `point_of` gives the point of a photo by its id."""
+    point = _query_point(terms, model, point_of)
+    if any(term.kind == "text" for term in terms):
+        return model.match_sentences(point[None])[0]
+    return point
+
+
+def _query_point(
+    terms: Sequence[Term], model, point_of: Callable[[str], np.ndarray | None] | None
+) -> np.ndarray:
     total = np.zeros(model.dimension, np.float32)
     for term in terms:
         if term.kind == "photo":
             point = model.encode_images([term.value])[0]
         elif term.kind == "id":
-            found = vector_of(term.value) if vector_of else None
+            found = point_of(term.value) if point_of else None
             if found is None:
                 raise FishermixError(f"there is no photo '{term.value}' in this index")
             point = found

@@ -1,10 +1,11 @@
 """The paper's three tasks and their measures: ranks of the first right answer, r@1, r@5, r@10, median, mean.
 
-Similarity is the cosine. The rank of a query is 1 + the number of wrong items at least as similar as its most
-similar right item, so that **ties count against us**; cosines closer than `TIE` are ties, because equal
-points may differ by that much after a float32 matrix product. A zero point (a sentence without a known word,
-a photo that could not be read) resembles nothing, not even another zero point: as a query it gets the worst
-rank, and as an item it comes last. A query that has no right answer at all is left out of the ranks.
+Similarity is the cosine, less half of an item's crowding (`fishermix.crowding`) where that is given. The rank
+of a query is 1 + the number of wrong items at least as similar as its most similar right item, so that **ties
+count against us**; similarities closer than `TIE` are ties, because equal points may differ by that much
+after a float32 matrix product. A zero point (a sentence without a known word, a photo that could not be read)
+resembles nothing, not even another zero point: as a query it gets the worst rank, and as an item it comes
+last. A query that has no right answer at all is left out of the ranks.
 """
 
 from __future__ import annotations
@@ -19,21 +20,35 @@ BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time: few enough to fit, enough
 
 
 def annotation_ranks(
-    image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    sentence_crowding: np.ndarray | None = None,
 ) -> np.ndarray:
     """Image annotation: the query is an image, its own sentences are right.
 
     image_points (n_images, d), sentence_points (n_sentences, d), image_of (n_sentences,) -> int64 ranks, one
-    for each image that has a sentence, counting from 1.
+    for each image that has a sentence, counting from 1. Half of `sentence_crowding` (n_sentences,) is taken
+    off the cosines of each sentence.
     """
     images, sentences, image_of = _checked(image_points, sentence_points, image_of)
-    return _ranks(images, sentences, _Answers(np.arange(len(images)), image_of, len(images)))
+    answers = _Answers(np.arange(len(images)), image_of, len(images))
+    return _ranks(images, sentences, answers, crowding=sentence_crowding)
 
 
-def search_ranks(image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray) -> np.ndarray:
-    """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1."""
+def search_ranks(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_crowding: np.ndarray | None = None,
+) -> np.ndarray:
+    """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1.
+
+    Half of `image_crowding` (n_images,) is taken off the cosines of each image.
+    """
     images, sentences, image_of = _checked(image_points, sentence_points, image_of)
-    return _ranks(sentences, images, _Answers(image_of, np.arange(len(images)), len(images)))
+    answers = _Answers(image_of, np.arange(len(images)), len(images))
+    return _ranks(sentences, images, answers, crowding=image_crowding)
 
 
 def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.ndarray:
@@ -82,7 +97,11 @@ class _Answers:
 
 
 def _ranks(
-    queries: np.ndarray, items: np.ndarray, answers: _Answers, without_itself: bool = False
+    queries: np.ndarray,
+    items: np.ndarray,
+    answers: _Answers,
+    without_itself: bool = False,
+    crowding: np.ndarray | None = None,
 ) -> np.ndarray:
     """Ranks of the queries that have an answer; unit or zero rows (n, d), a block of cosines at a time."""
     n_right = answers.size[answers.group_of_query] - without_itself
@@ -91,6 +110,8 @@ def _ranks(
     nothing_items = np.flatnonzero(~items.any(axis=1))
     ranks = np.empty(len(asked), dtype=np.int64)
     for start, block, cosines in _cosine_blocks(queries, items, asked):
+        if crowding is not None:
+            cosines -= np.float32(0.5) * np.asarray(crowding, np.float32)
         cosines[:, nothing_items] = -np.inf
         cosines[~queries[block].any(axis=1)] = -np.inf
         if without_itself:

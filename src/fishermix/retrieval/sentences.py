@@ -42,12 +42,21 @@ class SentencePool:
             raise FishermixError(
                 "the model knows no word of these sentences: give sentences in plain English"
             )
+        self.model = model
         self.sentences = [sentences[row] for row in known.tolist()]
         self.points = points[known]
+        self.vectors = model.match_sentences(self.points)
+
+    def for_photos(self, points: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
+        """(sentence, match) of the n best sentences for each photo's point (m, d), best first."""
+        return self._best(self.vectors, self.model.match_images(points), n)
 
     def nearest(self, points: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
-        """(sentence, cosine) of the n nearest sentences of each row of `points` (m, d), best first."""
-        rows, scores = nearest_rows(self.points, np.asarray(points, np.float32), n)
+        """(sentence, cosine) of the n nearest sentences of each sentence's point (m, d), best first."""
+        return self._best(self.points, points, n)
+
+    def _best(self, vectors: np.ndarray, queries: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
+        rows, scores = nearest_rows(vectors, np.asarray(queries, np.float32), n)
         return [
             [(self.sentences[row], score) for row, score in zip(*found)]
             for found in zip(rows.tolist(), scores.tolist())

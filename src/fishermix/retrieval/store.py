@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """A photo found: its opaque id, its path relative to the folder, and its cosine with the query."""
+    """A photo found: its opaque id, its path relative to the folder, and how well it matches the query."""
 
     id: str
     path: str
@@ -85,7 +85,7 @@ class Store(Protocol):
         """Prepare for searching, after all changes are written."""
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
-        """The n best photos, best first, of each row of `queries` (m, d), unit rows."""
+        """The n best photos, best first, of each row of `queries` (m, d): largest dot product first."""
 
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
         """Scores of one query (d,) against photos spread evenly over the index."""

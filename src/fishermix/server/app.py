@@ -75,14 +75,15 @@ class Component(BaseModel):
 
 
 class Why(BaseModel):
-    """`drop` is what the score loses without the word; the components' parts and `rest` add up to the
-    score.
+    """`drop` is what the score loses without the word; the components' parts, `rest` and `crowding` add
+    up to the score.
     """
 
     score: float
     words: list[Word]
     components: list[Component]
     rest: float
+    crowding: float
 
 
 class Health(BaseModel):
@@ -148,7 +149,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
         """Photos that a sentence, or a combination of sentences and photos, describes."""
 
         def answer() -> Found:
-            hits, cut = service.search(service.point_of_query(q), n)
+            hits, cut = service.search(q, n)
             return _found(hits, cut)
 
         return await work.run(answer)
@@ -198,6 +199,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
                 Component(part=part.part, near=part.near, words=part.words) for part in found.components
             ],
             rest=found.rest,
+            crowding=found.crowding,
         )
 
     @app.get(

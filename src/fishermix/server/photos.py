@@ -15,7 +15,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.retrieval.explain import Explainer, Explanation
 from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.query import query_point, terms_of_text
+from fishermix.retrieval.query import terms_of_text
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit
 from fishermix.retrieval.thumbnails import jpeg
@@ -53,11 +53,8 @@ class PhotoService:
 
     # Points
 
-    def point_of_query(self, query: str) -> np.ndarray:
-        return query_point(terms_of_text(query), self.model, self.index.store.vector_of)
-
     def point_of_photo(self, photo: str) -> np.ndarray:
-        point = self.index.store.vector_of(photo)
+        point = self.index.point_of(photo)
         if point is None:
             raise NotFound
         return point
@@ -80,17 +77,17 @@ class PhotoService:
 
     # Answers
 
-    def search(self, point: np.ndarray, n: int) -> tuple[list[Hit], float]:
+    def search(self, query: str | np.ndarray, n: int) -> tuple[list[Hit], float]:
         """The best n photos, and the score from which on they stand out."""
-        hits = self.index.search(point, n)
-        return hits, self.index.cut(point, hits)
+        hits = self.index.search(query, n)
+        return hits, self.index.cut(query, hits)
 
     def similar(self, photo: str, n: int) -> list[Hit]:
         hits = self.index.search(self.point_of_photo(photo), n + 1)
         return [hit for hit in hits if hit.id != photo][:n]
 
     def sentences(self, point: np.ndarray, n: int) -> list[tuple[str, float]]:
-        return self._pool.nearest(point[None], n)[0]
+        return self._pool.for_photos(point[None], n)[0]
 
     def caption(self, point: np.ndarray) -> str:
         if self.model.captioner is None:

@@ -63,6 +63,14 @@ class Graph:
     def mean_over_space(self, value: str) -> str:
         return self._node("Flatten", [self._node("GlobalAveragePool", [value])])
 
+    def side_by_side(self, values: Mapping[str, float]) -> str:
+        """Vectors one after the other, each multiplied by its number."""
+        scaled = [
+            self._node("Mul", [value, self._constant(np.array(by))]) if by != 1 else value
+            for value, by in values.items()
+        ]
+        return self._node("Concat", scaled, axis=1)
+
     def _floored(self, value: str, floor: float | None) -> str:
         if floor is None:
             return value
