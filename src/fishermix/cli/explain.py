@@ -52,5 +52,6 @@ def explanation_lines(explanation) -> list[str]:
             lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{kin}")
         lines.append(f"  {explanation.rest:+.3f}  all others")
     if explanation.crowding:
-        lines += ["", f"{explanation.crowding:+.3f}  for being near to much, or to little, besides"]
+        many = "many" if explanation.crowding < 0 else "few"
+        lines += ["", f"{explanation.crowding:+.3f}  because photo and sentence are near to {many} others"]
     return lines
