@@ -24,6 +24,10 @@ from fishermix.text.vectors import WordVectors
 BASE = RECIPES["best"].with_(row="hglmm", components=10, view="squeeze", reg_y=(0.002, 0.005))
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
+    "the cosine alone": {"neighbours": 0},
+    "1 neighbour": {"neighbours": 1},
+    "50 neighbours": {"neighbours": 50},
+    "banks of 1,000": {"bank": 1000, "neighbours": 5},
     "mean of the words": {"row": "mean"},
     "GMM": {"row": "gmm"},
     "LMM": {"row": "lmm"},
@@ -41,6 +45,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "two views (mirror image)": {"view": "flip"},
     "ResNet-50 beside it": {"encoders": ("efficientnet-lite2:depths", "resnet50")},
     "ResNet-50 alone": {"encoders": ("resnet50",)},
+    "ResNet-50 beside it, three depths, two views": {
+        "encoders": ("efficientnet-lite2:depths", "resnet50:depths"),
+        "view": "flip",
+    },
     "no scaling by correlations": {"scales": (0.0,)},
     "scaled by correlations, power 1": {"scales": (1.0,)},
     "scaled by correlations, power 4": {"scales": (4.0,)},
