@@ -73,6 +73,9 @@ class TinyModel:
         counts = np.array([[s.lower().split().count(name) for name in NAMES] for s in sentences], np.float32)
         return _unit(counts.reshape(-1, len(NAMES)))
 
+    def unknown_words(self, sentence):
+        return [word for word in sentence.lower().split() if word not in NAMES]
+
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fishermix.text.vectors import WordVectors
 
 SHIPPED = Path(__file__).parent / "pretrained" / "model"
+EMPTY_WORDS = {"a", "an", "and", "of", "to"}
 CCA_TENSORS = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
 
 
@@ -90,6 +91,15 @@ class ImageTextModel:
         blocks = [np.zeros((0, self.dimension), np.float32)]
         blocks += [self.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
         return np.concatenate(blocks)
+
+    def unknown_words(self, sentence: str) -> list[str]:
+        """The words that carry meaning and that the model does not know."""
+        lexicon = self._sentences.lexicon
+        return [
+            word
+            for word in dict.fromkeys(lexicon.tokens(sentence))
+            if word not in EMPTY_WORDS and not lexicon[word]
+        ]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photographs (paths, bytes or Pillow images), float32 of length 1."""

@@ -8,6 +8,8 @@ import sys
 import pytest
 from tiny_model import paint
 
+from fishermix.cli.opening import say
+
 
 def test_scores_and_paths_best_first(tiny, photos):
     lines = tiny("search", "red", photos, "-n", 2).splitlines()
@@ -22,6 +24,31 @@ def test_without_a_folder_this_one_is_searched(tiny, photos, monkeypatch):
     assert (
         tiny("search", "grey", "-f", "-n", 1) == "grey.png\n"
     )  # a lone argument is the query, whatever exists
+
+
+def test_null_ends_each_path_with_a_zero_byte(tiny, photos):
+    paint(photos / "two\nlines.png", "red")
+    found = tiny("search", "red", photos, "-0", "-n", 2).split("\0")
+    assert set(found) == {f"{photos}/red.png", f"{photos}/two\nlines.png", ""}
+
+
+def test_remarks_name_unknown_words_and_a_folder_that_was_taken_for_a_sentence(tiny, photos, monkeypatch):
+    monkeypatch.chdir(photos)
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
+    (photos / "grey").mkdir()
+    tiny("search", "grey", "-n", 1)
+    assert "say what for" in remarks.pop()
+    tiny("search", "red zorblax", "-n", 1)
+    assert remarks.pop() == "left out, since the model does not know it: zorblax"
+
+
+def test_a_terminal_gets_no_control_characters(monkeypatch, capsys):
+    say("red\x1b[31m.png")
+    assert capsys.readouterr().out == "red\x1b[31m.png\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    say("red\x1b[31m\u202e.png")
+    assert capsys.readouterr().out == "red?[31m?.png\n"
 
 
 def test_json(tiny, photos):
@@ -43,7 +70,7 @@ def test_queries_combine(tiny, photos):
 
 def test_min_score(tiny, photos):
     assert tiny("search", "red", photos, "-f", "--min-score", "0.9") == f"{photos}/red.png\n"
-    assert tiny("search", "red", photos, "-f", "--min-score", "2") == ""
+    assert tiny("search", "red", "-", "blue", photos, "-f", "--min-score", "1") == ""
     assert tiny("search", "red", photos, "-f", "--min-score", "auto").splitlines()[0] == f"{photos}/red.png"
 
 
@@ -74,6 +101,9 @@ def test_the_contact_sheet_is_one_safe_file(tiny, photos, tmp_path):
         (["red", "Picturs"], "no folder 'Picturs'"),
         (["red", "-"], "nothing follows"),
         (["red", "--min-score", "high"], "auto"),
+        (["red", "--min-score", "nan"], "between -1 and 1"),
+        (["red", "--min-score", "5"], "between -1 and 1"),
+        (["./sub"], "say what for"),
     ],
 )
 def test_mistakes_are_explained(tiny, photos, monkeypatch, arguments, message):

@@ -85,13 +85,17 @@ def tell(message: str) -> None:
         print(f"fishermix: {message}", file=sys.stderr)
 
 
-def say(text: str = "") -> None:
-    """A line of the result; a file name's bytes that are no text go out as they are."""
+def say(text: str = "", end: str = "\n") -> None:
+    """A line of the result; a file name's bytes that are no text go out as they are, but a terminal gets a
+    question mark for every character that would steer it.
+    """
+    if sys.stdout.isatty():
+        text = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
     try:
-        print(text, flush=True)
+        print(text, end=end, flush=True)
     except UnicodeEncodeError:
         sys.stdout.flush()
-        sys.stdout.buffer.write(os.fsencode(text) + b"\n")
+        sys.stdout.buffer.write(os.fsencode(text + end))
 
 
 def shown_path(folder: Path, path: str) -> str:

@@ -16,7 +16,7 @@ from fishermix.errors import FishermixError
 @app.command(
     epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
     'fishermix search beach - people -n 5 · fishermix search photo.jpg + "at night" --html night.html · '
-    'fishermix search "a red car" -f --min-score auto | xargs -d "\\n" cp -t cars/'
+    'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/'
 )
 def search(
     query: Annotated[
@@ -30,6 +30,9 @@ def search(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="At most this many photos.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of paths and scores.")] = False,
     paths_only: Annotated[bool, typer.Option("-f", "--files", help="Print paths only, for pipes.")] = False,
+    null: Annotated[
+        bool, typer.Option("-0", "--null", help="Print paths only, each ended by a zero byte, for xargs -0.")
+    ] = False,
     min_score: Annotated[
         str | None,
         typer.Option(
@@ -54,6 +57,9 @@ def search(
     terms, folder = _terms_and_folder(query)
     parsed = terms_of_arguments(terms)
     loaded = open_model(model)
+    for term in parsed:
+        if term.kind == "text" and (unknown := loaded.unknown_words(term.value)):
+            tell(f"left out, since the model does not know it: {', '.join(unknown)}")
     vector = query_vector(parsed, loaded)
     with open_index(folder, index, loaded, update) as photos:
         hits = photos.search(vector, number, limit)
@@ -67,12 +73,20 @@ def search(
         return
     for hit in hits:
         path = shown_path(folder, hit.path)
-        say(path if paths_only else f"{hit.score:.3f}  {path}")
+        if null:
+            say(path, end="\0")
+        else:
+            say(path if paths_only else f"{hit.score:.3f}  {path}")
 
 
 def _terms_and_folder(arguments: list[str]) -> tuple[list[str], Path]:
     """The last argument is the folder if it is one and a query stands before it."""
     *before, last = arguments
+    if not before and Path(last).expanduser().is_dir():
+        what = f'to search in the folder {last}, say what for: fishermix search "two dogs" {last}'
+        if last in (".", "..") or "/" in last:
+            raise FishermixError(what)
+        tell(f"looking for '{last}' in this folder; {what}")
     if before and before[-1] not in ("+", "-"):
         if Path(last).expanduser().is_dir():
             return before, Path(last).expanduser()
@@ -85,9 +99,12 @@ def _score_limit(text: str | None) -> float | str | None:
     if text is None or text == "auto":
         return text
     try:
-        return float(text)
+        limit = float(text)
     except ValueError:
-        raise FishermixError(f"--min-score is a number between -1 and 1, or auto; not '{text}'") from None
+        limit = float("nan")
+    if not -1 <= limit <= 1:
+        raise FishermixError(f"--min-score is a number between -1 and 1, or auto; not '{text}'")
+    return limit
 
 
 def _why_nothing(photos: int, folder: Path) -> str:

@@ -81,7 +81,10 @@ def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist:
 
     place = Path(index).expanduser() if index is not None else default_index(folder)
     if must_exist and not (place / "index.sqlite").is_file():
-        raise FishermixError(f"{folder} has no index yet: `fishermix index add {folder}` makes one")
+        if not folder.is_dir():
+            raise FishermixError(f"there is no folder {folder}, and no index of it in {place}")
+        where = f" --index {index}" if index is not None else ""
+        raise FishermixError(f"{folder} has no index yet: `fishermix index add {folder}{where}` makes one")
     if place.is_dir() and any(place.iterdir()) and not (place / "index.sqlite").exists():
         raise FishermixError(
             f"{place} is not empty and holds no index: name a new or empty directory with --index"
