@@ -86,33 +86,28 @@ class SavedModel:
         from fishermix.mixture.fitted import FittedParameters
         from fishermix.text.whitening_map import WhiteningMap
 
-        whitening = WhiteningMap.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
-        mixtures = [FittedParameters.from_tensors(*parts, self.folder) for parts in self._mixtures]
-        config = self.config
-        return SentenceSums(
-            self._vectors, whitening, mixtures, config["power"], config["norm"], self.recipe.stop_words
-        )
+        return SentenceSums(*self._text_parts(WhiteningMap, FittedParameters))
 
     def sentence_encoder(self) -> SentenceEncoder:
         from fishermix.mixture import Mixture
         from fishermix.text.sentences import SentenceEncoder
         from fishermix.text.whitening import Whitening
 
-        whitening = Whitening.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
-        mixtures = [Mixture.from_tensors(*parts, self.folder) for parts in self._mixtures]
-        config = self.config
-        return SentenceEncoder(
-            self._vectors, whitening, mixtures, config["power"], config["norm"], self.recipe.stop_words
-        )
+        return SentenceEncoder(*self._text_parts(Whitening, Mixture))
+
+    def _text_parts(self, whitening: Any, mixture: Any) -> tuple[Any, ...]:
+        """What makes sentence vectors, with whitening and mixtures of these classes."""
+        white = whitening.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
+        mixtures = [
+            mixture.from_tensors(parameters, _under(f"mixture{number}.", self.tensors), self.folder)
+            for number, parameters in enumerate(self.config["mixtures"])
+        ]
+        power, norm = self.config["power"], self.config["norm"]
+        return self._vectors, white, mixtures, power, norm, self.recipe.stop_words
 
     @cached_property
     def _vectors(self) -> WordVectors:
         return WordVectors.from_tensors(_under("words.", self.tensors))
-
-    @property
-    def _mixtures(self) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
-        configs = self.config["mixtures"]
-        return [(config, _under(f"mixture{number}.", self.tensors)) for number, config in enumerate(configs)]
 
     def cca(self) -> RegularizedCCA:
         from fishermix.cca import RegularizedCCA
