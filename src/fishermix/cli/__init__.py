@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 import sys
+import warnings
 from importlib import import_module
+from typing import TextIO
 
 import typer
 
@@ -44,9 +46,24 @@ def load_commands() -> typer.Typer:
     return app
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A remark of ours in one line; those of other packages as Python prints them."""
+    ours = category is UserWarning
+    text = f"fishermix: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno)
+    (file or sys.stderr).write(text)
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit code 1."""
     load_commands()
+    warnings.showwarning = _show_warning
     try:
         app()
     except FishermixError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from fishermix.distributed.cluster import current_client, gathered, in_order, sh
 from fishermix.distributed.mixtures import FileRows
 from fishermix.distributed.tables import open_table
 from fishermix.errors import FishermixError
+from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
+from fishermix.text.sums import warn_of_empty
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -49,7 +52,11 @@ def covariance_sums(
         if n and not 0 <= pairs.min() <= pairs.max() < len(X):
             raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
         workers = sum(client.nthreads().values())
-        there = None if encoder is None else shared(client, encoder.with_words_of(Y))
+        there = None
+        if encoder is not None:
+            there = shared(client, encoder.with_words_of(Y))
+            _, offsets = Lexicon(encoder.vectors, encoder.stop_words).bags(Y)
+            warn_of_empty(int((np.diff(offsets) == 0).sum()), n)
     sums: CovarianceSums | None = None
     for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
         if sums is None:
@@ -108,5 +115,7 @@ def _sums(group: Group, encoder: SentenceEncoder | None) -> CovarianceSums:
 
 def _block(piece: Any, encoder: SentenceEncoder | None) -> np.ndarray:
     if encoder is not None:
-        return encoder.transform(piece)
+        with warnings.catch_warnings():  # of sentences without a known word: the client counts them
+            warnings.simplefilter("ignore")
+            return encoder.transform(piece)
     return piece.read() if isinstance(piece, FileRows) else np.asarray(piece)
