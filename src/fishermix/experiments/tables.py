@@ -97,12 +97,12 @@ def as_page(kind: str, results: Sequence[Result]) -> str:
 
 STYLE = """
 :root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem}
 .plots{display:flex;flex-wrap:wrap;gap:1.5rem}figure{margin:0}figcaption{color:gray;font-size:.9em}
 svg{width:22rem;max-width:100%;height:auto}svg text{font-size:11px;fill:currentColor}
 .wide{overflow-x:auto;margin-top:2rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
-td:first-child,td:nth-child(2){text-align:left}.ours{font-weight:600}
+td,th{padding:.25em .5em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
+:is(td,th):is(:first-child,:nth-child(2)){text-align:left}.ours{font-weight:600}
 .legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem}
 .legend span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
 """
