@@ -8,6 +8,8 @@ import csv
 import io
 import itertools
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from fishermix.errors import FishermixError
 from fishermix.evaluation import figures, recall_sum, task_ranks
 from fishermix.experiments import tables
 from fishermix.experiments.published import COLUMNS, PUBLISHED
-from fishermix.experiments.reproduce import reproduce
+from fishermix.experiments.reproduce import _digest, reproduce
+from fishermix.model import SHIPPED
 from fishermix.recipes import RECIPES, Recipe, recipe_named
 from fishermix.training import with_dev
 
@@ -179,6 +182,86 @@ def test_recipes_name_what_they_do_not_know():
         Recipe(row="cake")
 
 
+def test_the_banks_come_and_go_with_the_model(model, tmp_path):
+    def banks(folder):
+        return sorted(path.name for path in folder.iterdir() if path.name.startswith("crowding"))
+
+    place = tmp_path / "model"
+    model.save(place)
+    (first,) = banks(place)
+    loaded = ImageTextModel.load(place)
+    assert loaded.key == model.key
+    assert loaded.key != loaded.space_key
+    pairs = (["a red disc", "zorblax"], [Image.new("RGB", (32, 32), "red")])
+    np.testing.assert_allclose(loaded.similarity(*pairs), model.similarity(*pairs), atol=1e-5)
+    model.save(place, half=True)
+    assert banks(place) not in ([], [first])
+    shutil.rmtree(place / banks(place)[0])
+    with pytest.raises(FishermixError, match="is missing: the model is incomplete"):
+        ImageTextModel.load(place).similarity(*pairs)
+    plain = ImageTextModel(recipe=model.recipe.with_(neighbours=0))
+    plain.sentence_encoder, plain.image_encoder, plain.cca = (
+        model.sentence_encoder, model.image_encoder, model.cca,
+    )  # fmt: skip
+    model.save(place)
+    plain.save(place)
+    assert banks(place) == []
+    assert ImageTextModel.load(place).crowding is None
+
+
+def test_a_save_that_dies_before_its_end_leaves_the_old_model(model, tmp_path, monkeypatch):
+    place = tmp_path / "model"
+    model.save(place)
+    before = ImageTextModel.load(place).encode_text(["a red disc"])
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fishermix.storage.write_atomically", die)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(place, half=True)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(tmp_path / "new")
+    monkeypatch.undo()
+    old = ImageTextModel.load(place)
+    np.testing.assert_array_equal(old.encode_text(["a red disc"]), before)
+    assert old.key == model.key
+    model.save(tmp_path / "new")
+    assert ImageTextModel.load(tmp_path / "new").key == model.key
+
+
+def test_a_captioner_of_another_model_is_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    shutil.copytree(SHIPPED / "captioner", tmp_path / "model" / "captioner")
+    with pytest.raises(FishermixError, match="trained for another model"):
+        ImageTextModel.load(tmp_path / "model").caption([Image.new("RGB", (32, 32))])
+
+
+@pytest.mark.parametrize("missing", ["encoders", "cca", "power", "mixtures", "view"])
+def test_a_config_without_a_part_is_named(model, tmp_path, missing):
+    model.save(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    values = json.loads(config.read_text())
+    for garbled in (
+        {key: value for key, value in values.items() if key != missing},
+        {**values, missing: None},
+    ):
+        config.write_text(json.dumps(garbled))
+        with pytest.raises(FishermixError, match=r"damaged|another version"):
+            ImageTextModel.load(tmp_path / "model")
+
+
+def test_training_needs_photos_and_sentences_that_say_something(folder, vectors, tmp_path):
+    dataset = open_dataset(f"folder:{folder}")
+    few = dataset.select([int(np.flatnonzero(dataset.splits == split)[0]) for split in ("train", "dev")])
+    with pytest.raises(FishermixError, match="training needs at least two"):
+        ImageTextModel(vectors, RECIPE).fit(few)
+    mute = replace(dataset, sentences=["zorblax"] * len(dataset.sentences))
+    for recipe in (RECIPE, RECIPE.with_(neighbours=0)):
+        with pytest.raises(FishermixError, match="know no word of the"):
+            ImageTextModel(vectors, recipe).fit(mute)
+
+
 def test_recall_sum_is_the_sum_of_six_recalls():
     rng = np.random.default_rng(0)
     images, sentences, image_of = rng.normal(size=(30, 4)), rng.normal(size=(60, 4)), np.arange(60) // 2
@@ -201,6 +284,9 @@ def test_rows_are_measured_and_resumed(results, folder, vectors, work, monkeypat
         curve = result.recall_curve["search"]
         assert curve[0] == pytest.approx(result.figures["search"]["r@1"], abs=0.01)
         assert curve[9] == pytest.approx(result.figures["search"]["r@10"], abs=0.01)
+    others = WordVectors(vectors.words, np.vstack([vectors.vectors[:-1], vectors.vectors[:1]]))
+    same = {_digest(open_dataset(f"folder:{folder}"), v, RECIPE, 1, None) for v in (vectors, others)}
+    assert len(same) == 2, "other vectors are other rows"
     monkeypatch.setattr("fishermix.experiments.reproduce._run", None)
     again = list(reproduce(open_dataset(f"folder:{folder}"), vectors, RECIPE, ["mean", "hglmm"], None, work))
     assert again == results
@@ -285,6 +371,10 @@ def test_the_commands_name_what_is_missing(run, folder, tmp_path):
         (("evaluate",), "name a data set"),
         (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no row 'cake'"),
         (("reproduce", spec, "--repeats", "0"), "at least 1"),
+        (("reproduce", spec, "--json", nowhere / "r.json"), "there is no folder"),
+        (("evaluate", "--data", spec, "--json", nowhere / "r.json"), "there is no folder"),
+        (("train", "--data", spec, "--out", folder, "--vectors", folder), "holds no image-text model"),
+        (("train", "--data", spec, "--out", folder / "captions.jsonl", "--vectors", folder), "is a file"),
         (("reproduce", "flickr8k:/nope", "--vectors", nowhere), "there is no folder /nope"),
         (("reproduce", spec, "--recipe", "cake", "--vectors", nowhere), "no recipe 'cake'"),
         (("reproduce", spec, "--vectors", nowhere), "make word2vec"),

@@ -82,19 +82,16 @@ class Crowding:
     @cached_property
     def key(self) -> str:
         digest = hashlib.sha256(self.sentences.tobytes() + self.images.tobytes())
-        return f"{digest.hexdigest()} {self.neighbours}"
+        return f"{digest.hexdigest()} {self.neighbours} {self.mean_of_images} {self.mean_of_sentences}"
 
-    def save(self, folder: Path, model: str) -> None:
-        """Write it beside the model whose tensors have this hash."""
+    def save(self, folder: Path) -> None:
         config = {name: getattr(self, name) for name in ("neighbours", "mean_of_images", "mean_of_sentences")}
         tensors = {"images": self.images, "sentences": self.sentences}
-        save_folder(folder, KIND, VERSION, {**config, "model": model}, tensors)
+        save_folder(folder, KIND, VERSION, config, tensors)
 
     @classmethod
-    def load(cls, folder: Path, model: str, dimension: int) -> Crowding:
+    def load(cls, folder: Path, dimension: int) -> Crowding:
         config, tensors = load_folder(folder, KIND, VERSION)
-        if config.get("model") != model:
-            raise FishermixError(f"{folder} belongs to another model: train this one again")
         try:
             neighbours = int(config["neighbours"])
             means = float(config["mean_of_images"]), float(config["mean_of_sentences"])

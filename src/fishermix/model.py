@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.recipes import Recipe, recipe_named
-from fishermix.saved import CAPTIONER, CROWDING, KIND, VERSION, JointSpace, SavedModel
+from fishermix.saved import CAPTIONER, KIND, VERSION, JointSpace, SavedModel, crowding_folder
 from fishermix.storage import save_folder
 
 if TYPE_CHECKING:
@@ -77,7 +77,15 @@ class ImageTextModel:
 
     @cached_property
     def captioner(self) -> Captioner | None:
-        return self._saved.captioner() if self._saved else None
+        if self._saved is None:
+            return None
+        found = self._saved.captioner()
+        if found is not None and found.model_key not in ("", self.space_key):
+            raise FishermixError(
+                f"the captioner in {self._saved.folder / CAPTIONER} was trained for another model: train one "
+                "for this, `fishermix captioner train --model MODEL`, or move it away"
+            )
+        return found
 
     def _expect_saved(self, part: str) -> SavedModel:
         if self._saved is None:
@@ -168,11 +176,16 @@ class ImageTextModel:
     @cached_property
     def key(self) -> str:
         """Names the map from photographs to what an index keeps: one made with another key is of no use."""
+        if self.crowding is None:
+            return self.space_key
+        return hashlib.sha256(f"{self.space_key} {self.crowding.key}".encode()).hexdigest()[:16]
+
+    @cached_property
+    def space_key(self) -> str:
+        """Names the map from photographs to points: a captioner speaks of the points of one such map."""
         digest = hashlib.sha256(f"{self._encoder_key} {self.recipe.image_power}".encode())
         digest.update(np.ascontiguousarray(self._image_map).tobytes())
         digest.update(np.ascontiguousarray(self._image_origin).tobytes())
-        if self.crowding:
-            digest.update(self.crowding.key.encode())
         return digest.hexdigest()[:16]
 
     def save(self, folder: str | os.PathLike, half: bool = False) -> None:
@@ -203,13 +216,16 @@ class ImageTextModel:
             "cca": self.cca.get_params(),
             "report": self.report,
         }
-        tensor_hash = save_folder(folder, KIND, VERSION, config, tensors)
-        if self.crowding is not None:
-            self.crowding.save(Path(folder) / CROWDING, tensor_hash)
-        elif (Path(folder) / CROWDING).is_dir():
-            shutil.rmtree(Path(folder) / CROWDING)
+        save_folder(folder, KIND, VERSION, config, tensors, beside=partial(self._save_crowding, Path(folder)))
         if self.captioner is not None:
             self.captioner.save(Path(folder) / CAPTIONER)
+
+    def _save_crowding(self, folder: Path, digest: str) -> None:
+        place = crowding_folder(folder, digest)
+        if self.crowding is not None:
+            self.crowding.save(place)
+        elif place.is_dir():
+            shutil.rmtree(place)
 
     @classmethod
     def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:

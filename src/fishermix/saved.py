@@ -17,7 +17,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.recipes import Recipe
-from fishermix.storage import load_folder, require_tensor
+from fishermix.storage import NAME_DIGITS, load_folder, require_tensor
 from fishermix.text.sums import SentenceSums
 from fishermix.text.vectors import WordVectors
 from fishermix.vision.networks import features_key
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from fishermix.text.sentences import SentenceEncoder
 
 KIND, VERSION = "image-text model", 1
-CAPTIONER, CROWDING = "captioner", "crowding"
+CAPTIONER = "captioner"
+
+
+def crowding_folder(model: Path, digest: str) -> Path:
+    """Where the banks that go with the tensors of this hash are kept."""
+    return model / f"crowding-{digest[:NAME_DIGITS]}"
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,19 @@ class SavedModel:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.config, self.tensors = load_folder(self.folder, KIND, VERSION)
-        self.recipe = self._read_recipe()
-        self.space = self._read_space()
-        if len(self.space.y_weights_) != self.sentences.n_features:
+        try:
+            self.recipe = self._read_recipe()
+            self.space = self._read_space()
+            n_features = self.sentences.n_features
+            names, view = list(self.config["encoders"]), str(self.config["view"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, FishermixError):
+                raise
+            raise FishermixError(
+                f"{self.folder} is damaged: its config.json lacks or garbles {error}"
+            ) from error
+        if len(self.space.y_weights_) != n_features:
             raise FishermixError(f"{self.folder} is damaged: sentence vectors and CCA differ in size")
-        names, view = self.config["encoders"], self.config["view"]
         if "+".join(features_key(name, view) for name in names) != self.config["encoder_key"]:
             raise FishermixError(
                 f"{self.folder} was trained with another version of the network {', '.join(names)}: "
@@ -102,7 +115,7 @@ class SavedModel:
             mixture.from_tensors(parameters, _under(f"mixture{number}.", self.tensors), self.folder)
             for number, parameters in enumerate(self.config["mixtures"])
         ]
-        power, norm = self.config["power"], self.config["norm"]
+        power, norm = float(self.config["power"]), self.config["norm"]
         return self._vectors, white, mixtures, power, norm, self.recipe.stop_words
 
     @cached_property
@@ -128,12 +141,16 @@ class SavedModel:
         return encoder
 
     def crowding(self) -> Crowding | None:
-        folder = self.folder / CROWDING
+        folder = crowding_folder(self.folder, self.config["sha256"])
         if not folder.is_dir():
+            if self.recipe.neighbours:
+                raise FishermixError(
+                    f"{folder} is missing: the model is incomplete, copy it or train it again"
+                )
             return None
         from fishermix.crowding import Crowding
 
-        return Crowding.load(folder, self.config["sha256"], len(self.space.correlations_))
+        return Crowding.load(folder, len(self.space.correlations_))
 
     def captioner(self) -> Captioner | None:
         if not (self.folder / CAPTIONER / "config.json").is_file():

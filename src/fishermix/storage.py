@@ -2,7 +2,8 @@
 
 The tensor file carries the hash of its content in its name and `config.json` names it. A save writes the new
 tensor file beside the old one, then replaces `config.json` in one step, then removes what is no longer named:
-a crash at any moment leaves the old state or the new one.
+a crash at any moment leaves the old state or the new one. A folder `NAME-HASH` inside goes with the tensors
+of that hash, and comes and goes with them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from fishermix.errors import FishermixError
 
 FORMAT = "fishermix"
 CONFIG = "config.json"
+NAME_DIGITS = 12  # of the hash, in the name of a file
 
 
 def write_atomically(path: str | os.PathLike, data: bytes) -> None:
@@ -54,17 +58,15 @@ def save_folder(
     version: int,
     config: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
-) -> str:
-    """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`; return the tensors' hash.
+    beside: Callable[[str], None] | None = None,
+) -> None:
+    """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`.
 
     An existing folder is replaced only if it holds the same kind; anything else in it stays untouched.
+    `beside` is called with the hash of the tensors before `config.json` is written, to put a folder
+    `NAME-HASH` there.
     """
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise FishermixError(f"{folder} is a file: name a folder to save the {kind} in")
-    if folder.is_dir() and read_kind(folder) != kind and not all(map(_is_left_by_a_crash, folder.iterdir())):
-        raise FishermixError(f"{folder} is not empty and holds no {kind}: name a new or empty folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_place(folder, kind)
     temporary = folder / f".tensors.{os.getpid()}.tmp"
     try:
         save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, temporary)
@@ -72,22 +74,43 @@ def save_folder(
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
-        tensor_file = folder / f"tensors-{digest[:12]}.safetensors"
+        tensor_file = folder / f"tensors-{digest[:NAME_DIGITS]}.safetensors"
         os.replace(temporary, tensor_file)
     finally:
         temporary.unlink(missing_ok=True)
+    if beside:
+        beside(digest[:NAME_DIGITS])
     head = {"format": FORMAT, "kind": kind, "version": version, "tensors": tensor_file.name, "sha256": digest}
     write_atomically(
         folder / CONFIG, (json.dumps({**head, **config}, indent=1, allow_nan=False) + "\n").encode()
     )
     for stale in folder.iterdir():
-        if stale != tensor_file and _is_left_by_a_crash(stale):
+        if digest[:NAME_DIGITS] in stale.name or not _is_left_by_a_crash(stale):
+            continue
+        if stale.is_dir():
+            shutil.rmtree(stale)
+        else:
             stale.unlink(missing_ok=True)
-    return digest
+
+
+def make_place(folder: str | os.PathLike, kind: str) -> Path:
+    """The folder, made if need be, if something of this kind can be saved in it."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise FishermixError(f"{folder} is a file: name a folder to save the {kind} in")
+    if folder.is_dir() and read_kind(folder) != kind and not all(map(_is_left_by_a_crash, folder.iterdir())):
+        raise FishermixError(f"{folder} is not empty and holds no {kind}: name a new or empty folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FishermixError(f"the folder {folder} cannot be made ({error.strerror})") from error
+    return folder
 
 
 def _is_left_by_a_crash(path: Path) -> bool:
     """Whether this is what a save leaves behind that was killed before its `config.json` was written."""
+    if path.is_dir():
+        return re.fullmatch(f"[a-z]+-[0-9a-f]{{{NAME_DIGITS}}}", path.name) is not None
     tensors = fnmatch(path.name, "tensors-*.safetensors") or fnmatch(path.name, ".tensors.*.tmp")
     return tensors or fnmatch(path.name, f".{CONFIG}.*.tmp")
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from fishermix.mixture import Mixture
 from fishermix.model import encoder_parts, prepare_features, unit_rows
 from fishermix.recipes import Recipe
 from fishermix.storage import load_folder, read_kind, save_folder
+from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
@@ -45,7 +47,10 @@ class Stages:
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FishermixError(f"the work folder {folder} cannot be made ({error.strerror})") from error
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -61,7 +66,7 @@ class Stages:
         name: str,
         made_from: Any,
         make: Callable[[], Any],
-        save: Callable[[Any, Path], object],
+        save: Callable[[Any, Path], None],
         load: Callable[[Path], Any],
     ):
         """The result of a stage: loaded if it was finished before, else made and kept."""
@@ -126,6 +131,8 @@ def train(
 def with_dev(dataset: Dataset, seed: int) -> Dataset:
     """The data set, with a tenth of the training images held out as "dev" if it has none."""
     if (dataset.splits == "dev").any():
+        if (there := int((dataset.splits == "train").sum())) < 2:
+            raise FishermixError(f"{dataset.name} has {there} training images: training needs at least two")
         return dataset
     splits = dataset.splits.copy()
     rows = np.flatnonzero(splits == "train")
@@ -213,6 +220,7 @@ def joint_space(
     prepared = prepare_features(features, recipe, [part.n_features for part in encoder_parts(image_encoder)])
     is_train = dataset.splits == "train"
     train_part, dev_part = dataset.part("train"), dataset.part("dev")
+    _expect_known(train_part, encoder)
     with stages.timed("covariances"):
         if client is None:
             sums = CovarianceSums.from_blocks(
@@ -245,6 +253,19 @@ def joint_space(
     assert best is not None
     _, cca, cca.scale, crowding = best
     return cca, crowding
+
+
+def _expect_known(part: Dataset, encoder: SentenceEncoder) -> None:
+    """At least two training sentences must say something."""
+    lexicon = Lexicon(encoder.vectors, encoder.stop_words)
+    known = (
+        sentence for sentence in part.sentences if any(map(lexicon.__getitem__, lexicon.tokens(sentence)))
+    )
+    if len(list(islice(known, 2))) < 2:
+        raise FishermixError(
+            f"the word vectors know no word of the {len(part.sentences)} training sentences of {part.name}: "
+            "give sentences in the language of the vectors, or other vectors"
+        )
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,13 @@ def test_a_terminal_gets_no_control_characters(monkeypatch, capsys):
     assert capsys.readouterr().out == "red?[31m?.png\n"
 
 
+def test_names_that_look_like_options_and_folders_without_an_index(tiny, photos, monkeypatch):
+    monkeypatch.chdir(photos)
+    assert "has no index yet" in tiny("search", "red", "--no-update", fails=True)
+    paint(photos / "-n.png", "red")
+    assert set(tiny("search", "red", "-f", "-n", 2).splitlines()) == {"./-n.png", "red.png"}
+
+
 def test_json(tiny, photos):
     found = json.loads(tiny("search", "blue", photos, "--json", "-n", 3))
     assert [set(entry) for entry in found] == [{"path", "score"}] * 3

@@ -10,6 +10,7 @@ import time
 import warnings
 
 import dask.array
+import distributed
 import numpy as np
 import pytest
 from PIL import Image
@@ -147,6 +148,17 @@ def test_no_scheduler_is_told(monkeypatch):
     monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 0.2)
     with pytest.raises(FishermixError, match="no scheduler answers"), connect("tcp://127.0.0.1:1"):
         pass
+
+
+def test_a_scheduler_without_workers_and_addresses_that_cannot_be_are_told(monkeypatch):
+    monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 2)
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty:
+        address = empty.scheduler_address
+        with pytest.raises(FishermixError, match=f"has no workers.*dask worker {address}"), connect(address):
+            pass
+    for address in ("tcp://127.0.0.1", "tcp://", "tls://127.0.0.1:1"):
+        with pytest.raises(FishermixError, match="cannot be used"), connect(address):
+            pass
 
 
 def test_a_part_forgets_on_its_way_to_another_worker():

@@ -73,6 +73,12 @@ def test_sentences_go_by_the_match_and_photos_by_the_cosine(photos, tmp_path):
         assert index.store.verify() == []
 
 
+@pytest.mark.parametrize("query", [np.zeros(5), np.zeros((1, 7)), np.zeros(40), np.full(7, np.nan)])
+def test_a_query_that_is_no_point_is_refused(index, query):
+    with pytest.raises(FishermixError, match="finite numbers"):
+        index.search(query)
+
+
 def test_hits_equal_a_full_sort(index):
     index.update()
     points = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)

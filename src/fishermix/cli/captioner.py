@@ -96,7 +96,7 @@ def _training(model: ImageTextModel, dataset: Dataset, features: Path | None, **
 
     train_set = caption_set(model, dataset.part("train"), features)[1]
     dev_set = caption_set(model, dataset.part("dev"), features)[1]
-    return Training(train_set, dev_set, model.encode_text, model_key=model.key, **options)
+    return Training(train_set, dev_set, model.encode_text, model_key=model.space_key, **options)
 
 
 def _tell_best(training: Training, model: Path) -> None:

@@ -46,7 +46,9 @@ def open_index(folder: Path, index: str | None, model, update: bool = True) -> P
 
     photos = PhotoIndex(folder, model, index)
     if not update:
-        if photos.store.model_key() not in ("", model.key):
+        if not photos.store.model_key():
+            raise FishermixError(f"{folder} has no index yet: leave out --no-update to make one")
+        if photos.store.model_key() != model.key:
             raise FishermixError(
                 "the index was made with another model: leave out --no-update to make it anew"
             )
@@ -77,6 +79,15 @@ def photo_files(photos: list[Path]) -> list[Path]:
     return photos
 
 
+def expect_folder_of(*files: Path | None) -> None:
+    """Before hours of work: the folders are there in which files will be written at the end."""
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            raise FishermixError(f"there is no folder {file.parent} to write {file.name} in: make it first")
+        if file is not None and file.is_dir():
+            raise FishermixError(f"{file} is a folder: name a file")
+
+
 def tell(message: str) -> None:
     """A remark beside the results: on standard error, and not with --quiet."""
     from fishermix import progress
@@ -100,4 +111,6 @@ def say(text: str = "", end: str = "\n") -> None:
 
 def shown_path(folder: Path, path: str) -> str:
     """A photo's path as the user can use it: with the folder in front as it was named."""
-    return os.path.join(folder, path) if str(folder) != "." else path
+    if str(folder) != ".":
+        return os.path.join(folder, path)
+    return f"./{path}" if path.startswith("-") else path  # no program takes it for an option

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
+from fishermix.cli.opening import expect_folder_of, tell
 from fishermix.cli.train import RECIPE_HELP, expect_vectors
 from fishermix.errors import FishermixError
 
@@ -58,6 +59,7 @@ def reproduce(
 
     if repeats is not None and repeats < 1:
         raise FishermixError("--repeats must be at least 1")
+    expect_folder_of(json_file, csv_file, html_file)
     chosen = recipe_named(recipe)
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
@@ -65,6 +67,8 @@ def reproduce(
     for row in names:
         chosen.with_(row=row)
     dataset = open_dataset(data)
+    if repeats is not None and repeats > dataset.repeats:
+        tell(f"{dataset.name} has its splits: measured {dataset.repeats} times, not {repeats}")
     expect_vectors(vectors)
     kind = table_kind(dataset.name, test_images)
     results = []

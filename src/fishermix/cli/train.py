@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fishermix.cli import app
+from fishermix.cli.opening import expect_folder_of
 from fishermix.errors import FishermixError
 from fishermix.recipes import RECIPES
 
@@ -35,14 +36,15 @@ def train(
     row: Annotated[
         str | None, typer.Option(help="mean, gmm, lmm, hglmm or gmm+hglmm; the recipe's if left out.")
     ] = None,
-    components: Annotated[int | None, typer.Option(help="Components of each mixture.")] = None,
-    kept: Annotated[int | None, typer.Option(help="Dimensions of the joint space.")] = None,
+    components: Annotated[int | None, typer.Option(min=1, help="Components of each mixture.")] = None,
+    kept: Annotated[int | None, typer.Option(min=1, help="Dimensions of the joint space.")] = None,
     encoder: Annotated[str | None, typer.Option(help="NAME[,NAME]: networks side by side.")] = None,
     work: Annotated[
         Path | None, typer.Option(help="Folder of finished stages and image features; OUT.work if left out.")
     ] = None,
     words: Annotated[
-        int | None, typer.Option(help="Keep the words of the captions and so many in all; all if left out.")
+        int | None,
+        typer.Option(min=1, help="Keep the words of the captions and so many in all; all if left out."),
     ] = None,
     half: Annotated[bool, typer.Option(help="Store vectors and weights in half precision.")] = False,
     cluster: Annotated[
@@ -59,6 +61,8 @@ def train(
     from fishermix.distributed.cluster import connect
     from fishermix.model import ImageTextModel
     from fishermix.recipes import recipe_named
+    from fishermix.saved import KIND
+    from fishermix.storage import make_place
     from fishermix.training import train as train_model
 
     if not data and not data_no_dev:
@@ -71,7 +75,9 @@ def train(
     sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
     expect_vectors(vectors)
     dataset = combine(sets)
-    work = work or out.with_name(out.name + ".work")
+    out = out.absolute()
+    make_place(out, KIND)
+    work = work or out.with_name(f"{out.name}.work")
     with connect(cluster) if cluster else nullcontext() as client:
         model = train_model(ImageTextModel(vectors, chosen), dataset, work, client)
     if words is not None:
@@ -93,7 +99,7 @@ def evaluate(
     ] = None,
     data: DataOption = [],  # noqa: B006
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
-    sample: Annotated[int | None, typer.Option(help="Draw so many photos of the split.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many photos of the split.")] = None,
     seed: Annotated[int, typer.Option(help="Which photos --sample draws.")] = 0,
     work: Annotated[Path | None, typer.Option(help="Folder that keeps image features.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
@@ -108,6 +114,7 @@ def evaluate(
 
     if not data:
         raise FishermixError("name a data set, such as --data flickr8k:DIR")
+    expect_folder_of(json_file)
     dataset = combine([open_dataset(spec) for spec in data])
     part = dataset.sample(split, sample, seed) if sample else dataset.part(split)
     found = ImageTextModel.load(model).evaluate(part, work)

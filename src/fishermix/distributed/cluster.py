@@ -38,7 +38,18 @@ def connect(cluster: str) -> Iterator[Client]:
                 f"no scheduler answers at {cluster}: start one with `dask scheduler` and workers with "
                 f"`dask worker {cluster}`"
             ) from error
+        except (ValueError, TypeError) as error:
+            raise FishermixError(
+                f"{cluster} cannot be used ({error}): name it as tcp://HOST:PORT, and give tls:// its "
+                "certificates in Dask's configuration"
+            ) from error
         with client:
+            try:
+                client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
+            except TimeoutError as error:
+                raise FishermixError(
+                    f"the scheduler at {cluster} has no workers: start some with `dask worker {cluster}`"
+                ) from error
             yield client
     else:
         raise FishermixError(f"a cluster is tcp://HOST:PORT or local:N, not '{cluster}'")
@@ -70,8 +81,9 @@ def told_plainly(client: Client) -> Iterator[None]:
         if client.status == "running" and not isinstance(error, CancelledError):
             raise
         raise FishermixError(
-            f"the scheduler at {_address(client)} is gone: start it and its workers again, and make a new "
-            "client; a fit with checkpoint=FOLDER goes on from its last checkpoint"
+            f"the scheduler at {_address(client)} is gone: start it and its workers again, and run this "
+            "again with a new client; a command goes on from its finished stages, a fit with "
+            "checkpoint=FOLDER from its last checkpoint"
         ) from error
 
 

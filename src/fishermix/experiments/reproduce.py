@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.datasets import Dataset
+from fishermix.errors import FishermixError
 from fishermix.evaluation import Figures, figures, task_ranks
 from fishermix.model import ImageTextModel
 from fishermix.recipes import Recipe
@@ -66,11 +67,12 @@ def reproduce(
     """
     stages = Stages(work)
     repeats = min(repeats or dataset.repeats, dataset.repeats)
+    _expect_splits(dataset.paper_splits(0), test_images)
     for row in rows:
         of_row = recipe.with_(row=row)
         path = stages.folder / f"result-{_digest(dataset, vectors, of_row, repeats, test_images)}.json"
         if path.is_file():
-            yield Result(**json.loads(path.read_text("utf8")))
+            yield _kept_result(path)
             continue
         stages.seconds.clear()
         runs = [
@@ -91,6 +93,24 @@ def reproduce(
         )
         write_atomically(path, json.dumps(vars(result)).encode())
         yield result
+
+
+def _expect_splits(dataset: Dataset, test_images: int | None) -> None:
+    counts = dataset.counts()
+    for split in ("train", "dev", "test"):
+        if not counts.get(split):
+            raise FishermixError(f"{dataset.name} has no {split} images: a table needs train, dev and test")
+    if test_images is not None and not 1 <= test_images <= counts["test"]:
+        raise FishermixError(f"{dataset.name} has {counts['test']} test images, not {test_images} to draw")
+
+
+def _kept_result(path: Path) -> Result:
+    try:
+        return Result(**json.loads(path.read_text("utf8")))
+    except (ValueError, TypeError) as error:
+        raise FishermixError(
+            f"{path} is damaged ({error}): delete it, and its row is measured anew"
+        ) from error
 
 
 def _run(
@@ -121,9 +141,11 @@ def _digest(
     dataset: Dataset, vectors: WordVectors, recipe: Recipe, repeats: int, test_images: int | None
 ) -> str:
     digest = hashlib.sha256(json.dumps([recipe.as_json(), repeats, test_images]).encode())
-    digest.update(np.ascontiguousarray(vectors.vectors[:1000]).tobytes())
-    for part in (dataset.image_names, dataset.sentences, dataset.splits.tolist()):
+    digest.update(np.ascontiguousarray(vectors.vectors).tobytes())
+    for part in (vectors.words, dataset.image_names, dataset.sentences, dataset.splits.tolist()):
         digest.update("\0".join(part).encode())
+    for path in dataset.image_paths:
+        digest.update(f"{path.stat().st_size if path.is_file() else 0} ".encode())
     return digest.hexdigest()[:16]
 
 

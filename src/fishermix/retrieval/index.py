@@ -236,9 +236,10 @@ class PhotoIndex:
     def _query(self, query: str | np.ndarray) -> np.ndarray:
         if isinstance(query, str):
             query = query_vector(terms_of_text(query), self.model, self.point_of)
-        vector = np.zeros(self.model.match_dimension, np.float32)
-        vector[: len(query)] = query
-        return vector
+        d, longer = self.model.dimension, self.model.match_dimension
+        if np.shape(query) not in ((d,), (longer,)) or not np.isfinite(query).all():
+            raise FishermixError(f"a query is a sentence, or {d} or {longer} finite numbers")
+        return np.pad(np.asarray(query, np.float32), (0, longer - len(query)))
 
 
 def _unchanged(path: Path, stamp: Stamp) -> bool:
