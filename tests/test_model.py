@@ -209,6 +209,13 @@ def test_the_banks_come_and_go_with_the_model(model, tmp_path):
     assert ImageTextModel.load(place).crowding is None
 
 
+def test_unknown_words_are_the_same_before_and_after_the_parts_are_made(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = ImageTextModel.load(tmp_path / "model")
+    for one in (model, loaded, loaded.sentence_encoder and loaded):
+        assert one.unknown_words("a zorblax and the red disc of a blorb, zorblax") == ["zorblax", "blorb"]
+
+
 def test_a_save_that_dies_before_its_end_leaves_the_old_model(model, tmp_path, monkeypatch):
     place = tmp_path / "model"
     model.save(place)

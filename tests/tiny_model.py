@@ -56,7 +56,7 @@ class TinyCaptioner:
 
 
 class TinyModel:
-    key = "tiny"
+    key = space_key = "tiny"
     dimension = match_dimension = len(COLOURS)
     sentence_encoder = None
     cca = None

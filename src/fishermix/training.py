@@ -27,7 +27,6 @@ from fishermix.mixture import Mixture
 from fishermix.model import encoder_parts, prepare_features, unit_rows
 from fishermix.recipes import Recipe
 from fishermix.storage import load_folder, read_kind, save_folder
-from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
@@ -257,7 +256,7 @@ def joint_space(
 
 def _expect_known(part: Dataset, encoder: SentenceEncoder) -> None:
     """At least two training sentences must say something."""
-    lexicon = Lexicon(encoder.vectors, encoder.stop_words)
+    lexicon = encoder.lexicon
     known = (
         sentence for sentence in part.sentences if any(map(lexicon.__getitem__, lexicon.tokens(sentence)))
     )

@@ -104,7 +104,9 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
             "120",
             "--no-update",
         ]
-        listed = json.loads(CliRunner().invoke(app, command).stdout)
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.exception
+        listed = json.loads(done.stdout)
         names = [entry["path"].rsplit("/", 1)[1] for entry in listed]
         found.append(names.index(test.image_names[test.image_of[query]]) + 1)
     np.testing.assert_array_equal(found, expected)

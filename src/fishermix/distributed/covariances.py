@@ -16,7 +16,6 @@ from fishermix.distributed.cluster import current_client, gathered, in_order, sh
 from fishermix.distributed.mixtures import FileRows
 from fishermix.distributed.tables import open_table
 from fishermix.errors import FishermixError
-from fishermix.text.lexicon import Lexicon
 from fishermix.text.sentences import SentenceEncoder
 from fishermix.text.sums import warn_of_empty
 
@@ -55,7 +54,7 @@ def covariance_sums(
         there = None
         if encoder is not None:
             there = shared(client, encoder.with_words_of(Y))
-            _, offsets = Lexicon(encoder.vectors, encoder.stop_words).bags(Y)
+            _, offsets = encoder.lexicon.bags(Y)
             warn_of_empty(int((np.diff(offsets) == 0).sum()), n)
     sums: CovarianceSums | None = None
     for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):

@@ -107,10 +107,7 @@ class Explainer:
 
     def _homes(self, words: list[str]) -> dict[tuple[int, int], list[str]]:
         """The sentence's words by (mixture, component) they belong to."""
-        from fishermix.text.lexicon import Lexicon
-
-        encoder = self.model.sentence_encoder
-        lexicon = Lexicon(encoder.vectors, encoder.stop_words)
+        lexicon = self.model.sentence_encoder.lexicon
         homes: dict[tuple[int, int], list[str]] = {}
         for word in dict.fromkeys(lexicon.tokens(words)):
             if rows := lexicon[word]:

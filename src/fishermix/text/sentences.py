@@ -97,7 +97,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def unknown(self, sentences: Iterable[str | Sequence[str]]) -> UnknownWords:
         """Count the tokens, the words without a vector, and the sentences without a known word."""
-        lexicon = self._memory.lexicon
+        lexicon = self.lexicon
         tokens = 0
         words: Counter[str] = Counter()
         empty = []
@@ -138,6 +138,11 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def __getstate__(self):
         return {name: value for name, value in super().__getstate__().items() if name != "_derived"}
+
+    @property
+    def lexicon(self) -> Lexicon:
+        """Which vectors the tokens of a sentence stand for."""
+        return self._memory.lexicon
 
     @property
     def _memory(self) -> SentenceSums:
