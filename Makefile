@@ -26,7 +26,7 @@ word2vec: $(CACHE)/word2vec/config.json
 $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
 
-# Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card)..
+# Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card).
 SHIPPED := src/fishermix/pretrained/model
 SETS = --data flickr8k:$(FLICKR8K) --data-no-dev folder:$(COCO)
 model: $(VENV)/.test word2vec

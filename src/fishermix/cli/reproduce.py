@@ -16,7 +16,8 @@ from fishermix.errors import FishermixError
 @app.command()
 def reproduce(
     data: Annotated[
-        str, typer.Argument(help="flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR or karpathy:…")
+        str,
+        typer.Argument(help="flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:… or folder:DIR"),
     ],
     encoder: Annotated[
         str | None,

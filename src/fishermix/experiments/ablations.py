@@ -75,9 +75,9 @@ def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> I
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("data")
-    parser.add_argument("--work", default=".cache/reproduce")
-    parser.add_argument("--vectors", default=".cache/word2vec-extended")
+    parser.add_argument("data", help="a data set with train and dev images, such as flickr8k:DIR")
+    parser.add_argument("--work", default=".cache/reproduce", help="folder of finished stages and features")
+    parser.add_argument("--vectors", default=".cache/word2vec-extended", help="word vectors of all rows")
     parser.add_argument("--also", action="append", default=[], help="NAME=FOLDER: other word vectors")
     arguments = parser.parse_args()
     show_progress()
