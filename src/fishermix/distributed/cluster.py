@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -30,20 +31,8 @@ def connect(cluster: str) -> Iterator[Client]:
             distributed.Client(processes) as client,
         ):
             yield client
-    elif re.match(r"(tcp|tls)://", cluster):
-        try:
-            client = distributed.Client(cluster, timeout=SECONDS_TO_CONNECT)
-        except OSError as error:
-            raise FishermixError(
-                f"no scheduler answers at {cluster}: start one with `dask scheduler` and workers with "
-                f"`dask worker {cluster}`"
-            ) from error
-        except (ValueError, TypeError) as error:
-            raise FishermixError(
-                f"{cluster} cannot be used ({error}): name it as tcp://HOST:PORT, and give tls:// its "
-                "certificates in Dask's configuration"
-            ) from error
-        with client:
+    elif re.fullmatch(r"(tcp|tls)://.+:\d+", cluster):
+        with _client(distributed, cluster) as client:
             try:
                 client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
             except TimeoutError as error:
@@ -53,6 +42,20 @@ def connect(cluster: str) -> Iterator[Client]:
             yield client
     else:
         raise FishermixError(f"a cluster is tcp://HOST:PORT or local:N, not '{cluster}'")
+
+
+def _client(distributed: Any, cluster: str) -> Client:
+    problem = ""
+    try:
+        return distributed.Client(cluster, timeout=SECONDS_TO_CONNECT)
+    except OSError:
+        problem = f"no scheduler answers at {cluster}: start one with `dask scheduler` and workers with "
+        problem += f"`dask worker {cluster}`"
+    except TypeError as error:  # a context of TLS that is not there
+        problem = f"{cluster} cannot be used ({error}): give TLS its certificates in Dask's configuration"
+    # Dask waits for itself if a client that came to nothing is collected while the next one is made.
+    gc.collect()
+    raise FishermixError(problem)
 
 
 def current_client() -> Client:
