@@ -221,19 +221,20 @@ class PhotoIndex:
         query : a sentence, or several with + and - between; a row of `match_sentences`; or a unit point (d,),
             which is compared by the cosine alone, as for photos like a photo
         """
-        vector = self._query(query)
+        vector = self.query(query)
         hits = self.store.nearest(vector[None], n)[0]
         if min_score is None:
             return hits
         limit = self.cut(vector, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
 
-    def cut(self, query: str | np.ndarray, hits: list[Hit]) -> float:
-        """The score from which on a photo stands out for this query; `hits` are its best photos."""
+    def cut(self, query: np.ndarray, hits: list[Hit]) -> float:
+        """The score from which on a photo stands out for this `query`; `hits` are its best photos."""
         best = hits[0].score if hits else 0.0
-        return automatic_cut(self.store.sample_scores(self._query(query), SCORES_FOR_CUT), best)
+        return automatic_cut(self.store.sample_scores(query, SCORES_FOR_CUT), best)
 
-    def _query(self, query: str | np.ndarray) -> np.ndarray:
+    def query(self, query: str | np.ndarray) -> np.ndarray:
+        """What `search` takes, as the vector whose dot product with what is stored is the score."""
         if isinstance(query, str):
             query = query_vector(terms_of_text(query), self.model, self.point_of)
         d, longer = self.model.dimension, self.model.match_dimension

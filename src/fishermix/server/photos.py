@@ -79,8 +79,9 @@ class PhotoService:
 
     def search(self, query: str | np.ndarray, n: int) -> tuple[list[Hit], float]:
         """The best n photos, and the score from which on they stand out."""
-        hits = self.index.search(query, n)
-        return hits, self.index.cut(query, hits)
+        vector = self.index.query(query)
+        hits = self.index.search(vector, n)
+        return hits, self.index.cut(vector, hits)
 
     def similar(self, photo: str, n: int) -> list[Hit]:
         hits = self.index.search(self.point_of_photo(photo), n + 1)
