@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row, peak_memory
-from fishermix.distributed.streaming import StreamSource
 from fishermix.mixture import HybridMixture
+from fishermix.rows.stream import StreamSource
 
 MEMORY = 256 * 2**20
 ITERATIONS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.timing import Row, best_of, peak_memory
-from fishermix.retrieval.ranks import annotation_ranks, search_ranks
+from fishermix.evaluation.ranks import annotation_ranks, search_ranks
 
 
 def run() -> list[Row]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row
-from fishermix.retrieval.local_store import LocalStore
+from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
 SIZES = (8_091, 100_000, 1_000_000)

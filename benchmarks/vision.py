@@ -15,8 +15,8 @@ from PIL import Image
 
 from benchmarks.timing import Row, peak_memory
 from fishermix.vision.encoders import ImageEncoder
-from fishermix.vision.networks import DEFAULT, Network
-from fishermix.vision.store import extract
+from fishermix.vision.feature_cache import extract
+from fishermix.vision.network_file import DEFAULT, Network
 
 PHOTOS, BATCH = 640, 32
 

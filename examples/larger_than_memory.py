@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fishermix.distributed.streaming import StreamSource
 from fishermix.mixture import HybridMixture
-from fishermix.mixture.blocks import ArraySource
+from fishermix.rows.blocks import ArraySource
+from fishermix.rows.stream import StreamSource
 
 DIMENSIONS, COMPONENTS, ITERATIONS = 300, 30, 3
 IN_MEMORY_ROWS = 100_000

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fishermix.cli.opening import open_index, open_model
+from fishermix.cli.common import open_index, open_model
 from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
+from fishermix.evaluation.ranks import TIE, summary
 from fishermix.progress import show_progress, track
 from fishermix.retrieval.query import query_vector, terms_of_arguments
-from fishermix.retrieval.ranks import TIE, summary
 
 SHOWN = 10  # photos that the command lists
 FIRST_LOOK = 256  # photos of the whole folder, among which most right ones are

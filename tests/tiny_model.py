@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fishermix.crowding import Crowding
 from fishermix.errors import FishermixError
+from fishermix.model.hubness import HubnessCorrection
 
 COLOURS = {
     "red": (220, 20, 20),
@@ -96,7 +96,7 @@ class TinyModel:
 
 
 class CrowdedModel(TinyModel):
-    """Matches by cosine less crowding: in its bank of sentences nearly all speak of red."""
+    """Matches by cosine less hubness: in its bank of sentences nearly all speak of red."""
 
     key = "crowded"
     match_dimension = len(COLOURS) + 2
@@ -104,13 +104,13 @@ class CrowdedModel(TinyModel):
     def __init__(self):
         super().__init__()
         images = np.eye(len(COLOURS), dtype=np.float32)
-        self.crowding = Crowding.of_points(images, self.encode_text(["red"] * 10 + NAMES), 5)
+        self.hubness = HubnessCorrection.of_points(images, self.encode_text(["red"] * 10 + NAMES), 5)
 
     def match_images(self, points):
-        return self.crowding.match_images(points)
+        return self.hubness.match_images(points)
 
     def match_sentences(self, points):
-        return self.crowding.match_sentences(points)
+        return self.hubness.match_sentences(points)
 
 
 def _unit(rows):

@@ -10,12 +10,12 @@ _MODULE_OF = {
     "GaussianMixture": "fishermix.mixture",
     "LaplacianMixture": "fishermix.mixture",
     "HybridMixture": "fishermix.mixture",
-    "FisherEncoder": "fishermix.fisher",
+    "FisherEncoder": "fishermix.fisher.encoder",
     "RegularizedCCA": "fishermix.cca",
     "WordVectors": "fishermix.text.vectors",
-    "SentenceEncoder": "fishermix.text.sentences",
+    "SentenceEncoder": "fishermix.text.encoder",
     "ImageEncoder": "fishermix.vision.encoders",
-    "ImageTextModel": "fishermix.model",
+    "ImageTextModel": "fishermix.model.model",
     "Captioner": "fishermix.caption.captioner",
     "FishermixError": "fishermix.errors",
 }
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner as Captioner
     from fishermix.cca import RegularizedCCA as RegularizedCCA
     from fishermix.errors import FishermixError as FishermixError
-    from fishermix.fisher import FisherEncoder as FisherEncoder
+    from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
     from fishermix.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture import Mixture as Mixture
-    from fishermix.model import ImageTextModel as ImageTextModel
-    from fishermix.text.sentences import SentenceEncoder as SentenceEncoder
+    from fishermix.model.model import ImageTextModel as ImageTextModel
+    from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
     from fishermix.text.vectors import WordVectors as WordVectors
     from fishermix.vision.encoders import ImageEncoder as ImageEncoder
 

@@ -9,7 +9,7 @@ import toy
 
 from fishermix.caption import captioner as module
 from fishermix.caption.captioner import Captioner
-from fishermix.caption.dictionary import END, Dictionary, word_points
+from fishermix.caption.vocabulary import END, Dictionary, word_points
 from fishermix.errors import FishermixError
 
 WORDS = [END, "a", "dog", "cat", "runs", "sleeps", "beach"]

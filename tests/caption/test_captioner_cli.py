@@ -9,7 +9,7 @@ from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint
 from typer.testing import CliRunner
 
 from fishermix.caption.captioner import Captioner
-from fishermix.caption.recipes import RECIPES
+from fishermix.caption.recipe import RECIPES
 from fishermix.cli import load_commands
 from fishermix.errors import FishermixError
 
@@ -171,7 +171,7 @@ def test_training_without_torch_says_what_to_install(run, data, tmp_path, monkey
 
 
 def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, monkeypatch):
-    from fishermix.caption.training import Training
+    from fishermix.caption.trainer import Training
 
     original = Training._step
 

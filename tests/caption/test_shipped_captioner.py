@@ -2,9 +2,9 @@
 
 import pytest
 
-from fishermix.caption.measures import caption_scores
 from fishermix.datasets import open_dataset
-from fishermix.model import SHIPPED, ImageTextModel
+from fishermix.evaluation.captions import caption_scores
+from fishermix.model.model import SHIPPED, ImageTextModel
 
 
 @pytest.mark.real

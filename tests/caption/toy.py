@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from fishermix.caption.batches import CaptionSet
 from fishermix.caption.decoding import Weights
-from fishermix.caption.examples import CaptionSet
 
 ANIMALS, PLACES = ("dog", "cat", "bird", "horse"), ("beach", "street", "park", "lake")
 DIMENSION = 16

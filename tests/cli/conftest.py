@@ -23,7 +23,7 @@ def photos(tmp_path):
 def tiny(tmp_path, monkeypatch):
     """Run a command with the tiny model in place of the shipped one; indexes go to a temporary place."""
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
-    monkeypatch.setitem(sys.modules, "fishermix.model", SimpleNamespace(ImageTextModel=TinyModel))
+    monkeypatch.setitem(sys.modules, "fishermix.model.model", SimpleNamespace(ImageTextModel=TinyModel))
     app = load_commands()
 
     def run(*arguments, fails=False):

@@ -106,7 +106,7 @@ def test_serve_answers_and_stops(photos, tmp_path):
         port = free.getsockname()[1]
     start = (
         "import sys; from types import SimpleNamespace; from tiny_model import TinyModel; "
-        "sys.modules['fishermix.model'] = SimpleNamespace(ImageTextModel=TinyModel); "
+        "sys.modules['fishermix.model.model'] = SimpleNamespace(ImageTextModel=TinyModel); "
         "from fishermix.cli import main; main()"
     )
     environment = os.environ | {

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tiny_model import paint
 
-from fishermix.cli.opening import say
+from fishermix.cli.common import say
 
 
 def test_scores_and_paths_best_first(tiny, photos):

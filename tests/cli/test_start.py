@@ -11,7 +11,7 @@ import pytest
 
 from fishermix import __version__
 from fishermix.cli.demo import _packaged_photos
-from fishermix.model import SHIPPED, ImageTextModel
+from fishermix.model.model import SHIPPED, ImageTextModel
 
 HEAVY = {"scipy", "sklearn", "numba", "pandas", "torch", "onnxruntime", "faiss", "PIL", "matplotlib"}
 RUN = """

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from fishermix.datasets import open_dataset
-from fishermix.datasets.reading import safe_name
+from fishermix.datasets.parsing import safe_name
 from fishermix.errors import FishermixError
 
 

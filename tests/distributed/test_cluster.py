@@ -26,9 +26,9 @@ from fishermix.distributed.mixtures import ClusterSource, Part
 from fishermix.distributed.sentences import encode_sentences
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
-from fishermix.mixture.blocks import block_rows
-from fishermix.recipes import Recipe
-from fishermix.training import train
+from fishermix.model.recipe import Recipe
+from fishermix.model.training import train
+from fishermix.rows.blocks import block_rows
 from fishermix.vision.images import UnreadableImage
 
 FITTED = ("weights_", "locations_", "scales_", "choice_")

@@ -20,9 +20,9 @@ from fishermix.mixture import (
     Mixture,
     StudentT,
 )
-from fishermix.mixture.blocks import ArraySource, Block
-from fishermix.mixture.components import Components
 from fishermix.mixture.em import Sweep, exact_quantum, iterate, start_state
+from fishermix.mixture.parameters import MixtureParameters
+from fishermix.rows.blocks import ArraySource, Block
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FAMILIES = {
@@ -147,7 +147,9 @@ def test_the_e_step_is_the_formula(families, dtype):
         for i in range(d):
             z = (X[:, i].astype(float) - locations[j, i]) / scales[j, i]
             joint[:, j] += offered[choice[j, i]].log_density(z) - np.log(scales[j, i])
-    posterior, log_likelihood = Components(offered, weights, locations, scales, choice).safe_posteriors(X)
+    posterior, log_likelihood = MixtureParameters(
+        offered, weights, locations, scales, choice
+    ).safe_posteriors(X)
     tolerance = 1e-12 if dtype == np.float64 else 2e-6
     np.testing.assert_allclose(log_likelihood, logsumexp(joint, axis=1), rtol=tolerance)
     log_posterior = joint - logsumexp(joint, axis=1, keepdims=True)

@@ -23,8 +23,8 @@ from fishermix.mixture import (
     StudentT,
     register_family,
 )
-from fishermix.mixture.blocks import threads_for
-from fishermix.mixture.start import merged
+from fishermix.mixture.initialization import merged
+from fishermix.threads import count_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FITTED = ("weights_", "locations_", "scales_", "choice_", "lower_bounds_")
@@ -236,8 +236,8 @@ def test_verbose_says_something(X, capsys):
 
 
 def test_n_jobs_is_counted_as_in_joblib(X, monkeypatch):
-    monkeypatch.setattr("fishermix.mixture.blocks.available_threads", lambda: 6)
-    assert [threads_for(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
+    monkeypatch.setattr("fishermix.rows.blocks.available_threads", lambda: 6)
+    assert [count_threads(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
     plain = HybridMixture(2, random_state=0).fit(X)
     for n_jobs in (-1, -2, -99):
         mixture = HybridMixture(2, random_state=0, n_jobs=n_jobs).fit(X)

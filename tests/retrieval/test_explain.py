@@ -6,7 +6,7 @@ from tiny_model import TinyModel
 
 from fishermix import HybridMixture, ImageTextModel, RegularizedCCA, SentenceEncoder, WordVectors
 from fishermix.errors import FishermixError
-from fishermix.recipes import recipe_named
+from fishermix.model.recipe import recipe_named
 from fishermix.retrieval.explain import Explainer
 
 WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "aeiou"]

@@ -11,9 +11,9 @@ from PIL import Image
 from tiny_model import NAMES, CrowdedModel, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.folder import default_index
 from fishermix.retrieval.index import PhotoIndex, open_store
-from fishermix.retrieval.local_store import LocalStore
+from fishermix.retrieval.photo_files import default_index
+from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
 
 
@@ -237,7 +237,7 @@ def test_two_writers_at_once_are_told(index, tmp_path):
 def test_a_killed_writer_leaves_no_lock(index, tmp_path):
     index.update()
     script = (
-        "import sys, os; from fishermix.retrieval.local_store import LocalStore\n"
+        "import sys, os; from fishermix.retrieval.sqlite_store import LocalStore\n"
         "with LocalStore(sys.argv[1]).writing(): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "index")], check=False)

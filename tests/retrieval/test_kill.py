@@ -12,7 +12,7 @@ import numpy as np
 from tiny_model import TinyModel
 
 from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.local_store import LocalStore
+from fishermix.retrieval.sqlite_store import LocalStore
 
 KILLS = 50
 

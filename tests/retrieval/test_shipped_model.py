@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from fishermix.cli import load_commands
 from fishermix.cli.demo import _packaged_photos
 from fishermix.datasets import open_dataset
-from fishermix.model import SHIPPED, ImageTextModel
+from fishermix.evaluation.ranks import search_ranks, summary
+from fishermix.model.model import SHIPPED, ImageTextModel
 from fishermix.retrieval.explain import Explainer
 from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.ranks import search_ranks, summary
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
 
@@ -57,7 +57,7 @@ def test_explanations_add_up_and_name_the_word(index, model):
     found = Explainer(model).explain("a cat looks at the camera", point)
     assert max(found.words, key=lambda part: part.drop).word == "cat"
     parts = Explainer(model)._coordinate_parts("a cat looks at the camera", point)
-    assert parts.sum() + found.crowding == pytest.approx(found.score, abs=1e-3)
+    assert parts.sum() + found.hubness == pytest.approx(found.score, abs=1e-3)
     listed = {hit.path: hit.score for hit in index.search("a cat looks at the camera", n=100)}
     assert found.score == pytest.approx(listed["chelsea.png"], abs=1e-5)
     assert all(component.near for component in found.components)
@@ -73,7 +73,7 @@ def test_every_photo_gets_a_sentence(index, model):
 @pytest.mark.real
 def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, monkeypatch):
     """Captions of test photos as queries through the command: the same ranks as
-    `fishermix.retrieval.ranks`.
+    `fishermix.evaluation.ranks`.
     """
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
     test = open_dataset(f"flickr8k:{flickr8k}").part("test").select(np.arange(120))
@@ -89,7 +89,7 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
         points,
         model.encode_text([test.sentences[q] for q in queries]),
         test.image_of[queries],
-        model.crowding.of_images(points),
+        model.hubness.of_images(points),
     )
     app, found = load_commands(), []
     monkeypatch.setattr(ImageTextModel, "load", classmethod(lambda cls, folder=None: model))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
 from fishermix.text.vectors import WordVectors
-from fishermix.text.words import WordList
+from fishermix.text.vocabulary import Vocabulary
 
 RNG = np.random.default_rng(0)
 MASK = np.array([False, True, True, False, False, False])
@@ -25,7 +25,7 @@ def vectors():
 
 @given(st.lists(st.text(), unique=True), st.text())
 def test_a_word_list_is_the_list(words, other):
-    packed = WordList.of(words)
+    packed = Vocabulary.of(words)
     assert list(packed) == words
     assert [packed.row(word) for word in words] == list(range(len(words)))
     assert (other in packed) == (other in words)
@@ -33,11 +33,11 @@ def test_a_word_list_is_the_list(words, other):
 
 
 def test_a_word_list_survives_equal_hashes(monkeypatch):
-    monkeypatch.setattr("fishermix.text.words._hash", lambda word: len(word))
-    packed = WordList.of(["ab", "cd", "e", "fg"])
+    monkeypatch.setattr("fishermix.text.vocabulary._hash", lambda word: len(word))
+    packed = Vocabulary.of(["ab", "cd", "e", "fg"])
     assert [packed.row(word) for word in ("fg", "cd", "e", "zz")] == [3, 1, 2, -1]
     with pytest.raises(FishermixError, match="'cd' is given twice"):
-        WordList.of(["cd", "ab", "x", "cd"])
+        Vocabulary.of(["cd", "ab", "x", "cd"])
 
 
 def test_lookup(vectors):

@@ -1,6 +1,6 @@
 """An extraction in a process of its own, which tells how far it is; the test kills it."""
 
-from fishermix.vision import store
+from fishermix.vision import feature_cache as store
 from fishermix.vision.encoders import ImageEncoder
 
 

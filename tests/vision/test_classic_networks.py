@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from fishermix.cli import load_commands
 from fishermix.errors import FishermixError
 from fishermix.vision import overfeat, resnet, vgg
-from fishermix.vision.adding import add_encoder
 from fishermix.vision.encoders import ImageEncoder
+from fishermix.vision.install import add_encoder
 
 CACHE = Path(__file__).parent.parent.parent / ".cache"
 

@@ -13,10 +13,10 @@ from sklearn.base import clone
 from tiny_network import SIDECAR, SIZE, write_tiny_network
 
 from fishermix.errors import FishermixError
+from fishermix.vision.crops import crops
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.images import UnreadableImage
-from fishermix.vision.networks import Network
-from fishermix.vision.views import crops
+from fishermix.vision.network_file import Network
 
 CATS, COFFEE = {281, 282, 285}, {967, 968}
 

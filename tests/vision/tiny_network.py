@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from fishermix.vision.graphs import Graph
+from fishermix.vision.onnx_builder import Graph
 
 SIZE = 32
 SIDECAR = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fishermix.caption.decoding import Weights, beam_search, greedy
-from fishermix.caption.dictionary import Dictionary
+from fishermix.caption.vocabulary import Dictionary
 from fishermix.errors import FishermixError
 from fishermix.storage import load_folder, require_tensor, save_folder
 

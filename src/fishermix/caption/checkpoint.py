@@ -14,7 +14,7 @@ from fishermix.errors import FishermixError
 from fishermix.storage import CONFIG, load_folder, save_folder
 
 if TYPE_CHECKING:
-    from fishermix.caption.training import Position
+    from fishermix.caption.trainer import Position
 
 KIND = "captioner training"
 VERSION = 1

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fishermix.caption.examples import CaptionSet
-from fishermix.training import image_features
+from fishermix.caption.batches import CaptionSet
+from fishermix.model.training import image_features
 
 if TYPE_CHECKING:
     from fishermix.datasets import Dataset
-    from fishermix.model import ImageTextModel
+    from fishermix.model.model import ImageTextModel
 
 
 def caption_set(

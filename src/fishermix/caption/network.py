@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fishermix.caption.batches import IGNORED
 from fishermix.caption.decoding import Weights
-from fishermix.caption.examples import IGNORED
 
 
 class CaptionNetwork(nn.Module):

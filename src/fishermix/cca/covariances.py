@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from fishermix.cca.panels import SymmetricPanels
+from fishermix.cca.blocked_cholesky import SymmetricPanels
 from fishermix.cca.problem import CanonicalProblem, expect_usable_size
 from fishermix.errors import FishermixError
 from fishermix.progress import progress

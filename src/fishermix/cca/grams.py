@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fishermix.cca.panels import SymmetricPanels
+from fishermix.cca.blocked_cholesky import SymmetricPanels
 from fishermix.cca.problem import CanonicalProblem, expect_usable_size
 from fishermix.progress import progress
 

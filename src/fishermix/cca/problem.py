@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from fishermix.cca.panels import CholeskyPanels, SymmetricPanels
+from fishermix.cca.blocked_cholesky import CholeskyPanels, SymmetricPanels
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import ModelOption, SentencesOption, open_model, photo_files, say, tell
+from fishermix.cli.common import ModelOption, SentencesOption, open_model, photo_files, say, tell
 from fishermix.errors import FishermixError
 
 

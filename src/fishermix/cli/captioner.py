@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import ModelOption, open_model, tell
+from fishermix.cli.common import ModelOption, open_model, tell
 from fishermix.cli.train import DataOption, _dev_trained_on
 from fishermix.errors import FishermixError
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
-    from fishermix.caption.training import Training
+    from fishermix.caption.trainer import Training
     from fishermix.datasets import Dataset
-    from fishermix.model import ImageTextModel
+    from fishermix.model.model import ImageTextModel
 
 captioner_app = typer.Typer(no_args_is_help=True, help="Train and measure the part that writes sentences.")
 app.add_typer(captioner_app, name="captioner")
@@ -55,9 +55,9 @@ def train(
     """Train a captioner for a model. Killed, it goes on where it was; Ctrl-C keeps the best epoch so far."""
     from dataclasses import replace
 
-    from fishermix.caption.recipes import RECIPES
+    from fishermix.caption.recipe import RECIPES
     from fishermix.datasets import combine, open_dataset
-    from fishermix.training import with_dev
+    from fishermix.model.training import with_dev
 
     if recipe not in RECIPES:
         raise FishermixError(f"there is no recipe '{recipe}': choose among {', '.join(RECIPES)}")
@@ -87,7 +87,7 @@ def train(
 
 def _training(model: ImageTextModel, dataset: Dataset, features: Path | None, **options) -> Training:
     try:
-        from fishermix.caption.training import Training
+        from fishermix.caption.trainer import Training
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -127,9 +127,9 @@ def evaluate(
     """BLEU-1 to 4, ROUGE-L and CIDEr-D in percent, and how much of what it writes is its own."""
     from fishermix.caption.captioner import AGREEMENT, LENGTH_NORM
     from fishermix.caption.corpus import caption_set
-    from fishermix.caption.measures import caption_scores
     from fishermix.caption.originality import originality
     from fishermix.datasets import combine, open_dataset
+    from fishermix.evaluation.captions import caption_scores
 
     loaded = open_model(model)
     captioner = _captioner(loaded)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
+from fishermix.cli.common import ModelOption, open_index, open_model, say
 from fishermix.cli.explain import explanation_lines
-from fishermix.cli.opening import ModelOption, open_index, open_model, say
 from fishermix.errors import FishermixError
 
 # Photographs that other packages bring along.
@@ -50,8 +50,8 @@ def demo(
     model: ModelOption = None,
 ) -> None:
     """Search, describe and explain a few photos, and write a contact sheet."""
+    from fishermix.retrieval.contact_sheet import contact_sheet, write_contact_sheet
     from fishermix.retrieval.explain import Explainer
-    from fishermix.retrieval.sheet import contact_sheet, write_contact_sheet
 
     out.mkdir(parents=True, exist_ok=True)
     folder = photos or _packaged_photos(out / "photos")

@@ -13,7 +13,7 @@ import typer
 
 from fishermix import __version__
 from fishermix.cli import app
-from fishermix.cli.opening import ModelOption, open_model, say
+from fishermix.cli.common import ModelOption, open_model, say
 from fishermix.errors import FishermixError
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "safetensors", "pillow", "onnxruntime", "typer", "rich")
@@ -93,8 +93,8 @@ def _model(folder: Path | None, problems: list[str]) -> str:
 
 
 def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
-    from fishermix.retrieval.folder import data_home, default_index
-    from fishermix.retrieval.local_store import LocalStore
+    from fishermix.retrieval.photo_files import data_home, default_index
+    from fishermix.retrieval.sqlite_store import LocalStore
 
     home = data_home() / "indexes"
     found = sorted(home.iterdir()) if home.is_dir() else []

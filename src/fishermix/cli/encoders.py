@@ -18,7 +18,7 @@ app.add_typer(encoders_app, name="encoders")
 @encoders_app.command("list", epilog="Example: fishermix encoders list")
 def list_encoders() -> None:
     """Name the networks that this machine has, and how to add the others."""
-    from fishermix.vision.networks import HOW_TO_GET, Network, known_names
+    from fishermix.vision.network_file import HOW_TO_GET, Network, known_names
 
     known = known_names()
     for name in known:
@@ -46,8 +46,8 @@ def add(
     ] = "torchvision",
 ) -> None:
     """Make a network from its weights and keep it in your data folder (FISHERMIX_HOME names another one)."""
-    from fishermix.vision.adding import add_encoder
-    from fishermix.vision.networks import folder_of
+    from fishermix.vision.install import add_encoder
+    from fishermix.vision.network_file import folder_of
 
     encoder = add_encoder(name, weights, preprocessing)
     typer.echo(f"{name}: vectors of {encoder.n_features} numbers, kept in {folder_of(name)}")

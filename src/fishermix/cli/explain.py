@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import ModelOption, open_model, photo_files, say
+from fishermix.cli.common import ModelOption, open_model, photo_files, say
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
@@ -51,7 +51,7 @@ def explanation_lines(explanation) -> list[str]:
             kin = f" (kin of {', '.join(component.near)})" if component.near else ""
             lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{kin}")
         lines.append(f"  {explanation.rest:+.3f}  all others")
-    if explanation.crowding:
-        many = "many" if explanation.crowding < 0 else "few"
-        lines += ["", f"{explanation.crowding:+.3f}  because photo and sentence are near to {many} others"]
+    if explanation.hubness:
+        many = "many" if explanation.hubness < 0 else "few"
+        lines += ["", f"{explanation.hubness:+.3f}  because photo and sentence are near to {many} others"]
     return lines

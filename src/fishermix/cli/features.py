@@ -41,7 +41,7 @@ def features(
     """
     from fishermix.datasets import open_dataset
     from fishermix.vision.encoders import ImageEncoder
-    from fishermix.vision.store import extract, write_table
+    from fishermix.vision.feature_cache import extract, write_table
 
     images = open_dataset(dataset)
     image_encoder = ImageEncoder(encoder, view=view, threads=threads, max_pixels=max_pixels)

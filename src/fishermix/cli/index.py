@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import IndexOption, ModelOption, open_model, say, tell
+from fishermix.cli.common import IndexOption, ModelOption, open_model, say, tell
 from fishermix.errors import FishermixError
 
 index_app = typer.Typer(no_args_is_help=True, help="Make, look after and remove the index of a photo folder.")
@@ -79,8 +79,8 @@ def verify(folder: Folder, index: IndexOption = None) -> None:
 
 
 def _open(folder: Path, index: str | None, folder_must_exist: bool = True):
-    from fishermix.retrieval.folder import photo_folder
     from fishermix.retrieval.index import open_store
+    from fishermix.retrieval.photo_files import photo_folder
 
     # An index can outlive its folder, and must still be found to be looked at or deleted.
     place = photo_folder(folder) if folder_must_exist else folder.expanduser().resolve()

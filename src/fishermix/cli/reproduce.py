@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import expect_folder_of, tell
+from fishermix.cli.common import expect_folder_of, tell
 from fishermix.cli.train import RECIPE_HELP, expect_vectors
 from fishermix.errors import FishermixError
 
@@ -54,7 +54,7 @@ def reproduce(
     from fishermix.datasets import open_dataset
     from fishermix.experiments import reproduce as run
     from fishermix.experiments import tables
-    from fishermix.recipes import recipe_named
+    from fishermix.model.recipe import recipe_named
     from fishermix.storage import write_atomically
     from fishermix.text.vectors import WordVectors
 

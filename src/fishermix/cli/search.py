@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import IndexOption, ModelOption, open_index, open_model, say, shown_path, tell
+from fishermix.cli.common import IndexOption, ModelOption, open_index, open_model, say, shown_path, tell
 from fishermix.errors import FishermixError
 
 
@@ -114,7 +114,7 @@ def _why_nothing(photos: int, folder: Path) -> str:
 
 
 def _write_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
-    from fishermix.retrieval.sheet import contact_sheet, write_contact_sheet
+    from fishermix.retrieval.contact_sheet import contact_sheet, write_contact_sheet
 
     cards = [(photos.path(hit), shown_path(folder, hit.path), hit.score, "") for hit in hits]
     write_contact_sheet(out, contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import IndexOption, ModelOption, SentencesOption, open_index, open_model, say
+from fishermix.cli.common import IndexOption, ModelOption, SentencesOption, open_index, open_model, say
 from fishermix.errors import FishermixError
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import ModelOption, SentencesOption, open_model, say
+from fishermix.cli.common import ModelOption, SentencesOption, open_model, say
 from fishermix.errors import FishermixError
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.opening import expect_folder_of
+from fishermix.cli.common import expect_folder_of
 from fishermix.errors import FishermixError
-from fishermix.recipes import RECIPES
+from fishermix.model.recipe import RECIPES
 
 if TYPE_CHECKING:
     from fishermix.datasets import Dataset
@@ -36,7 +36,7 @@ def train(
     row: Annotated[
         str | None, typer.Option(help="mean, gmm, lmm, hglmm or gmm+hglmm; the recipe's if left out.")
     ] = None,
-    components: Annotated[int | None, typer.Option(min=1, help="Components of each mixture.")] = None,
+    components: Annotated[int | None, typer.Option(min=1, help="MixtureParameters of each mixture.")] = None,
     kept: Annotated[int | None, typer.Option(min=1, help="Dimensions of the joint space.")] = None,
     encoder: Annotated[str | None, typer.Option(help="NAME[,NAME]: networks side by side.")] = None,
     work: Annotated[
@@ -59,11 +59,11 @@ def train(
 
     from fishermix.datasets import combine, open_dataset
     from fishermix.distributed.cluster import connect
-    from fishermix.model import ImageTextModel
-    from fishermix.recipes import recipe_named
-    from fishermix.saved import KIND
+    from fishermix.model.folder import KIND
+    from fishermix.model.model import ImageTextModel
+    from fishermix.model.recipe import recipe_named
+    from fishermix.model.training import train as train_model
     from fishermix.storage import make_place
-    from fishermix.training import train as train_model
 
     if not data and not data_no_dev:
         raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
@@ -109,7 +109,7 @@ def evaluate(
     Example: fishermix evaluate model/ --data flickr8k:DIR --split test
     """
     from fishermix.datasets import combine, open_dataset
-    from fishermix.model import ImageTextModel
+    from fishermix.model.model import ImageTextModel
     from fishermix.storage import write_atomically
 
     if not data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fishermix.datasets.dataset import Dataset, Protocol
-from fishermix.datasets.reading import Gatherer, find, member, parse_json, read_text
+from fishermix.datasets.parsing import Gatherer, find, member, parse_json, read_text
 from fishermix.errors import FishermixError
 
 SOURCE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fishermix.datasets.dataset import Dataset
-from fishermix.datasets.reading import Gatherer, find, member, parse_json, read_text, safe_name
+from fishermix.datasets.parsing import Gatherer, find, member, parse_json, read_text, safe_name
 
 SOURCE = (
     "Karpathy's dataset_flickr8k.json, dataset_flickr30k.json and dataset_coco.json are in the file "

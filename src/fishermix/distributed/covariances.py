@@ -14,10 +14,10 @@ from fishermix.cca import CovarianceSums
 from fishermix.cca.covariances import rows_of_a_block
 from fishermix.distributed.cluster import current_client, gathered, in_order, shared, submitted, told_plainly
 from fishermix.distributed.mixtures import FileRows
-from fishermix.distributed.tables import open_table
 from fishermix.errors import FishermixError
-from fishermix.text.sentences import SentenceEncoder
-from fishermix.text.sums import warn_of_empty
+from fishermix.rows.files import open_table
+from fishermix.text.encoder import SentenceEncoder
+from fishermix.text.sentence_vectors import warn_of_empty
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -54,7 +54,7 @@ def covariance_sums(
         there = None
         if encoder is not None:
             there = shared(client, encoder.with_words_of(Y))
-            _, offsets = encoder.lexicon.bags(Y)
+            _, offsets = encoder.lookup.bags(Y)
             warn_of_empty(int((np.diff(offsets) == 0).sum()), n)
     sums: CovarianceSums | None = None
     for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):

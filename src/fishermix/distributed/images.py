@@ -11,7 +11,7 @@ import numpy as np
 
 from fishermix.distributed.cluster import current_client, in_order, shared
 from fishermix.vision.encoders import ImageEncoder
-from fishermix.vision.images import Source, UnreadableImage
+from fishermix.vision.images import ImageSource, UnreadableImage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -34,7 +34,7 @@ class ClusterImageEncoder:
         self.view, self.key = encoder.view, encoder.key
         self.n_features, self.max_pixels_ = encoder.n_features, encoder.max_pixels_
 
-    def stream(self, images: Iterable[Source]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
+    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
         """(position, vector or error) of each image, in order; see `ImageEncoder.stream`."""
         there = shared(self.client, self.encoder)
         position = 0
@@ -44,13 +44,13 @@ class ClusterImageEncoder:
                 position += 1
 
 
-def _batches(images: Iterable[Source]) -> Iterator[list[Source]]:
+def _batches(images: Iterable[ImageSource]) -> Iterator[list[ImageSource]]:
     remaining = iter(images)
     while taken := list(islice(remaining, PHOTOS_IN_A_TASK)):
         yield taken
 
 
-def _encoded(images: Sequence[Source], encoder: ImageEncoder) -> list[tuple[str, np.ndarray | str]]:
+def _encoded(images: Sequence[ImageSource], encoder: ImageEncoder) -> list[tuple[str, np.ndarray | str]]:
     """The vector, or the reason why there is none, of each image."""
     return [
         (

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fishermix.distributed.cluster import current_client, gathered, submitted, told_plainly
-from fishermix.distributed.streaming import checked_weight, require_finite, working_type
-from fishermix.distributed.tables import Table, open_table
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import GROUP, Block, Step, Totals, block_rows, total_weight
+from fishermix.rows.blocks import GROUP, Block, Step, Totals, block_rows, total_weight
+from fishermix.rows.files import Table, open_table
+from fishermix.rows.stream import checked_weight, require_finite, working_type
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -37,7 +37,7 @@ class Traffic:
 
 
 class ClusterSource:
-    """A `Source` whose blocks live on the workers of a Dask cluster.
+    """A `RowSource` whose blocks live on the workers of a Dask cluster.
 
     rows : a `dask.array` (N, D), whose chunks of rows are the blocks; paths of .npy, .safetensors or .parquet
         parts that the workers can read; or an array (N, D), which travels there once.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fishermix.distributed.cluster import current_client, shared, submitted
 from fishermix.errors import FishermixError
-from fishermix.text.sentences import SentenceEncoder
+from fishermix.text.encoder import SentenceEncoder
 
 if TYPE_CHECKING:
     from distributed import Client

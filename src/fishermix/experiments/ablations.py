@@ -15,10 +15,10 @@ from typing import Any
 
 from fishermix.datasets import Dataset, open_dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation import Figures
-from fishermix.model import ImageTextModel
+from fishermix.evaluation.tasks import Figures
+from fishermix.model.model import ImageTextModel
+from fishermix.model.recipe import RECIPES
 from fishermix.progress import show_progress
-from fishermix.recipes import RECIPES
 from fishermix.text.vectors import WordVectors
 
 BASE = RECIPES["best"].with_(row="hglmm", components=10, view="squeeze", reg_y=(0.002, 0.005))

@@ -14,12 +14,12 @@ import numpy as np
 
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation import Figures, figures, task_ranks
-from fishermix.model import ImageTextModel
-from fishermix.recipes import Recipe
+from fishermix.evaluation.tasks import Figures, figures, task_ranks
+from fishermix.model.model import ImageTextModel
+from fishermix.model.recipe import Recipe
+from fishermix.model.training import Stages, image_features, joint_space, sentence_encoder
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
-from fishermix.training import Stages, image_features, joint_space, sentence_encoder
 from fishermix.vision.fusion import open_encoders
 
 HIGHEST_RANK_DRAWN = 1000
@@ -126,7 +126,7 @@ def _run(
     model.image_encoder = open_encoders(recipe.encoders, recipe.view)
     with stages.timed("image features"):
         dataset, features = image_features(dataset, model.image_encoder, stages.folder / "features")
-    model.cca, model.crowding = joint_space(
+    model.cca, model.hubness = joint_space(
         dataset, features, model.sentence_encoder, model.image_encoder, recipe, stages
     )
     with stages.timed("test"):
@@ -134,7 +134,7 @@ def _run(
         of_name = {name: row for row, name in enumerate(dataset.image_names)}
         images = model.image_points(features[[of_name[name] for name in test.image_names]])
         sentences = model.encode_text(test.sentences)
-        return task_ranks(images, sentences, test.image_of, model.crowding), model
+        return task_ranks(images, sentences, test.image_of, model.hubness), model
 
 
 def _digest(

@@ -14,9 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.mixture import kernels
-from fishermix.mixture.blocks import PANEL, Block, Source, Totals, opened, threads_for
-from fishermix.mixture.components import Components
 from fishermix.mixture.families import Family
+from fishermix.mixture.parameters import MixtureParameters
+from fishermix.rows.blocks import PANEL, Block, RowSource, Totals
+from fishermix.rows.open import opened
+from fishermix.threads import count_threads
 
 Use = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
 
@@ -31,9 +33,9 @@ class FittedDensity(DensityMixin, BaseEstimator):
     choice_: np.ndarray
     n_features_in_: int
 
-    def _components(self) -> Components:
+    def _components(self) -> MixtureParameters:
         check_is_fitted(self)
-        return Components(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
+        return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
     def _panels(self, X, use: Use) -> list[tuple[np.ndarray, ...]]:
         """use(posteriors, log likelihoods) of every panel of X in order, from threads.
@@ -41,8 +43,8 @@ class FittedDensity(DensityMixin, BaseEstimator):
         X may be all that `fit` takes, rows that are not in memory too.
         """
         components = self._components()
-        threads = threads_for(self.n_jobs)
-        source = X if isinstance(X, Source) else opened(X, None, threads)
+        threads = count_threads(self.n_jobs)
+        source = X if isinstance(X, RowSource) else opened(X, None, threads)
         if source is not None:
             if source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
                 raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
@@ -110,7 +112,7 @@ class FittedDensity(DensityMixin, BaseEstimator):
 class _OnPanels:
     """A step that keeps what `use` makes of the panels of a block, in their order."""
 
-    components: Components
+    components: MixtureParameters
     use: Use
 
     def __call__(self, block: Block) -> Totals:

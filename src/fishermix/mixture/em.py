@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import ActiveRows, Block, Mass, Source, Totals
-from fishermix.mixture.components import Components, suits_float32
 from fishermix.mixture.families import Family
-from fishermix.mixture.fits import FamilyFit, start_fit
+from fishermix.mixture.m_step import FamilyFit, start_fit
+from fishermix.mixture.parameters import MixtureParameters, suits_float32
+from fishermix.mixture.statistics import ActiveRows, Mass
+from fishermix.rows.blocks import Block, RowSource, Totals
 
 DEAD = 1e-3  # rows' worth of weight below which a component is lost
 RESEEDS = 3  # of one component in one fit; with fewer distinct rows than components more would not help
@@ -37,11 +38,11 @@ class State:
         return [fit.family for fit in self.fits]
 
     @property
-    def components(self) -> Components:
+    def components(self) -> MixtureParameters:
         locations = np.stack([fit.location for fit in self.fits])
         scales = np.stack([fit.scale for fit in self.fits])
         chosen = self.choice[None]
-        return Components(
+        return MixtureParameters(
             self.families,
             self.weights,
             np.take_along_axis(locations, chosen, 0)[0],
@@ -77,7 +78,7 @@ class Sweep:
     `dtype` is the same for all blocks and sweeps of an iteration, or posteriors would differ between them.
     """
 
-    components: Components
+    components: MixtureParameters
     fits: tuple[FamilyFit, ...]
     dtype: np.dtype
     quantum: float
@@ -114,7 +115,7 @@ class Sweep:
         return totals
 
 
-def iterate(state: State, source: Source) -> State:
+def iterate(state: State, source: RowSource) -> State:
     """One E step and one M step; the likelihood it records is that of the state it started from.
 
     float32 rows are taken in float64 where the components, or rows far away from them, need its range.
@@ -134,7 +135,7 @@ def too_large() -> FishermixError:
     )
 
 
-def iterate_in(dtype: np.dtype, state: State, source: Source) -> State | None:
+def iterate_in(dtype: np.dtype, state: State, source: RowSource) -> State | None:
     """One iteration in this type, or None if it overflows."""
     components = state.components
     fits = [fit.begin(state.rows, dtype) for fit in state.fits]

@@ -141,7 +141,7 @@ class Laplace(Family):
         return np.abs(z) - 1
 
     def fit(self, x: np.ndarray, weight: np.ndarray, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        from fishermix.mixture.medians import weighted_median  # brings the compiler
+        from fishermix.mixture.weighted_median import weighted_median  # brings the compiler
 
         location = weighted_median(x, weight)
         return location, weight @ np.abs(x - location) / weight.sum()

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import Block, Source, Totals
 from fishermix.mixture.callbacks import IterationCallbacks
+from fishermix.mixture.checkpoint import pack, unpack
 from fishermix.mixture.em import State, iterate
-from fishermix.mixture.saving import pack, unpack
+from fishermix.rows.blocks import Block, RowSource, Totals
 from fishermix.storage import load_folder, save_folder
 
 CHECKPOINT = "mixture checkpoint"
@@ -48,7 +48,7 @@ class Progress:
 
 def run(
     progress: Progress,
-    source: Source,
+    source: RowSource,
     *,
     new_start: Callable[[int], State],
     n_starts: int,
@@ -92,7 +92,7 @@ class Checkpoint:
     come from, an array or a file of any name, does not matter.
     """
 
-    def __init__(self, folder: str | os.PathLike, parameters: dict[str, Any], source: Source):
+    def __init__(self, folder: str | os.PathLike, parameters: dict[str, Any], source: RowSource):
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise FishermixError(f"checkpoint={self.folder} is a file: name a folder")

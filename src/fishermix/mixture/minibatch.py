@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fishermix.mixture.blocks import Source
 from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, State, iterate
-from fishermix.mixture.fits import FamilyFit, MomentFit
+from fishermix.mixture.m_step import FamilyFit, MomentFit
+from fishermix.rows.blocks import RowSource
 
 
-def step_on(old: State, source: Source, seen: np.ndarray) -> tuple[State, np.ndarray]:
+def step_on(old: State, source: RowSource, seen: np.ndarray) -> tuple[State, np.ndarray]:
     """The state after a batch, and the weight that the components have seen by then (K,)."""
     # A component without rows in one batch is not lost, so none may be re-seeded.
     batch = iterate(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)), source)

@@ -15,16 +15,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.blocks import ArraySource, Source, opened, threads_for
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
+from fishermix.mixture.checkpoint import pack, unpack
 from fishermix.mixture.density import FittedDensity
 from fishermix.mixture.em import LARGEST, State, start_state
 from fishermix.mixture.families import Family, as_family
 from fishermix.mixture.fitting import Checkpoint, Progress, run
+from fishermix.mixture.initialization import starting_point
 from fishermix.mixture.minibatch import step_on
-from fishermix.mixture.saving import pack, unpack
-from fishermix.mixture.start import starting_point
+from fishermix.rows.blocks import ArraySource, RowSource
+from fishermix.rows.open import opened
 from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.threads import count_threads
 
 KIND, VERSION = "mixture", 1
 LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights whose squares are at home in float64
@@ -137,7 +139,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
 
         X may also be rows that are not in memory, read block by block with the same result: the path of an
         .npy, .safetensors or .parquet file, a list of such parts, a memory-mapped array, a re-iterable of
-        blocks, a `dask.array` on the current client, or any `fishermix.mixture.blocks.Source`.
+        blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
 
         Ctrl-C leaves the state of the last whole iteration in the estimator before it goes on its way.
         """
@@ -198,12 +200,12 @@ class Mixture(CallbackSupportMixin, FittedDensity):
         self._set(state, False, seen)
         return self
 
-    def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> Source:
-        if not isinstance(X, Source):
-            source = opened(X, sample_weight, threads_for(self.n_jobs))
+    def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> RowSource:
+        if not isinstance(X, RowSource):
+            source = opened(X, sample_weight, count_threads(self.n_jobs))
             if source is not None:
                 X, sample_weight = source, None
-        if isinstance(X, Source):
+        if isinstance(X, RowSource):
             if sample_weight is not None:
                 raise ValueError("sample_weight belongs to the source of blocks: give it there.")
             if reset:
@@ -221,7 +223,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 )
                 if not sample_weight.any():
                     raise ValueError("Sample weights must contain at least one non-zero number.")
-            source = ArraySource(X, sample_weight, threads_for(self.n_jobs))
+            source = ArraySource(X, sample_weight, count_threads(self.n_jobs))
         if not LIGHTEST <= source.total_weight <= HEAVIEST:
             raise ValueError(
                 f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
@@ -234,7 +236,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
             )
         return source
 
-    def _starts(self, source: Source) -> Callable[[int], State]:
+    def _starts(self, source: RowSource) -> Callable[[int], State]:
         """The state that each of the `n_init` starts begins with."""
         families = self._offered()
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)

@@ -7,7 +7,7 @@ point,
     cosine = sum over coordinates j of (f - m)_j (W v)_j / |(f - m) W|,
 
 and the coordinates of a component are those of its location and scale blocks. The score is the cosine less
-what `fishermix.crowding` takes off.
+what `fishermix.model.hubness` takes off.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Explanation:
     words: list[WordPart]
     components: list[ComponentPart]
     rest: float
-    crowding: float
+    hubness: float
 
 
 class Explainer:
@@ -107,10 +107,10 @@ class Explainer:
 
     def _homes(self, words: list[str]) -> dict[tuple[int, int], list[str]]:
         """The sentence's words by (mixture, component) they belong to."""
-        lexicon = self.model.sentence_encoder.lexicon
+        lookup = self.model.sentence_encoder.lookup
         homes: dict[tuple[int, int], list[str]] = {}
-        for word in dict.fromkeys(lexicon.tokens(words)):
-            if rows := lexicon[word]:
+        for word in dict.fromkeys(lookup.tokens(words)):
+            if rows := lookup[word]:
                 vectors = self._whitened(np.asarray(rows))
                 for number, mixture in enumerate(self._mixtures):
                     posteriors = mixture.sparse_posteriors(vectors).toarray().mean(axis=0)

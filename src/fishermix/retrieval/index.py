@@ -14,10 +14,10 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
-from fishermix.retrieval.cut import automatic_cut
-from fishermix.retrieval.folder import default_index, photo_folder, photos_in
+from fishermix.retrieval.photo_files import default_index, photo_folder, photos_in
 from fishermix.retrieval.query import query_vector, terms_of_text
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store
+from fishermix.retrieval.threshold import automatic_cut
 
 T = TypeVar("T")
 # A change is committed per batch: a crash costs at most this many photos' work.
@@ -77,7 +77,7 @@ def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist:
         from fishermix.retrieval.postgres_store import PostgresStore
 
         return PostgresStore(str(index))
-    from fishermix.retrieval.local_store import LocalStore
+    from fishermix.retrieval.sqlite_store import LocalStore
 
     place = Path(index).expanduser() if index is not None else default_index(folder)
     if must_exist and not (place / "index.sqlite").is_file():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.folder import is_photo_name
+from fishermix.retrieval.photo_files import is_photo_name
 
 WEIGHT = {"+": 1.0, "-": -1.0}
 # A quoted part, or a word; a sign stands alone between spaces.

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.nearest import nearest_rows
+from fishermix.retrieval.exact_search import nearest_rows
 
 EVERYDAY = Path(__file__).with_name("everyday.txt")
 

@@ -14,8 +14,8 @@ from starlette.concurrency import run_in_threadpool
 
 from fishermix import __version__
 from fishermix.errors import FishermixError
-from fishermix.retrieval.folder import readable_name
 from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.photo_files import readable_name
 from fishermix.retrieval.store import Hit
 from fishermix.server.guards import Guard, Limits, Work
 from fishermix.server.metrics import Metrics
@@ -83,7 +83,7 @@ class Why(BaseModel):
     words: list[Word]
     components: list[Component]
     rest: float
-    crowding: float
+    hubness: float
 
 
 class Health(BaseModel):
@@ -199,7 +199,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
                 Component(part=part.part, near=part.near, words=part.words) for part in found.components
             ],
             rest=found.rest,
-            crowding=found.crowding,
+            hubness=found.hubness,
         )
 
     @app.get(

@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 
 from fishermix.errors import FishermixError
 from fishermix.storage import CONFIG, load_config, save_folder, sha256_of_file, tensor_path
-from fishermix.text.formats import MAX_DECOMPRESSED_BYTES, read_vectors
-from fishermix.text.words import WordList
+from fishermix.text.vocabulary import Vocabulary
+from fishermix.text.word_vector_files import MAX_DECOMPRESSED_BYTES, read_vectors
 
 KIND, VERSION = "word vectors", 1
 DTYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "U64": "<u8", "U8": "u1"}
@@ -35,7 +35,7 @@ class WordVectors:
     """
 
     def __init__(self, words: Iterable[str], vectors):
-        self.words: Sequence[str] = words if isinstance(words, WordList) else WordList.of(words)
+        self.words: Sequence[str] = words if isinstance(words, Vocabulary) else Vocabulary.of(words)
         self.vectors: np.ndarray = np.asanyarray(vectors)
         if self.vectors.dtype not in (np.float32, np.float16):
             self.vectors = self.vectors.astype(np.float32)
@@ -95,14 +95,14 @@ class WordVectors:
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """The arrays that hold everything, for a file of one's own."""
-        words = self.words if isinstance(self.words, WordList) else WordList.of(self.words)
+        words = self.words if isinstance(self.words, Vocabulary) else Vocabulary.of(self.words)
         return {**words.to_tensors(), "vectors": self.vectors}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
         if "vectors" not in tensors:
             raise FishermixError("these word vectors are damaged: no tensor 'vectors'")
-        return cls(WordList.from_tensors(tensors), tensors["vectors"])
+        return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
 
     @property
     def dimension(self) -> int:
@@ -148,7 +148,7 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         """The row of a word, -1 if it is unknown."""
-        return self.words.row(word) if isinstance(self.words, WordList) else -1
+        return self.words.row(word) if isinstance(self.words, Vocabulary) else -1
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
         """The row of each word, -1 where it is unknown: (len(words),) int64."""

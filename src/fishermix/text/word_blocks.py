@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.fisher_gradients import (
+from fishermix.fisher.scores import (
     FEW_ROWS,
     THRESHOLD,
     Posteriors,
@@ -56,7 +56,7 @@ class WordBlocks:
         """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""
         slots = self._slots(rows)
         if len(rows) > FEW_ROWS:
-            from fishermix import fisher_kernels
+            from fishermix.fisher import kernels as fisher_kernels
 
             sum_blocks: Any = fisher_kernels.sum_blocks
             options = float(self.power), False, self.norm == "l2"
@@ -108,7 +108,7 @@ class WordBlocks:
     def _write_scores(self, vectors: np.ndarray, posteriors: Posteriors, blocks: np.ndarray) -> None:
         """Scores of the entries of the posteriors, in their order, into the zeros `blocks` (E, 2, D)."""
         if self.form is not None and len(vectors) > FEW_ROWS:
-            from fishermix import fisher_kernels
+            from fishermix.fisher import kernels as fisher_kernels
 
             fill: Any = fisher_kernels.word_blocks
             constants = typed_constants(self.mixture, self.form, vectors.dtype)

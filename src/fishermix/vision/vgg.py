@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.vision.graphs import Graph, import_onnx
+from fishermix.vision.onnx_builder import Graph, import_onnx
 
 SIZE, FEATURES = 224, 4096
 # Channels of the convolutions, all 3x3; "pool" halves rows and columns.

@@ -1,0 +1,112 @@
+"""Sentences and their images as the network sees them, cut into batches of about equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fishermix.caption.vocabulary import Dictionary, word_points
+from fishermix.errors import FishermixError
+from fishermix.text.tokens import tokenize
+
+IGNORED = -100
+LONGEST = 40
+"""Words of a training sentence that are read; only a handful of real ones are longer."""
+
+
+@dataclass(frozen=True)
+class CaptionSet:
+    """Points of images (n, d) in the joint space and the sentences that describe them.
+
+    image_of (n_sentences,) is the row of the image of each sentence.
+    """
+
+    points: np.ndarray
+    sentences: Sequence[str]
+    image_of: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.image_of) != len(self.sentences):
+            raise FishermixError("every sentence needs the row of its image")
+        if not len(self.sentences):
+            raise FishermixError("there are no sentences to learn from")
+
+    def references(self) -> list[list[str]]:
+        """The sentences of each image."""
+        found: list[list[str]] = [[] for _ in self.points]
+        for image, sentence in zip(self.image_of, self.sentences):
+            found[image].append(sentence)
+        return found
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The sentences cut into words."""
+        return [tokenize(sentence) for sentence in self.sentences]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n sentences: rows of their images (n,), of the words that enter (T, n), of the next ones (T + 1, n)."""
+
+    images: np.ndarray
+    inputs: np.ndarray
+    targets: np.ndarray
+
+
+class WordTable:
+    """Every word of the training sentences as an input: the dictionary first, then the words too rare for it.
+
+    A rare word is never a target (it counts in no loss and cannot be written), but it enters with its own
+    point, so that the words after it are learned in their real context.
+    """
+
+    def __init__(self, dictionary: Dictionary, points: np.ndarray, known: np.ndarray, words: Sequence[str]):
+        self.dictionary, self.points, self.known = dictionary, points, known
+        self.row = {word: row for row, word in enumerate(words)}
+
+    @classmethod
+    def of(
+        cls,
+        sentences: Sequence[Sequence[str]],
+        dictionary: Dictionary,
+        encode_text: Callable[[list[str]], np.ndarray],
+        dimension: int,
+    ) -> WordTable:
+        rare = sorted({word for sentence in sentences for word in sentence if word not in dictionary})
+        words = [*dictionary.words, *rare]
+        points, known = word_points(words[1:], encode_text, dimension)
+        # ENDSENT is only ever a target.
+        points = np.concatenate([np.zeros((1, points.shape[1]), np.float32), points])
+        return cls(dictionary, points, np.concatenate([[False], known]), words)
+
+    def batch(self, sentences: Sequence[Sequence[str]], images: np.ndarray) -> Batch:
+        """Sentences side by side, the shorter ones padded with targets that do not count."""
+        longest = min(LONGEST, max(map(len, sentences)))
+        inputs = np.zeros((longest, len(sentences)), np.int64)
+        targets = np.full((longest + 1, len(sentences)), IGNORED, np.int64)
+        for column, sentence in enumerate(sentences):
+            rows = [self.row.get(word, 0) for word in sentence[:longest]]
+            inputs[: len(rows), column] = rows
+            targets[: len(rows), column] = [
+                row if 0 < row < len(self.dictionary) else IGNORED for row in rows
+            ]
+            if len(rows) == len(sentence):
+                targets[len(rows), column] = 0
+        return Batch(np.asarray(images), inputs, targets)
+
+    def batches(
+        self, captions: CaptionSet, size: int, rng: np.random.Generator | None = None
+    ) -> Iterator[Batch]:
+        """All sentences once, each batch of about one length; in random order if `rng` is given."""
+        lengths = np.array([len(sentence) for sentence in captions.words])
+        shuffle = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
+        by_length = shuffle[np.argsort(lengths[shuffle], kind="stable")]
+        starts = np.arange(0, len(by_length), size)
+        if rng is not None:
+            rng.shuffle(starts)
+        for start in starts:
+            rows = by_length[start : start + size]
+            yield self.batch([captions.words[row] for row in rows], captions.image_of[rows])

@@ -1,0 +1,209 @@
+"""Training of a captioner with torch on a CPU: checkpoints, resumption, early stopping on dev.
+
+Every random choice is drawn from (seed, epoch) or (seed, step), so that a checkpoint needs no generator's
+state and a training that was killed goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fishermix.caption.batches import Batch, CaptionSet, WordTable
+from fishermix.caption.captioner import Captioner, network_inputs
+from fishermix.caption.checkpoint import Checkpoint
+from fishermix.caption.network import CaptionNetwork, Dropout, cross_entropy, weights_of
+from fishermix.caption.recipe import DEFAULT, Recipe
+from fishermix.caption.vocabulary import Dictionary
+from fishermix.evaluation.captions import caption_scores
+from fishermix.progress import progress
+
+SECONDS_BETWEEN_CHECKPOINTS = 120.0
+
+
+@dataclass
+class Position:
+    """Where a training stands: whole epochs done, steps of the current one, and its losses so far."""
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    words: int = 0
+    best: float | None = None
+    best_epoch: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+class Training:
+    """One training of a captioner; `run` goes on from the checkpoint in `folder` if there is one.
+
+    Parameters
+    ----------
+    train, dev : points and sentences to learn from and to choose the best epoch by
+    encode_text : one point (a row) per one-word sentence, zeros for an unknown word
+    folder : where the checkpoint is kept, or None for a training that is not kept
+    model_key : the key of the model whose joint space the points are of
+    """
+
+    def __init__(
+        self,
+        train: CaptionSet,
+        dev: CaptionSet,
+        encode_text: Callable[[list[str]], np.ndarray],
+        recipe: Recipe = DEFAULT,
+        *,
+        folder: str | os.PathLike | None = None,
+        seed: int = 0,
+        model_key: str = "",
+    ):
+        self.train, self.dev, self.recipe, self.seed, self.model_key = train, dev, recipe, seed, model_key
+        self.dimension = min(recipe.dimension, train.points.shape[1])
+        dictionary = Dictionary.of(train.words, recipe.min_count)
+        self.table = WordTable.of([*train.words, *dev.words], dictionary, encode_text, self.dimension)
+        self._word_inputs = torch.from_numpy(network_inputs(self.table.points, self.dimension))
+        self._train_inputs = torch.from_numpy(network_inputs(train.points, self.dimension))
+        self._dev_inputs = torch.from_numpy(network_inputs(dev.points, self.dimension))
+        self.network = CaptionNetwork(self.dimension, recipe.units, len(dictionary), seed)
+        self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
+        self.optimizer = _optimizer(self.network, recipe)
+        self.position = Position()
+        self.best: Captioner | None = None
+        self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
+        self.checkpoint = None
+        if folder is not None:
+            self.checkpoint = Checkpoint(Path(folder), self._fingerprint())
+            self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
+
+    def _fingerprint(self) -> dict:
+        """What must be the same for a checkpoint to be continued."""
+        return {
+            "recipe": asdict(self.recipe),
+            "seed": self.seed,
+            "sentences": [len(self.train.sentences), len(self.dev.sentences)],
+            "points": float(np.abs(self.train.points).sum(dtype=np.float64)),
+            "words": len(self.table.points),
+        }
+
+    def run(self) -> Captioner:
+        """Train to the end, or to the last useful epoch; returns the best epoch's captioner."""
+        total = self.recipe.epochs * self.steps_per_epoch
+        position = self.position
+        with progress("training the captioner", total) as bar:
+            bar.advance(position.epoch * self.steps_per_epoch + position.step)
+            saved = time.monotonic()
+            while position.epoch < self.recipe.epochs and not self._out_of_patience():
+                rng = np.random.default_rng([self.seed, position.epoch])
+                batches = self.table.batches(self.train, self.recipe.batch_size, rng)
+                for batch in islice(batches, position.step, None):
+                    self._step(batch, position.epoch * self.steps_per_epoch + position.step, total)
+                    position.step += 1
+                    bar.advance(1, self._note())
+                    if self.checkpoint and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                        self._save()
+                        saved = time.monotonic()
+                self._finish_epoch()
+                saved = time.monotonic()
+        assert self.best is not None
+        return self.best
+
+    def _out_of_patience(self) -> bool:
+        return self.position.epoch - self.position.best_epoch >= self.recipe.patience
+
+    def _note(self) -> str:
+        position = self.position
+        note = f"epoch {position.epoch + 1}, loss {position.loss / max(position.words, 1):.3f}"
+        if position.history:
+            last = position.history[-1]
+            note += f"; before: dev loss {last['dev_loss']:.3f}, CIDEr-D {last['cider_d']:.1f}"
+        return note
+
+    def _step(self, batch: Batch, step: int, total: int) -> None:
+        recipe = self.recipe
+        dropout = Dropout(
+            recipe.input_dropout,
+            recipe.recurrent_dropout,
+            recipe.output_dropout,
+            seed=self.seed * 1_000_003 + step,
+        )
+        scores = self.network(
+            self._train_inputs[torch.from_numpy(batch.images)],
+            torch.from_numpy(batch.inputs),
+            self._word_inputs,
+            dropout,
+        )
+        targets = torch.from_numpy(batch.targets)
+        loss, words = cross_entropy(scores, targets, recipe.label_smoothing)
+        self.optimizer.zero_grad()
+        (loss if recipe.optimizer == "sgd" else loss / max(words, 1)).backward()
+        if recipe.clip:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate(step, total)
+        self.optimizer.step()
+        # The mean forgets its start: its decay rises to the recipe's over the first steps.
+        decay = min(recipe.average, (1 + step) / (10 + step))
+        for name, value in self.network.named_parameters():
+            self.mean[name].lerp_(value.detach(), 1 - decay)
+        self.position.loss += loss.item()
+        self.position.words += words
+
+    def _finish_epoch(self) -> None:
+        """Evaluate the mean weights on dev, keep them if they are the best, save."""
+        position = self.position
+        captioner = self.captioner()
+        record = {
+            "epoch": position.epoch + 1,
+            "train_loss": position.loss / max(position.words, 1),
+            "dev_loss": self.dev_loss(),
+            **caption_scores(captioner.caption(self.dev.points, beam=1), self.dev.references()),
+        }
+        position.history.append(record)
+        position.epoch, position.step, position.loss, position.words = position.epoch + 1, 0, 0.0, 0
+        value = -record["dev_loss"] if self.recipe.choose_by == "loss" else record[self.recipe.choose_by]
+        if position.best is None or value > position.best:
+            position.best, position.best_epoch, self.best = value, position.epoch, captioner
+            if self.checkpoint:
+                self.checkpoint.save_best(captioner)
+        self._save()
+
+    def _save(self) -> None:
+        if self.checkpoint:
+            self.checkpoint.save(self.network, self.mean, self.optimizer, self.position)
+
+    def remove_checkpoint(self) -> None:
+        if self.checkpoint:
+            self.checkpoint.remove()
+
+    def captioner(self) -> Captioner:
+        """The mean weights as they are now."""
+        dictionary = self.table.dictionary
+        return Captioner(
+            dictionary, self.table.points[: len(dictionary)], weights_of(self.mean), self.model_key
+        )
+
+    @torch.no_grad()
+    def dev_loss(self) -> float:
+        """Mean -log p per word of the dev sentences, of the mean weights."""
+        total, count = 0.0, 0
+        for batch in self.table.batches(self.dev, 256):
+            starts = self._dev_inputs[torch.from_numpy(batch.images)]
+            inputs = (starts, torch.from_numpy(batch.inputs), self._word_inputs)
+            scores = torch.func.functional_call(self.network, self.mean, inputs)
+            loss, words = cross_entropy(scores, torch.from_numpy(batch.targets))
+            total, count = total + loss.item(), count + words
+        return total / max(count, 1)
+
+
+def _optimizer(network: CaptionNetwork, recipe: Recipe) -> torch.optim.Optimizer:
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(network.parameters(), recipe.learning_rate, momentum=recipe.momentum)
+    return torch.optim.AdamW(
+        network.parameters(), recipe.learning_rate, betas=(0.9, 0.99), weight_decay=recipe.weight_decay
+    )

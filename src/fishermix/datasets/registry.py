@@ -1,0 +1,44 @@
+"""How a data set is named on every command line: `KIND:PATH`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fishermix.datasets.captions_file import read_folder
+from fishermix.datasets.coco import read_coco
+from fishermix.datasets.dataset import Dataset
+from fishermix.datasets.flickr import read_flickr8k, read_flickr30k
+from fishermix.datasets.karpathy import read_karpathy
+from fishermix.datasets.pascal1k import read_pascal1k
+from fishermix.errors import FishermixError
+
+READERS = {
+    "flickr30k": read_flickr30k,
+    "pascal1k": read_pascal1k,
+    "coco": read_coco,
+    "folder": read_folder,
+}
+FORMS = "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
+
+
+def open_dataset(spec: str, train: str = "paper") -> Dataset:
+    """Read the data set that `KIND:PATH` names.
+
+    `train` concerns Flickr8K only: "paper" trains on 6,091 images, "official" on 6,000.
+
+    >>> open_dataset("flickr8k:no/such/folder")
+    Traceback (most recent call last):
+    fishermix.errors.FishermixError: there is no folder no/such/folder (data set flickr8k:no/such/folder)
+    """
+    kind, _, path = spec.partition(":")
+    if kind not in ("flickr8k", "karpathy", *READERS) or not path:
+        raise FishermixError(f"{spec!r} is not a data set: write {FORMS}")
+    if kind == "karpathy":
+        stem, json_colon, photos = path.rpartition(".json:")
+        if not (stem and json_colon and photos):
+            raise FishermixError(f"{spec!r} does not name its photos: write karpathy:FILE.json:IMAGES_DIR")
+        return read_karpathy(Path(f"{stem}.json").expanduser(), Path(photos).expanduser())
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise FishermixError(f"there is no folder {folder} (data set {spec})")
+    return read_flickr8k(folder, train) if kind == "flickr8k" else READERS[kind](folder)

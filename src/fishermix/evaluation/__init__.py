@@ -1,0 +1,1 @@
+"""Ranks, tasks and measures of captions."""

@@ -1,0 +1,138 @@
+"""Match scores that do not favour hubs: the cosine, less how crowded it is around the sentence and the photo.
+
+In a space of many dimensions some photos are near to every sentence and some sentences near to every photo
+(Radovanovic et al., 2010); they push in front of the right answers. The hubness r of a photo is the mean
+cosine with its k nearest sentences among a bank of training sentences, that of a sentence likewise among
+training photos, and
+
+    match = cosine - r(photo) / 2 - r(sentence) / 2,
+
+with r counted from its mean over the bank, so that the match stays on the scale of the cosine. This is half
+of the measure CSLS (Conneau et al., 2018), with banks from the training set (Bogolin et al., 2022): the other
+photos and sentences of a search play no part. It is the dot product of two longer vectors,
+(photo, -r / 2, 1) and (sentence, 1, -r / 2), so that every index of dot products can serve it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.storage import load_folder, require_tensor, save_folder
+
+KIND, VERSION = "crowding", 1
+BLOCK_CELLS = 8_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class HubnessCorrection:
+    """Banks of points of training photos (m, d) and sentences (n, d), int8: their directions count, no more.
+
+    neighbours : k, how many of the nearest of a bank say how crowded it is
+    mean_of_images, mean_of_sentences : the mean cosine of a bank's points with their k nearest of the other
+    """
+
+    images: np.ndarray
+    sentences: np.ndarray
+    neighbours: int
+    mean_of_images: float = 0.0
+    mean_of_sentences: float = 0.0
+
+    @classmethod
+    def of_points(cls, images: np.ndarray, sentences: np.ndarray, neighbours: int) -> HubnessCorrection:
+        """Banks of unit points; zero rows (sentences without a known word) are left out."""
+        banks = cls(_in_bytes(images), _in_bytes(sentences), neighbours)
+        of_images, of_sentences = (
+            banks.of_images(banks._image_points),
+            banks.of_sentences(banks._sentence_points),
+        )
+        return replace(
+            banks, mean_of_images=float(of_images.mean()), mean_of_sentences=float(of_sentences.mean())
+        )
+
+    def of_images(self, points: np.ndarray) -> np.ndarray:
+        """r (n,) of the unit points (n, d) of photos."""
+        return _mean_of_largest(points, self._sentence_points, self.neighbours) - self.mean_of_images
+
+    def of_sentences(self, points: np.ndarray) -> np.ndarray:
+        """r (n,) of the unit points (n, d) of sentences."""
+        return _mean_of_largest(points, self._image_points, self.neighbours) - self.mean_of_sentences
+
+    def match_images(self, points: np.ndarray) -> np.ndarray:
+        """(n, d + 2): the dot product with `match_sentences` is the match. A zero row stays zero."""
+        return _longer(points, -0.5 * self.of_images(points), 1.0)
+
+    def match_sentences(self, points: np.ndarray) -> np.ndarray:
+        """(n, d + 2): the dot product with `match_images` is the match. A zero row stays zero."""
+        return _longer(points, 1.0, -0.5 * self.of_sentences(points))
+
+    @cached_property
+    def _image_points(self) -> np.ndarray:
+        return _from_bytes(self.images)
+
+    @cached_property
+    def _sentence_points(self) -> np.ndarray:
+        return _from_bytes(self.sentences)
+
+    @cached_property
+    def key(self) -> str:
+        digest = hashlib.sha256(self.sentences.tobytes() + self.images.tobytes())
+        return f"{digest.hexdigest()} {self.neighbours} {self.mean_of_images} {self.mean_of_sentences}"
+
+    def save(self, folder: Path) -> None:
+        config = {name: getattr(self, name) for name in ("neighbours", "mean_of_images", "mean_of_sentences")}
+        tensors = {"images": self.images, "sentences": self.sentences}
+        save_folder(folder, KIND, VERSION, config, tensors)
+
+    @classmethod
+    def load(cls, folder: Path, dimension: int) -> HubnessCorrection:
+        config, tensors = load_folder(folder, KIND, VERSION)
+        try:
+            neighbours = int(config["neighbours"])
+            means = float(config["mean_of_images"]), float(config["mean_of_sentences"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FishermixError(f"{folder} is damaged: its numbers cannot be read ({error})") from error
+        images, sentences = (
+            require_tensor(tensors, name, (None, dimension), folder) for name in ("images", "sentences")
+        )
+        whole = all(
+            bank.dtype == np.int8 and len(bank) and bank.any(axis=1).all() for bank in (images, sentences)
+        )
+        if neighbours < 1 or not np.isfinite(means).all() or not whole:
+            raise FishermixError(f"{folder} is damaged: its banks or its numbers are not what a save writes")
+        return cls(images, sentences, neighbours, *means)
+
+
+def _in_bytes(points: np.ndarray) -> np.ndarray:
+    points = points[np.any(points, axis=1)]
+    return np.rint(127 * points / np.abs(points).max(axis=1, keepdims=True)).astype(np.int8)
+
+
+def _from_bytes(rows: np.ndarray) -> np.ndarray:
+    points = rows.astype(np.float32)
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def _mean_of_largest(points: np.ndarray, bank: np.ndarray, k: int) -> np.ndarray:
+    """Mean (n,) of the k largest dot products of each row with the rows of `bank`, or of all if k is more."""
+    k = min(k, len(bank))
+    means = np.empty(len(points), np.float32)
+    rows = max(1, BLOCK_CELLS // len(bank))
+    for start in range(0, len(points), rows):
+        cosines = np.asarray(points[start : start + rows], np.float32) @ bank.T
+        means[start : start + rows] = np.partition(cosines, -k, axis=1)[:, -k:].mean(axis=1)
+    return means
+
+
+def _longer(points: np.ndarray, *columns: np.ndarray | float) -> np.ndarray:
+    points = np.asarray(points, np.float32)
+    longer = np.zeros((len(points), points.shape[1] + len(columns)), np.float32)
+    longer[:, : points.shape[1]] = points
+    for number, column in enumerate(columns, points.shape[1]):
+        longer[:, number] = np.where(points.any(axis=1), column, 0)
+    return longer

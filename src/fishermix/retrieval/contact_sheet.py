@@ -1,0 +1,91 @@
+"""A contact sheet: one HTML file that needs nothing else, pictures inside."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from fishermix.errors import FishermixError
+from fishermix.retrieval.photo_files import readable_name
+from fishermix.retrieval.thumbnails import jpeg
+from fishermix.storage import write_atomically
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ground: #f7f7f5; --card: #fff; --text: #1c1e21;
+  --soft: #63676d; --line: #e3e3df; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ground: #141517; --card: #1e2023; --text: #ececea; --soft: #a0a4aa; --line: #303338; }}
+}}
+body {{ margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 78rem; background: var(--ground);
+  color: var(--text); font: 16px/1.45 system-ui, sans-serif; }}
+h1 {{ font-size: 1.5rem; margin: 0 0 .25rem; }}
+p {{ margin: 0 0 1.5rem; color: var(--soft); }}
+ol {{ list-style: none; margin: 0; padding: 0; display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); }}
+li {{ background: var(--card); border: 1px solid var(--line); border-radius: 10px; overflow: hidden; }}
+img, .missing {{ display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: cover;
+  background: var(--line); }}
+.missing {{ display: grid; place-items: center; color: var(--soft); }}
+.text {{ padding: .6rem .8rem .7rem; }}
+.score {{ font-variant-numeric: tabular-nums; font-weight: 600; }}
+.path {{ color: var(--soft); overflow-wrap: anywhere; font-size: .85rem; }}
+</style>
+<h1>{title}</h1>
+<p>{subtitle}</p>
+<ol>
+{photos}</ol>
+</html>
+"""
+PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span> {caption}
+<div class="path">{path}</div></div></li>
+"""
+
+
+def contact_sheet(
+    title: str,
+    photos: Iterable[tuple[Path, str, float | None, str]],
+    subtitle: str = "",
+    longest_side: int = 480,
+) -> str:
+    """HTML of photos given as (file, path to show, score, caption); every text is escaped."""
+    cards = [
+        PHOTO.format(
+            picture=_picture(file, longest_side),
+            score="" if score is None else f"{score:.3f}",
+            caption=_shown(caption),
+            path=_shown(path),
+        )
+        for file, path, score, caption in photos
+    ]
+    return PAGE.format(title=_shown(title), subtitle=_shown(subtitle), photos="".join(cards))
+
+
+def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
+    try:
+        write_atomically(out, html.encode())
+    except OSError as error:
+        raise FishermixError(
+            f"{out} cannot be written ({error.strerror}): name another file with --html"
+        ) from error
+
+
+def _shown(text: str) -> str:
+    return escape(readable_name(text))
+
+
+def _picture(file: Path, longest_side: int) -> str:
+    try:
+        data = base64.b64encode(jpeg(file, longest_side)).decode()
+    except FishermixError:
+        return '<div class="missing">cannot be shown</div>'
+    return f'<img alt="" loading="lazy" src="data:image/jpeg;base64,{data}">'

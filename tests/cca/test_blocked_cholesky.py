@@ -1,0 +1,62 @@
+"""Panels against the dense matrices of numpy; several panels even where the matrix is small."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fishermix.cca.blocked_cholesky import SymmetricPanels
+
+
+def panels_of(rows, dtype, width):
+    panels = SymmetricPanels(rows.shape[1], dtype, width)
+    panels.add_product(rows, rows)
+    return panels
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 40), width=st.integers(1, 17), seed=st.integers(0, 2**32 - 1))
+def test_every_operation_equals_the_dense_one(size, width, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((size + 3, size))
+    matrix = panels_of(rows, np.float64, width)
+    dense = rows.T @ rows
+    np.testing.assert_allclose(matrix.dense(), dense, atol=1e-12)
+    vector = rng.standard_normal(size)
+    np.testing.assert_allclose(matrix.dot(vector), dense @ vector, atol=1e-10)
+    factor = matrix.cholesky(0.5)
+    lower = np.linalg.cholesky(dense + 0.5 * np.eye(size))
+    right = rng.standard_normal((size, 3))
+    np.testing.assert_allclose(factor.solve(right.copy()), np.linalg.solve(lower, right), atol=1e-9)
+    np.testing.assert_allclose(
+        factor.solve_transposed(right.copy()), np.linalg.solve(lower.T, right), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 64, 65, 200])
+def test_largest_eigenvalue(size):
+    rows = np.random.default_rng(size).standard_normal((300, size))
+    expected = np.linalg.eigvalsh(rows.T @ rows)[-1]
+    assert panels_of(rows, np.float64, 48).largest_eigenvalue() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_largest_eigenvalue_of_nothing_is_nothing():
+    assert SymmetricPanels(100, np.float32).largest_eigenvalue() == 0
+
+
+def test_single_precision_stays_single_and_close():
+    rows = np.random.default_rng(0).standard_normal((900, 700)).astype(np.float32)
+    matrix = panels_of(rows, np.float32, 128)
+    assert {panel.dtype for panel in matrix.panels} == {np.dtype(np.float32)}
+    right = np.random.default_rng(1).standard_normal((700, 5)).astype(np.float32)
+    factor = matrix.cholesky(10.0)
+    solved = factor.solve_transposed(factor.solve(right.copy()))
+    assert solved.dtype == np.float32
+    exact = np.linalg.solve(rows.T.astype(np.float64) @ rows + 10 * np.eye(700), right)
+    np.testing.assert_allclose(solved, exact, atol=2e-5 * np.abs(exact).max())
+
+
+def test_an_indefinite_matrix_is_refused():
+    matrix = SymmetricPanels(50, np.float64, 16)
+    with pytest.raises(np.linalg.LinAlgError):
+        matrix.cholesky(-1.0)

@@ -1,0 +1,72 @@
+"""Exact search against a full sort, and the cut against what it promises."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fishermix.retrieval import exact_search as nearest
+from fishermix.retrieval.threshold import automatic_cut
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.integers(0, 60),
+    queries=st.integers(1, 4),
+    n=st.integers(1, 70),
+    block=st.integers(1, 70),
+    seed=st.integers(0, 10_000),
+)
+def test_equal_to_a_stable_full_sort(rows, queries, n, block, seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, size=(rows, 3)).astype(
+        np.float32
+    )  # small integers: many ties, exact products
+    wanted = rng.integers(-2, 3, size=(queries, 3)).astype(np.float32)
+    excluded = rng.choice(rows, size=rng.integers(0, rows + 1), replace=False) if rows else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "BLOCK_ROWS", block)
+        found, scores = nearest.nearest_rows(vectors, wanted, n, excluded)
+    alive = np.setdiff1d(np.arange(rows), excluded)
+    for query, rows_found, scores_found in zip(wanted, found, scores):
+        products = vectors[alive] @ query
+        order = np.argsort(-products, kind="stable")[:n]
+        np.testing.assert_array_equal(rows_found, alive[order])
+        np.testing.assert_array_equal(scores_found, products[order])
+
+
+@pytest.mark.parametrize("n", [50, 1000, 20_000])
+def test_hardly_anything_unrelated_passes_the_cut(n):
+    rng = np.random.default_rng(0)
+    passed = [
+        np.sum(scores >= automatic_cut(scores, scores.max()))
+        for scores in rng.normal(0.1, 0.05, size=(40, n))
+    ]
+    assert 0.2 < np.mean(passed) < 3
+
+
+def test_matches_pass_the_cut_and_do_not_raise_it():
+    rng = np.random.default_rng(1)
+    background = rng.normal(0, 0.05, size=1000)
+    matches = rng.normal(0.5, 0.05, size=150)
+    cut = automatic_cut(np.concatenate([background, matches]), matches.max())
+    assert np.mean(matches >= cut) > 0.99
+    assert np.mean(background >= cut) < 0.01
+
+
+@given(st.floats(0.01, 10), st.floats(-5, 5))
+def test_the_cut_moves_with_the_scores(scale, shift):
+    scores = np.random.default_rng(2).normal(size=200)
+    for best in (0.5, 9.0):
+        moved = automatic_cut(scale * scores + shift, scale * best + shift)
+        assert moved == pytest.approx(scale * automatic_cut(scores, best) + shift)
+
+
+def test_a_photo_that_stands_far_out_leaves_the_half_matches_behind():
+    scores = np.random.default_rng(3).normal(0, 0.05, size=1000)
+    assert automatic_cut(scores, 0.2) < 0.2
+    assert automatic_cut(scores, 0.9) == pytest.approx(0.45, abs=0.01)
+
+
+def test_a_handful_of_photos_is_not_cut():
+    assert automatic_cut(np.array([0.1, 0.2, 0.9]), 0.9) == -np.inf
