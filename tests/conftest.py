@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 WORD2VEC = Path(__file__).parent.parent / ".cache" / "word2vec"
@@ -23,3 +24,12 @@ def word2vec() -> Path:
     if not (WORD2VEC / "config.json").is_file():
         pytest.skip("run `make word2vec` first")
     return WORD2VEC
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """(9000, 5) float32: three clusters, Gaussian in some dimensions and Laplacian in the others."""
+    rng = np.random.default_rng(0)
+    centres = 3 * rng.standard_normal((3, 5))
+    noise = np.hstack([rng.standard_normal((9000, 2)), rng.laplace(size=(9000, 3))])
+    return (centres[rng.integers(3, size=9000)] + noise).astype(np.float32)

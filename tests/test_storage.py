@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, require_tensor, save_folder, write_atomically
+from fishermix.storage import load_folder, part_folder, require_tensor, save_folder, write_atomically
 
 
 def saved(folder, value=1.0, kind="thing", version=1):
@@ -55,12 +55,68 @@ def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
 
 def test_a_first_save_that_was_killed_is_no_hindrance(tmp_path):
     folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / ".config.json.abc.tmp").write_bytes(b"half")
     saved(folder, 1.0)
-    (folder / "config.json").rename(folder / ".config.json.abc.tmp")
+    pending = {"format": "fishermix", "kind": "thing", "version": 1, "pending": [".tensors.7.tmp"]}
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "config.json").write_text(json.dumps(pending))
     (folder / ".tensors.7.tmp").write_bytes(b"half")
+    with pytest.raises(FishermixError, match="interrupted before it was complete"):
+        load_folder(folder, "thing", 1)
     saved(folder, 2.0)
     assert load_folder(folder, "thing", 1)[0]["value"] == 2.0
     assert len(list(folder.iterdir())) == 2
+
+
+def test_a_save_removes_only_what_a_config_of_the_folder_names(tmp_path):
+    folder = tmp_path / "x"
+    saved(folder, 1.0)
+    (folder / "tensors-mine.safetensors").write_text("mine")
+    for name in ("photos-0123456789ab", "ckpt-aaaaaaaaaaaa"):
+        (folder / name).mkdir()
+        (folder / name / "index.db").write_text("mine")
+    (folder / "link-0123456789ab").symlink_to(folder / "photos-0123456789ab")
+    saved(folder, 2.0)
+    assert load_folder(folder, "thing", 1)[0]["value"] == 2.0
+    assert (folder / "tensors-mine.safetensors").read_text() == "mine"
+    for name in ("photos-0123456789ab", "ckpt-aaaaaaaaaaaa", "link-0123456789ab"):
+        assert (folder / name / "index.db").read_text() == "mine"
+    assert len(list(folder.glob("tensors-*"))) == 2
+
+
+def test_parts_come_and_go_with_the_save_that_names_them(tmp_path):
+    folder = tmp_path / "x"
+
+    def save(value, parts):
+        save_folder(folder, "thing", 1, {}, {"a": np.array([value])}, parts)
+        return part_folder(folder, load_folder(folder, "thing", 1)[0], "part")
+
+    first = save(1.0, {"part": lambda place: saved(place, 7.0)})
+    assert load_folder(first, "thing", 1)[0]["value"] == 7.0
+    second = save(2.0, {"part": lambda place: saved(place, 8.0)})
+    assert load_folder(second, "thing", 1)[0]["value"] == 8.0
+    assert not first.exists()
+    (second / "diary.txt").write_text("mine")
+    assert save(3.0, {}) is None
+    assert [path.name for path in second.iterdir()] == ["diary.txt"]
+
+
+def test_a_save_that_fails_leaves_the_old_state_and_nothing_else(tmp_path):
+    def fail(place):
+        saved(place)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save_folder(tmp_path / "new", "thing", 1, {}, {"a": np.ones(2)}, {"part": fail})
+    assert list((tmp_path / "new").iterdir()) == []
+    saved(tmp_path / "x", 1.0)
+    before = sorted(path.name for path in (tmp_path / "x").iterdir())
+    with pytest.raises(OSError, match="disk full"):
+        save_folder(tmp_path / "x", "thing", 1, {}, {"a": np.ones(2)}, {"part": fail})
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == before
+    assert load_folder(tmp_path / "x", "thing", 1)[0]["value"] == 1.0
 
 
 def change(path, **fields):
@@ -75,7 +131,10 @@ def change(path, **fields):
         (lambda f: (f / "config.json").write_text("[]"), "holds no thing"),
         (lambda f: change(f / "config.json", kind="cake"), "holds no thing: .* cake"),
         (lambda f: change(f / "config.json", version=9), "newer fishermix"),
-        (lambda f: change(f / "config.json", tensors="../../secret"), "names no tensor file"),
+        (
+            lambda f: change(f / "config.json", tensors="../../secret"),
+            "'tensors' is missing or invalid",
+        ),
         (lambda f: next(f.glob("*.safetensors")).unlink(), "is missing"),
         (lambda f: next(f.glob("*.safetensors")).write_bytes(b"x" * 99), "damaged"),
     ],

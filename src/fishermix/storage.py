@@ -1,9 +1,15 @@
 """Folders of `config.json` and one safetensors file, written whole or not at all; loading runs no code.
 
-The tensor file carries the hash of its content in its name and `config.json` names it. A save writes the new
-tensor file beside the old one, then replaces `config.json` in one step, then removes what is no longer named:
-a crash at any moment leaves the old state or the new one. A folder `NAME-HASH` inside goes with the tensors
-of that hash, and comes and goes with them.
+`config.json` names the tensor file, which has the hash of its content in its name, and the folders inside
+that belong to it (`parts`). A save
+
+1. adds the names of what it is about to write to `config.json`, as `pending`,
+2. writes these files next to the old ones,
+3. replaces `config.json` in one step,
+4. removes what the old `config.json` named and the new one does not.
+
+A crash at any moment leaves the old state or the new one, and the next save clears up what the crash left.
+Nothing is ever removed that no `config.json` of the folder has named.
 """
 
 from __future__ import annotations
@@ -11,10 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -58,61 +63,114 @@ def save_folder(
     version: int,
     config: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
-    beside: Callable[[str], None] | None = None,
+    parts: Mapping[str, Callable[[Path], None]] | None = None,
 ) -> None:
     """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`.
 
-    An existing folder is replaced only if it holds the same kind; anything else in it stays untouched.
-    `beside` is called with the hash of the tensors before `config.json` is written, to put a folder
-    `NAME-HASH` there.
+    An existing folder is replaced only if it holds the same kind; anything else in it stays untouched. Each
+    of `parts` is called with the path of a folder to write, which `part_folder` finds again by its name.
     """
     folder = make_place(folder, kind)
+    before = _read_head(folder)
+    old = before or {"format": FORMAT, "kind": kind, "version": version}
     temporary = folder / f".tensors.{os.getpid()}.tmp"
+    written = [temporary.name]
     try:
-        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, temporary)
-        digest = sha256_of_file(temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        tensor_file = folder / f"tensors-{digest[:NAME_DIGITS]}.safetensors"
-        os.replace(temporary, tensor_file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if beside:
-        beside(digest[:NAME_DIGITS])
-    head = {"format": FORMAT, "kind": kind, "version": version, "tensors": tensor_file.name, "sha256": digest}
-    write_atomically(
-        folder / CONFIG, (json.dumps({**head, **config}, indent=1, allow_nan=False) + "\n").encode()
-    )
-    for stale in folder.iterdir():
-        if digest[:NAME_DIGITS] in stale.name or not _is_left_by_a_crash(stale):
-            continue
-        if stale.is_dir():
-            shutil.rmtree(stale)
-        else:
-            stale.unlink(missing_ok=True)
+        _write_config(folder, {**old, "pending": [*_names_in(old), *written]})
+        digest = _write_tensors(temporary, tensors)
+        head: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": kind,
+            "version": version,
+            "tensors": f"tensors-{digest[:NAME_DIGITS]}.safetensors",
+            "sha256": digest,
+            "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts or {}},
+        }
+        written += _names_in(head)
+        _write_config(folder, {**old, "pending": [*_names_in(old), *written]})
+        os.replace(temporary, folder / head["tensors"])
+        for name, write in (parts or {}).items():
+            write(folder / head["parts"][name])
+        _write_config(folder, {**head, **config})
+    except BaseException:
+        for name in set(written) - set(_names_in(old)):
+            _remove(folder / name)
+        with suppress(OSError):  # a full disk: what is there already serves as well
+            _write_config(folder, before) if before else (folder / CONFIG).unlink(missing_ok=True)
+        raise
+    for name in set(_names_in(old)) - set(_names_in(head)):
+        _remove(folder / name)
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
+    """Write a safetensors file, flushed to disk; returns its SHA-256."""
+    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    os.chmod(path, 0o666 & ~_umask())
+    return sha256_of_file(path)
+
+
+def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    write_atomically(folder / CONFIG, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
+
+
+def _read_head(folder: Path) -> dict[str, Any] | None:
+    """`config.json` of a saved folder, finished or not, or None if it is not one."""
+    try:
+        head = json.loads((folder / CONFIG).read_text("utf8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return head if isinstance(head, dict) and head.get("format") == FORMAT else None
+
+
+def _names_in(config: Mapping[str, Any]) -> list[str]:
+    """What a `config.json` says is its own: plain names of files and folders next to it."""
+    pending, parts = config.get("pending"), config.get("parts")
+    names: list[Any] = [config.get("tensors")]
+    names += pending if isinstance(pending, list) else []
+    names += parts.values() if isinstance(parts, dict) else []
+    return [name for name in names if _is_plain_name(name) and name != CONFIG]
+
+
+def _is_plain_name(name: Any) -> bool:
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link, or what a saved folder names as its own and the folder if that empties it."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    elif head := _read_head(path):
+        for name in _names_in(head):
+            _remove(path / name)
+        (path / CONFIG).unlink()
+        with suppress(OSError):
+            path.rmdir()
 
 
 def make_place(folder: str | os.PathLike, kind: str) -> Path:
-    """The folder, made if need be, if something of this kind can be saved in it."""
+    """Create the folder if it does not exist, and check that something of this kind can be saved in it."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise FishermixError(f"{folder} is a file: name a folder to save the {kind} in")
-    if folder.is_dir() and read_kind(folder) != kind and not all(map(_is_left_by_a_crash, folder.iterdir())):
-        raise FishermixError(f"{folder} is not empty and holds no {kind}: name a new or empty folder")
+        raise FishermixError(f"{folder} is a file. Name a folder to save the {kind} in.")
+    if not is_vacant(folder, kind) and (_read_head(folder) or {}).get("kind") != kind:
+        raise FishermixError(f"{folder} is not empty and holds no {kind}. Name a new or empty folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FishermixError(f"the folder {folder} cannot be made ({error.strerror})") from error
+        raise FishermixError(f"Cannot create the folder {folder} ({error.strerror}).") from error
     return folder
 
 
-def _is_left_by_a_crash(path: Path) -> bool:
-    """Whether this is what a save leaves behind that was killed before its `config.json` was written."""
-    if path.is_dir():
-        return re.fullmatch(f"[a-z]+-[0-9a-f]{{{NAME_DIGITS}}}", path.name) is not None
-    tensors = fnmatch(path.name, "tensors-*.safetensors") or fnmatch(path.name, ".tensors.*.tmp")
-    return tensors or fnmatch(path.name, f".{CONFIG}.*.tmp")
+def is_vacant(folder: Path, kind: str) -> bool:
+    """Whether nothing was saved here so far: no folder, an empty one, or a first save that was killed."""
+    if not folder.exists():
+        return True
+    if head := _read_head(folder):
+        return head.get("kind") == kind and "tensors" not in head
+    # A save killed at its very beginning leaves nothing but the half-written config.json.
+    return folder.is_dir() and all(fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir())
 
 
 def sha256_of_file(path: str | os.PathLike) -> str:
@@ -121,12 +179,20 @@ def sha256_of_file(path: str | os.PathLike) -> str:
 
 
 def read_kind(folder: Path) -> str | None:
-    """The kind of a saved folder, or None if it is not one."""
-    try:
-        head = json.loads((folder / CONFIG).read_text("utf8"))
-    except (OSError, ValueError):
+    """The kind of a folder whose save was completed, or None."""
+    head = _read_head(folder)
+    return head.get("kind") if head and "tensors" in head else None
+
+
+def part_folder(folder: str | os.PathLike, config: Mapping[str, Any], name: str) -> Path | None:
+    """The folder of a part that a checked config names, or None if it has no such part."""
+    parts = config.get("parts")
+    found = parts.get(name) if isinstance(parts, dict) else None
+    if found is None:
         return None
-    return head.get("kind") if isinstance(head, dict) and head.get("format") == FORMAT else None
+    if not _is_plain_name(found):
+        raise FishermixError(f"'parts' in {Path(folder) / CONFIG} is invalid: the file is damaged.")
+    return Path(folder) / found
 
 
 def load_config(folder: str | os.PathLike, kind: str, version: int) -> dict[str, Any]:
@@ -153,9 +219,12 @@ def load_config(folder: str | os.PathLike, kind: str, version: int) -> dict[str,
 def tensor_path(folder: str | os.PathLike, config: Mapping[str, Any]) -> Path:
     """The tensor file that a checked config names; it lies inside the folder."""
     name = config.get("tensors")
-    if not isinstance(name, str) or Path(name).name != name:
-        raise FishermixError(f"{Path(folder) / CONFIG} names no tensor file: the file is damaged")
-    path = Path(folder) / name
+    if name is None and "pending" in config:
+        raise FishermixError(f"Saving {folder} was interrupted before it was complete. Save it again.")
+    if not _is_plain_name(name):
+        where = Path(folder) / CONFIG
+        raise FishermixError(f"'tensors' is missing or invalid in {where}: the file is damaged.")
+    path = Path(folder) / str(name)
     if not path.is_file():
         raise FishermixError(f"{path} is missing: the folder is incomplete, copy it again")
     return path

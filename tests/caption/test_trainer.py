@@ -17,7 +17,7 @@ from fishermix.caption.recipe import DEFAULT, PAPER, RECIPES, Recipe
 from fishermix.errors import FishermixError
 
 torch = pytest.importorskip("torch")
-from fishermix.caption import training as module  # noqa: E402
+from fishermix.caption import trainer as module  # noqa: E402
 from fishermix.caption.network import CaptionNetwork, Dropout, cross_entropy  # noqa: E402
 from fishermix.caption.trainer import Training  # noqa: E402
 
@@ -99,7 +99,7 @@ def test_kill_9_and_resume(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import torch; torch.set_num_threads(1)\n"
-        "import test_training as t, fishermix.caption.trainer as module\n"
+        "import test_trainer as t, fishermix.caption.trainer as module\n"
         "module.SECONDS_BETWEEN_CHECKPOINTS = 0.0\n"
         f"t.training(folder={str(tmp_path / 'c')!r}).run()\n"
     )

@@ -21,8 +21,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fishermix import FisherEncoder, GaussianMixture, Mixture
 from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import HUGE_ROWS
-from fishermix.fisher.scores import FEW_ROWS, linear_sign_form, posteriors_of
+from fishermix.fisher.scores import linear_sign_form
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
+from fishermix.mixture.parameters import FEW_ROWS
 
 
 class Cauchy(Family):
@@ -301,10 +302,12 @@ def test_a_component_without_weight_gives_zeros():
 def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
     mixture = mixture_of(*families)
     rows = ROWS[:FEW_ROWS]
-    found = posteriors_of(mixture, rows, threshold)
+    found = mixture.parameters_.sparse_posteriors(rows, threshold)
     assert_allclose(found.toarray(), mixture.sparse_posteriors(rows, threshold).toarray(), atol=1e-12)
     far = np.full((1, 3), 1e200)
-    assert_allclose(posteriors_of(mixture, far, 0).toarray(), mixture.sparse_posteriors(far, 0).toarray())
+    assert_allclose(
+        mixture.parameters_.sparse_posteriors(far, 0).toarray(), mixture.sparse_posteriors(far, 0).toarray()
+    )
 
 
 def test_families_are_asked_not_named():
@@ -314,9 +317,10 @@ def test_families_are_asked_not_named():
         def location_score(self, z):
             return np.where(z > 0, 1.0, -1.0)
 
-    assert linear_sign_form(mixture_of(Renamed())) is not None
-    assert linear_sign_form(mixture_of(Cauchy())) is None
-    linear, signed = linear_sign_form(mixture := mixture_of(Gaussian(), Laplace()))
+    assert linear_sign_form(mixture_of(Renamed()).parameters_) is not None
+    assert linear_sign_form(mixture_of(Cauchy()).parameters_) is None
+    mixture = mixture_of(Gaussian(), Laplace())
+    linear, signed = linear_sign_form(mixture.parameters_)
     assert_array_equal(linear, mixture.choice_ == 0)
     assert_array_equal(signed, mixture.choice_ == 1)
 

@@ -236,7 +236,7 @@ def test_verbose_says_something(X, capsys):
 
 
 def test_n_jobs_is_counted_as_in_joblib(X, monkeypatch):
-    monkeypatch.setattr("fishermix.rows.blocks.available_threads", lambda: 6)
+    monkeypatch.setattr("fishermix.threads.available_threads", lambda: 6)
     assert [count_threads(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
     plain = HybridMixture(2, random_state=0).fit(X)
     for n_jobs in (-1, -2, -99):

@@ -184,7 +184,7 @@ def test_recipes_name_what_they_do_not_know():
 
 def test_the_banks_come_and_go_with_the_model(model, tmp_path):
     def banks(folder):
-        return sorted(path.name for path in folder.iterdir() if path.name.startswith("crowding"))
+        return sorted(path.name for path in folder.iterdir() if path.name.startswith("hubness"))
 
     place = tmp_path / "model"
     model.save(place)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import local_schema, local_store
+from fishermix.retrieval import sqlite_schema as local_schema
+from fishermix.retrieval import sqlite_store as local_store
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 

@@ -11,7 +11,7 @@ import torch
 
 from fishermix.caption.captioner import Captioner
 from fishermix.errors import FishermixError
-from fishermix.storage import CONFIG, load_folder, save_folder
+from fishermix.storage import is_vacant, load_folder, save_folder
 
 if TYPE_CHECKING:
     from fishermix.caption.trainer import Position
@@ -58,7 +58,7 @@ class Checkpoint:
         position: Position,
     ) -> Captioner | None:
         """Put the saved state, if there is one, into these four; returns the best captioner so far."""
-        if not (self.folder / "state" / CONFIG).is_file():
+        if is_vacant(self.folder / "state", KIND):
             return None
         config, arrays = load_folder(self.folder / "state", KIND, VERSION)
         if config.get("fingerprint") != self.fingerprint:

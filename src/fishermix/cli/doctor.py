@@ -93,10 +93,11 @@ def _model(folder: Path | None, problems: list[str]) -> str:
 
 
 def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
-    from fishermix.retrieval.photo_files import data_home, default_index
+    from fishermix.paths import data_folder
+    from fishermix.retrieval.photo_files import default_index
     from fishermix.retrieval.sqlite_store import LocalStore
 
-    home = data_home() / "indexes"
+    home = data_folder() / "indexes"
     found = sorted(home.iterdir()) if home.is_dir() else []
     if folder is not None:
         found = [place for place in found if place == default_index(folder.expanduser().resolve())]

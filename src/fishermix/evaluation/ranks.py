@@ -1,7 +1,8 @@
 """The paper's three tasks and their measures: ranks of the first right answer, r@1, r@5, r@10, median, mean.
 
-Similarity is the cosine, less half of an item's hubness (`fishermix.model.hubness`) where that is given. The rank
-of a query is 1 + the number of wrong items at least as similar as its most similar right item, so that **ties
+Similarity is the cosine, less half of an item's hubness (`fishermix.model.hubness`) where that is given.
+The rank of a query is 1 + the number of wrong items at least as similar as its most similar right item, so
+that **ties
 count against us**; similarities closer than `TIE` are ties, because equal points may differ by that much
 after a float32 matrix product. A zero point (a sentence without a known word, a photo that could not be read)
 resembles nothing, not even another zero point: as a query it gets the worst rank, and as an item it comes

@@ -24,18 +24,17 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from fishermix.errors import FishermixError
 from fishermix.fisher.scores import (
-    FEW_ROWS,
     THRESHOLD,
     add_sets,
     closed_form_information,
     information_factor,
     linear_sign_form,
     normalise,
-    posteriors_of,
     typed_constants,
     typed_entries,
     weighted_scores,
 )
+from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 
 HUGE_ROWS = 4096
 PIECES = 16
@@ -88,10 +87,10 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         if rows.shape[1] != self.n_features_in_:
             raise FishermixError(f"the mixture is of {self.n_features_in_} dimensions, X of {rows.shape[1]}")
         if self.information == "empirical":
-            squares = np.zeros((2, *self.mixture_.locations_.shape))
-            for k, _, weighted in weighted_scores(
-                self.mixture_, rows, posteriors_of(self.mixture_, rows, self.threshold)
-            ):
+            parameters = self.mixture_.parameters_
+            squares = np.zeros((2, *parameters.locations.shape))
+            posteriors = parameters.sparse_posteriors(rows, self.threshold)
+            for k, _, weighted in weighted_scores(parameters, rows, posteriors):
                 squares[:, k] += np.einsum("hnd,hnd->hd", weighted, weighted, dtype=np.float64)
             self.information_ = squares / len(rows)
         return self
@@ -105,11 +104,11 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """
         self._check_options()
         check_is_fitted(self)
-        mixture = getattr(self, "mixture_", self.mixture)
-        rows, offsets = self._as_rows(X, offsets, mixture.n_features_in_)
+        mixture = self._parameters
+        rows, offsets = self._as_rows(X, offsets, mixture.locations.shape[1])
         sizes = np.diff(offsets)
-        out = np.zeros((len(sizes), 2 * mixture.locations_.size), rows.dtype)
-        posteriors = posteriors_of(mixture, rows, self.threshold)
+        out = np.zeros((len(sizes), 2 * mixture.locations.size), rows.dtype)
+        posteriors = mixture.sparse_posteriors(rows, self.threshold)
         form = linear_sign_form(mixture)
         if form is None or len(rows) <= FEW_ROWS:
             add_sets(out, mixture, rows, offsets, posteriors)
@@ -124,19 +123,22 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def factor(self) -> np.ndarray:
         """1 / sqrt(information of one row), (2, K, D): the factor of the bare gradients, 1/sqrt(N) apart."""
-        mixture = getattr(self, "mixture_", self.mixture)
         if self.information == "empirical":
             if not hasattr(self, "information_"):
                 raise NotFittedError("information='empirical' is estimated from data: call fit first")
             information = self.information_
         else:
-            information = closed_form_information(mixture)
+            information = closed_form_information(self._parameters)
         return information_factor(information)
+
+    @property
+    def _parameters(self) -> MixtureParameters:
+        return getattr(self, "mixture_", self.mixture).parameters_
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d."""
         check_is_fitted(self)
-        n_components, dimension = getattr(self, "mixture_", self.mixture).locations_.shape
+        n_components, dimension = self._parameters.locations.shape
         names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
         return np.array([f"{name}{d}" for name in names for d in range(dimension)], dtype=object)
 
@@ -163,7 +165,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def _check_options(self) -> None:
-        if not hasattr(self.mixture, "sparse_posteriors"):
+        if not hasattr(type(self.mixture), "parameters_"):
             kind = type(self.mixture)
             raise FishermixError(
                 f"mixture is a {kind.__module__}.{kind.__qualname__}, not a mixture of fishermix: give "

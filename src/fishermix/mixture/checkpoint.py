@@ -11,8 +11,8 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.mixture.em import State
 from fishermix.mixture.families import family_to_config
-from fishermix.mixture.fitted import checked_choice, checked_families, checked_fits
 from fishermix.mixture.m_step import start_fit
+from fishermix.mixture.parameters import checked_choice, checked_families, checked_fits
 from fishermix.storage import require_tensor
 
 _OF_FITS = ("location", "scale", "reach", "quality")

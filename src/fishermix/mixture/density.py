@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fishermix.mixture import kernels
 from fishermix.mixture.families import Family
 from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import PANEL, Block, RowSource, Totals
 from fishermix.rows.open import opened
 from fishermix.threads import count_threads
@@ -33,7 +34,9 @@ class FittedDensity(DensityMixin, BaseEstimator):
     choice_: np.ndarray
     n_features_in_: int
 
-    def _components(self) -> MixtureParameters:
+    @property
+    def parameters_(self) -> MixtureParameters:
+        """The fitted parameters as one plain object."""
         check_is_fitted(self)
         return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
@@ -42,7 +45,7 @@ class FittedDensity(DensityMixin, BaseEstimator):
 
         X may be all that `fit` takes, rows that are not in memory too.
         """
-        components = self._components()
+        components = self.parameters_
         threads = count_threads(self.n_jobs)
         source = X if isinstance(X, RowSource) else opened(X, None, threads)
         if source is not None:
@@ -63,9 +66,9 @@ class FittedDensity(DensityMixin, BaseEstimator):
     def sparse_posteriors(self, X, threshold=1e-6):
         """Posteriors as a `scipy.sparse.csr_matrix` (N, K) without those below the threshold."""
         parts = self._panels(X, partial(_large_posteriors, threshold=threshold))
-        counts, components, values = (np.concatenate(part) for part in zip(*parts))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return scipy.sparse.csr_matrix((values, components, indptr), (len(counts), len(self.weights_)))
+        found = Posteriors.of_panels(parts, len(self.weights_))
+        shape = len(found.indptr) - 1, found.n_components
+        return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
     def predict(self, X):
         """The likeliest component of each row (N,)."""

@@ -17,7 +17,7 @@ from fishermix.mixture.callbacks import IterationCallbacks
 from fishermix.mixture.checkpoint import pack, unpack
 from fishermix.mixture.em import State, iterate
 from fishermix.rows.blocks import Block, RowSource, Totals
-from fishermix.storage import load_folder, save_folder
+from fishermix.storage import is_vacant, load_folder, save_folder
 
 CHECKPOINT = "mixture checkpoint"
 ITERATIONS_BETWEEN_CHECKPOINTS = 5
@@ -104,11 +104,7 @@ class Checkpoint:
 
     def read(self) -> Progress | None:
         """What was written, or None where nothing was; refused if it belongs to another fit."""
-        if not self.folder.exists():
-            return None
-        if (found := set(self.folder.iterdir())) <= set(self.folder.glob("*tensors[-.]*")):
-            for left_by_a_killed_first_write in found:
-                left_by_a_killed_first_write.unlink()
+        if is_vacant(self.folder, CHECKPOINT):
             return None
         try:
             config, tensors = load_folder(self.folder, CHECKPOINT, 1)

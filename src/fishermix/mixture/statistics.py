@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -63,3 +64,38 @@ class Mass(NamedTuple):
     def effective_rows_per_weight(self) -> np.ndarray:
         """(K, 1)."""
         return self.effective_rows[:, None] / self.column
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """Posteriors (n, K) without the small ones: row i has `values[indptr[i]:indptr[i + 1]]`, of as many
+    `components`. A CSR matrix, whose own class takes longer to import than a query to answer.
+    """
+
+    indptr: np.ndarray
+    components: np.ndarray
+    values: np.ndarray
+    n_components: int
+
+    @classmethod
+    def of_dense(cls, dense: np.ndarray, threshold: float) -> Posteriors:
+        """The entries of `dense` (n, K) that are positive and at least the threshold."""
+        kept = (dense > 0) & (dense >= threshold)
+        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        return cls(indptr, np.nonzero(kept)[1], dense[kept], dense.shape[1])
+
+    @classmethod
+    def of_panels(cls, panels: list[tuple[np.ndarray, ...]], n_components: int) -> Posteriors:
+        """Join panels of rows, each (entries per row, components, values)."""
+        counts, components, values = (np.concatenate(part) for part in zip(*panels))
+        return cls(np.concatenate([[0], np.cumsum(counts)]), components, values, n_components)
+
+    def by_component(self) -> np.ndarray:
+        """The positions of the entries, component after component, their rows rising."""
+        small = self.components.astype(np.uint16) if self.n_components <= 2**16 else self.components
+        return np.argsort(small, kind="stable")  # of 16 bits a radix sort
+
+    def toarray(self) -> np.ndarray:
+        dense = np.zeros((len(self.indptr) - 1, self.n_components), self.values.dtype)
+        dense[np.repeat(np.arange(len(dense)), np.diff(self.indptr)), self.components] = self.values
+        return dense

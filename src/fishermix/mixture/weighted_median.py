@@ -237,7 +237,7 @@ def _selected(
 
 
 def _few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """MixtureParameters (K, 1) whose brackets (K, D) hold, on average, few enough of their rows (K,) to collect."""
+    """Components (K, 1) whose brackets (K, D) hold, on average, few enough of their rows (K,) to collect."""
     limit = np.clip(PART * rows, 16, CROWD)
     return crowd.mean(axis=1, keepdims=True) <= limit[:, None]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.model.recipe import Recipe
-from fishermix.storage import NAME_DIGITS, load_folder, require_tensor
+from fishermix.storage import NAME_DIGITS, load_folder, part_folder, require_tensor
 from fishermix.text.sentence_vectors import SentenceSums
 from fishermix.text.vectors import WordVectors
 from fishermix.vision.network_file import features_key
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from fishermix.text.encoder import SentenceEncoder
 
 KIND, VERSION = "image-text model", 1
-CAPTIONER = "captioner"
+CAPTIONER, HUBNESS = "captioner", "hubness"
 
 
-def hubness_folder(model: Path, digest: str) -> Path:
-    """Where the banks that go with the tensors of this hash are kept."""
-    return model / f"crowding-{digest[:NAME_DIGITS]}"
+def hubness_folder(model: Path, config: Mapping[str, Any]) -> Path:
+    """The folder of a model's hubness correction; 0.1 did not name it in `config.json`."""
+    found = part_folder(model, config, HUBNESS)
+    return found or model / f"crowding-{config['sha256'][:NAME_DIGITS]}"
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class SavedModel:
     @cached_property
     def sentences(self) -> SentenceSums:
         """What `sentence_encoder` gives, without the estimators."""
-        from fishermix.mixture.fitted import FittedParameters
+        from fishermix.mixture.parameters import MixtureParameters
         from fishermix.text.whitening_map import WhiteningMap
 
-        return SentenceSums(*self._text_parts(WhiteningMap, FittedParameters))
+        return SentenceSums(*self._text_parts(WhiteningMap, MixtureParameters))
 
     def sentence_encoder(self) -> SentenceEncoder:
         from fishermix.mixture import Mixture
@@ -141,7 +142,7 @@ class SavedModel:
         return encoder
 
     def hubness(self) -> HubnessCorrection | None:
-        folder = hubness_folder(self.folder, self.config["sha256"])
+        folder = hubness_folder(self.folder, self.config)
         if not folder.is_dir():
             if self.recipe.neighbours:
                 raise FishermixError(

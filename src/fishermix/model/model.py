@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.model.folder import CAPTIONER, KIND, VERSION, JointSpace, SavedModel, hubness_folder
+from fishermix.model.folder import CAPTIONER, HUBNESS, KIND, VERSION, JointSpace, SavedModel
 from fishermix.model.recipe import Recipe, recipe_named
 from fishermix.storage import save_folder
 
@@ -126,7 +125,7 @@ class ImageTextModel:
         return unit_rows(points)
 
     def similarity(self, sentences: Sequence[str], images: Sequence[Any]) -> np.ndarray:
-        """How well sentences and images match (sentences, images): the cosine, less what `HubnessCorrection` says."""
+        """How well sentences and images match (sentences, images): the cosine, corrected for hubs."""
         texts = self.match_sentences(self.encode_text(sentences))
         return texts @ self.match_images(self.encode_images(images)).T
 
@@ -216,16 +215,10 @@ class ImageTextModel:
             "cca": self.cca.get_params(),
             "report": self.report,
         }
-        save_folder(folder, KIND, VERSION, config, tensors, beside=partial(self._save_hubness, Path(folder)))
+        parts = {HUBNESS: self.hubness.save} if self.hubness else {}
+        save_folder(folder, KIND, VERSION, config, tensors, parts)
         if self.captioner is not None:
             self.captioner.save(Path(folder) / CAPTIONER)
-
-    def _save_hubness(self, folder: Path, digest: str) -> None:
-        place = hubness_folder(folder, digest)
-        if self.hubness is not None:
-            self.hubness.save(place)
-        elif place.is_dir():
-            shutil.rmtree(place)
 
     @classmethod
     def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:

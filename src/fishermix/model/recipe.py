@@ -32,7 +32,7 @@ class Recipe:
     kept : dimensions of the joint space (fewer if the image side has fewer)
     scales : powers of the correlations to choose from on the validation images
     reg_x, reg_y : ridges of the image and the sentence side to choose from on the validation images
-    neighbours, bank : in the match of a sentence and a photo, see `HubnessCorrection`; 0 neighbours: the cosine alone.
+    neighbours, bank : in the match of a sentence and a photo, see `HubnessCorrection`; 0: cosine.
         The banks hold so many training photos, and so many sentences
     """
 

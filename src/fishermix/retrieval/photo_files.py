@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from fishermix.errors import FishermixError
+from fishermix.paths import data_folder
 from fishermix.retrieval.store import Stamp
 
 PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
@@ -67,20 +67,7 @@ def _walk(folder: Path, prefix: str, closed: dict[str, str]) -> Iterator[tuple[s
             continue  # gone since the listing
 
 
-def data_home() -> Path:
-    """The folder that holds all indexes of this user."""
-    if home := os.environ.get("FISHERMIX_HOME"):
-        return Path(home).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Application Support"
-    else:
-        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "fishermix"
-
-
 def default_index(folder: Path) -> Path:
     """Where the index of this folder is kept unless another place is named."""
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    return data_home() / "indexes" / f"{folder.name or 'root'}-{digest}"
+    return data_folder() / "indexes" / f"{folder.name or 'root'}-{digest}"

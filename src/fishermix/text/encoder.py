@@ -149,6 +149,18 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         memory = self.__dict__.get("_derived")
         if memory is None:
             memory = self.__dict__["_derived"] = SentenceSums(
-                self.vectors, self.whitening, self.mixtures, self.power, self.norm, self.stop_words
+                self.vectors,
+                self.whitening,
+                parameters_of(self.mixtures),
+                self.power,
+                self.norm,
+                self.stop_words,
             )
         return memory
+
+
+def parameters_of(mixtures: Any) -> Any:
+    """The parameters of fitted mixtures; what is not one stays as it is, to be named by whoever checks it."""
+    if not isinstance(mixtures, Iterable):
+        return mixtures
+    return [mixture.parameters_ if hasattr(mixture, "locations_") else mixture for mixture in mixtures]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.mixture.parameters import MixtureParameters
 from fishermix.text.lookup import WordLookup
 from fishermix.text.vectors import WordVectors
 from fishermix.text.word_blocks import WordBlocks
@@ -30,7 +31,7 @@ class SentenceSums:
         self,
         vectors: WordVectors,
         whitening: Any,
-        mixtures: Sequence[Any],
+        mixtures: Sequence[MixtureParameters],
         power: float,
         norm: str | None,
         stop_words: Iterable[str],
@@ -91,13 +92,13 @@ def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
     if not isinstance(mixtures, Iterable):
         raise FishermixError(f"mixtures is a {type(mixtures).__name__}: give a list, such as [mixture]")
     for number, mixture in enumerate(mixtures):
-        if not hasattr(mixture, "locations_"):
+        if not isinstance(mixture, MixtureParameters):
             kind = type(mixture)
             raise FishermixError(
                 f"mixtures[{number}], a {kind.__module__}.{kind.__qualname__}, is not a fitted mixture of "
                 "fishermix: call its fit, or load one"
             )
-        if (found := mixture.locations_.shape[1]) != dimension:
+        if (found := mixture.locations.shape[1]) != dimension:
             raise FishermixError(f"word vectors of {dimension} dimensions do not fit a mixture of {found}")
 
 

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 
 from fishermix.fisher.scores import (
-    FEW_ROWS,
     THRESHOLD,
-    Posteriors,
     closed_form_information,
     information_factor,
     linear_sign_form,
     normalise,
-    posteriors_of,
     typed_constants,
     typed_entries,
     weighted_scores,
 )
+from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
+from fishermix.mixture.statistics import Posteriors
 
 MOST_REMEMBERED_BYTES = 512 * 2**20
 
@@ -33,7 +32,7 @@ class WordBlocks:
 
     def __init__(
         self,
-        mixture: Any,
+        mixture: MixtureParameters,
         power: float,
         norm: str | None,
         n_words: int,
@@ -89,7 +88,7 @@ class WordBlocks:
 
     def _remember(self, rows: np.ndarray) -> None:
         vectors = self.vectors_of(rows)
-        posteriors = posteriors_of(self.mixture, vectors, THRESHOLD)
+        posteriors = self.mixture.sparse_posteriors(vectors, THRESHOLD)
         indptr, components, _ = typed_entries(posteriors, vectors.dtype)
         self._write_scores(vectors, posteriors, self._room_for(len(components)))
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.paths import data_folder
 from fishermix.storage import sha256_of_file
 
 DEFAULT = "efficientnet-lite2"
@@ -47,26 +47,14 @@ EXAMPLE = json.dumps(
 )
 
 
-def user_folder() -> Path:
-    """Where added networks are kept; the environment variable FISHERMIX_HOME names another place."""
-    if chosen := os.environ.get("FISHERMIX_HOME"):
-        return Path(chosen)
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "fishermix"
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "fishermix"
-    return Path(os.environ.get("XDG_DATA_HOME", home / ".local" / "share")) / "fishermix"
-
-
 def folder_of(name: str) -> Path:
     """The folder of a network that the user added."""
-    return user_folder() / "encoders" / name
+    return data_folder() / "encoders" / name
 
 
 def known_names() -> list[str]:
     """Names that `Network.find` takes on this machine."""
-    added = user_folder() / "encoders"
+    added = data_folder() / "encoders"
     folders = [SHIPPED / DEFAULT, *(sorted(added.iterdir()) if added.is_dir() else ())]
     return [folder.name for folder in folders if (folder / GRAPH).is_file()]
 

@@ -1,0 +1,15 @@
+"""Where fishermix keeps its own data: one folder, named by FISHERMIX_HOME or by the platform."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+
+def data_folder() -> Path:
+    """The folder of photo indexes and added networks; `~` in FISHERMIX_HOME is the home folder."""
+    if home := os.environ.get("FISHERMIX_HOME"):
+        return Path(home).expanduser()
+    return user_data_path("fishermix", appauthor=False)

@@ -1,0 +1,21 @@
+"""One data folder for everything that fishermix keeps."""
+
+from pathlib import Path
+
+from fishermix.paths import data_folder
+from fishermix.retrieval.photo_files import default_index
+from fishermix.vision.network_file import folder_of
+
+
+def test_indexes_and_networks_are_in_one_folder_and_a_tilde_is_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FISHERMIX_HOME", "~/x")
+    assert data_folder() == tmp_path / "x"
+    assert default_index(Path("/photos")).is_relative_to(tmp_path / "x")
+    assert folder_of("resnet50").is_relative_to(tmp_path / "x")
+
+
+def test_without_the_variable_it_is_the_data_folder_of_the_platform(tmp_path, monkeypatch):
+    monkeypatch.delenv("FISHERMIX_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert data_folder() == tmp_path / "data" / "fishermix"
