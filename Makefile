@@ -17,6 +17,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench word2vec
 	$(BIN)/python -m benchmarks $(BENCH)

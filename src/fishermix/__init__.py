@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fishermix import aliases
+
 __version__ = "0.1.0"
 
 _MODULE_OF = {
@@ -45,3 +47,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+aliases.install()
