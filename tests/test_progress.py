@@ -12,6 +12,18 @@ def test_a_library_is_silent(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_process_knows_whether_it_shows_progress(capsys):
+    assert not module.is_shown()
+    module.show_progress()
+    try:
+        assert module.is_shown()
+        with progress("encoding") as bar:
+            assert not isinstance(bar, module._Silent)
+    finally:
+        module.show_progress(False)
+    assert not module.is_shown()
+
+
 def test_lines_tell_how_far_it_is(monkeypatch, capsys):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
     with progress("encoding", total=4, shown=True) as bar:

@@ -1,11 +1,11 @@
-"""One small progress interface for every stage that takes more than a few seconds.
+"""Progress of every stage that takes more than a few seconds.
 
     with progress("encoding photos", total=8091) as bar:
         bar.advance(32)
 
-A library is silent unless asked: nothing is shown until `show_progress()` was called (the command line does)
-or `shown=True` is passed. On a terminal it is a rich bar; elsewhere a line on standard error now and then,
-with `shown=True` also for the first step and at the end, however quick.
+Nothing is shown until `show_progress()` is called, as the command line does, or `shown=True` is passed. On a
+terminal it is a rich bar; elsewhere it is a line on standard error every ten seconds, and with `shown=True`
+also one after the first step and one at the end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_WORTH_A_LINE = 1.0  # shorter stages end without a line
 _shown = False
 
 
 def show_progress(shown: bool = True) -> None:
-    """Show, or hide, the progress of everything that follows in this process."""
+    """Show or hide the progress of everything that follows in this process."""
     global _shown
     _shown = shown
+
+
+def is_shown() -> bool:
+    """Whether this process shows progress and remarks."""
+    return _shown
 
 
 class Bar(Protocol):
@@ -50,7 +56,7 @@ class _Lines:
             self.say(self.note)
 
     def finish(self) -> None:
-        if self.always or time.monotonic() - self.started >= 1:
+        if self.always or time.monotonic() - self.started >= SECONDS_WORTH_A_LINE:
             self.say(f"{self.note}, done" if self.note else "done")
 
     def say(self, note: str) -> None:
@@ -66,10 +72,10 @@ class _Rich:
         self.bars, self.task, self.description = bars, task, description
 
     def advance(self, steps: int = 1, note: str | None = None) -> None:
-        self.bars.update(self.task, advance=steps, description=_described(self.description, note))
+        self.bars.update(self.task, advance=steps, description=_describe(self.description, note))
 
 
-def _described(description: str, note: str | None) -> str:
+def _describe(description: str, note: str | None) -> str:
     from rich.markup import escape
 
     return escape(f"{description} ({note})" if note else description)
@@ -77,8 +83,8 @@ def _described(description: str, note: str | None) -> str:
 
 @contextmanager
 def progress(description: str, total: int | None = None, shown: bool | None = None) -> Iterator[Bar]:
-    """A bar for `total` steps (unknown when None)."""
-    if not (_shown if shown is None else shown):
+    """A bar for `total` steps (None: unknown)."""
+    if not (is_shown() if shown is None else shown):
         yield _Silent()
     elif sys.stderr.isatty():
         from rich.console import Console
@@ -86,7 +92,7 @@ def progress(description: str, total: int | None = None, shown: bool | None = No
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=False) as bars:
-            yield _Rich(bars, bars.add_task(_described(description, None), total=total), description)
+            yield _Rich(bars, bars.add_task(_describe(description, None), total=total), description)
     else:
         lines = _Lines(description, total, always=bool(shown))
         yield lines

@@ -227,7 +227,7 @@ def test_covariances_of_arrays_files_and_sentences(client, encoder, sentences, i
     np.testing.assert_allclose(there.correlations_, here.correlations_, rtol=1e-6)
     with pytest.raises(FishermixError, match="5000 rows, but there are 1000 pairs"):
         covariance_sums(images, chunked, None, client)
-    with pytest.warns(UserWarning, match="2 of 5000 sentences hold no known word"):
+    with pytest.warns(UserWarning, match="2 of 5000 sentences have no word in the vocabulary"):
         covariance_sums(images, ["zorblax", *sentences[2:], ""], pairs, client, encoder)
 
 

@@ -20,8 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix import FisherEncoder, GaussianMixture, Mixture
 from fishermix.errors import FishermixError
-from fishermix.fisher.encoder import HUGE_ROWS
-from fishermix.fisher.scores import linear_sign_form
+from fishermix.fisher.scores import HUGE_ROWS, FisherScores
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
 from fishermix.mixture.parameters import FEW_ROWS
 
@@ -293,8 +292,8 @@ def test_a_component_without_weight_gives_zeros():
     mixture.weights_ = np.array([0, 0.5, 0.25, 0.25])
     with np.errstate(divide="ignore"):
         found = FisherEncoder(mixture).transform(SETS).reshape(len(SETS), 2, 4, 3)
-    assert np.isfinite(found).all()
     assert (found[:, :, 0] == 0).all()
+    assert_allclose(np.linalg.norm(found.reshape(len(SETS), -1), axis=1), 1)
 
 
 @every_family
@@ -317,10 +316,10 @@ def test_families_are_asked_not_named():
         def location_score(self, z):
             return np.where(z > 0, 1.0, -1.0)
 
-    assert linear_sign_form(mixture_of(Renamed()).parameters_) is not None
-    assert linear_sign_form(mixture_of(Cauchy()).parameters_) is None
+    assert FisherScores(mixture_of(Renamed()).parameters_).linear_sign_form is not None
+    assert FisherScores(mixture_of(Cauchy()).parameters_).linear_sign_form is None
     mixture = mixture_of(Gaussian(), Laplace())
-    linear, signed = linear_sign_form(mixture.parameters_)
+    linear, signed = FisherScores(mixture.parameters_).linear_sign_form
     assert_array_equal(linear, mixture.choice_ == 0)
     assert_array_equal(signed, mixture.choice_ == 1)
 
@@ -406,7 +405,7 @@ def test_a_parameter_of_the_mixture_asks_for_another_fit():
 def test_what_is_no_mixture_of_ours_is_named(mixture):
     encoder = FisherEncoder(mixture)
     for use in (encoder.fit, encoder.transform):
-        with pytest.raises(FishermixError, match=r"mixture is a .*give fishermix\.GaussianMixture"):
+        with pytest.raises(FishermixError, match=r"mixture is a .*Use fishermix\.GaussianMixture"):
             use(SETS)
     clone(encoder)
     repr(encoder)
@@ -421,21 +420,34 @@ def test_what_is_no_mixture_of_ours_is_named(mixture):
         ({"threshold": 2}, {}, "threshold=2 is not in"),
         ({"threshold": 1}, {}, "threshold=1 is not in"),
         ({"threshold": -0.1}, {}, "threshold=-0.1 is not in"),
-        ({}, {"offsets": [0, 5]}, "offsets have to be"),
-        ({}, {"offsets": [0, 50, 20, 85]}, "offsets have to be"),
-        ({}, {"offsets": [0, 2.5, 85]}, "offsets have to be"),
-        ({}, {"offsets": []}, "offsets have to be"),
+        ({}, {"offsets": [0, 5]}, "offsets must be integers"),
+        ({}, {"offsets": [0, 50, 20, 85]}, "offsets must be integers"),
+        ({}, {"offsets": [0, 2.5, 85]}, "offsets must be integers"),
+        ({}, {"offsets": []}, "offsets must be integers"),
         ({}, {"X": np.ones((4, 2))}, "2 features.*expecting 3"),
         ({}, {"X": [np.ones((4, 3)), np.ones((4, 2))]}, "differ in dimension"),
-        ({}, {"X": SETS, "offsets": OFFSETS}, "not with a list"),
+        ({}, {"X": SETS, "offsets": OFFSETS}, "not to a list"),
         ({}, {"X": [np.full((4, 3), np.nan)]}, "NaN"),
     ],
 )
 def test_mistakes_are_named(options, given_, message):
     with pytest.raises(ValueError, match=message):
         FisherEncoder(mixture_of(Gaussian()), **options).transform(**{"X": ROWS, **given_})
-    with pytest.raises(FishermixError, match="3 dimensions"):
+    with pytest.raises(FishermixError, match="The mixture has 3 dimensions, but X has 2"):
         FisherEncoder(mixture_of(Gaussian())).fit(np.ones((4, 2)))
+
+
+def test_a_second_fit_equals_the_first_of_a_new_encoder():
+    used = FisherEncoder(GaussianMixture(3, random_state=0), information="empirical")
+    used.fit(SETS[2:3]).transform(SETS)
+    used.fit(SETS)
+    new = FisherEncoder(GaussianMixture(3, random_state=0), information="empirical").fit(SETS)
+    assert_array_equal(used.transform(SETS), new.transform(SETS))
+    assert_array_equal(used.information_, new.information_)
+    used.set_params(information="closed-form", mixture=GaussianMixture(2, random_state=0)).fit(SETS)
+    new = FisherEncoder(GaussianMixture(2, random_state=0)).fit(SETS)
+    assert_array_equal(used.transform(SETS), new.transform(SETS))
+    assert vars(used).keys() == vars(new).keys()
 
 
 def test_the_documented_example_runs():

@@ -104,7 +104,7 @@ def test_the_joint_space_finds_colour_and_shape(model, folder, work):
 
 
 def test_points_have_length_one_and_unknown_sentences_none(model):
-    with pytest.warns(UserWarning, match="no known word"):
+    with pytest.warns(UserWarning, match="no word in the vocabulary"):
         points = model.encode_text(["a red disc", "xyzzy plugh", ""])
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), [1, 0, 0], atol=1e-6)
     assert model.encode_text([]).shape == (0, model.dimension)

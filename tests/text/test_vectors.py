@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
-from fishermix.text.vectors import WordVectors
-from fishermix.text.vocabulary import Vocabulary
+from fishermix.text.vectors import Vocabulary, WordVectors
 
 RNG = np.random.default_rng(0)
 MASK = np.array([False, True, True, False, False, False])
@@ -24,20 +23,20 @@ def vectors():
 
 
 @given(st.lists(st.text(), unique=True), st.text())
-def test_a_word_list_is_the_list(words, other):
-    packed = Vocabulary.of(words)
+def test_a_vocabulary_is_the_list(words, other):
+    packed = Vocabulary.from_words(words)
     assert list(packed) == words
-    assert [packed.row(word) for word in words] == list(range(len(words)))
+    assert packed.rows(words) == list(range(len(words)))
     assert (other in packed) == (other in words)
     assert packed[-2:] == words[-2:]
 
 
-def test_a_word_list_survives_equal_hashes(monkeypatch):
-    monkeypatch.setattr("fishermix.text.vocabulary._hash", lambda word: len(word))
-    packed = Vocabulary.of(["ab", "cd", "e", "fg"])
-    assert [packed.row(word) for word in ("fg", "cd", "e", "zz")] == [3, 1, 2, -1]
-    with pytest.raises(FishermixError, match="'cd' is given twice"):
-        Vocabulary.of(["cd", "ab", "x", "cd"])
+def test_a_vocabulary_survives_equal_hashes(monkeypatch):
+    monkeypatch.setattr("fishermix.text.vectors._hash", lambda word: len(word))
+    packed = Vocabulary.from_words(["ab", "cd", "e", "fg"])
+    assert packed.rows(["fg", "cd", "e", "zz"]) == [3, 1, 2, -1]
+    with pytest.raises(FishermixError, match="'cd' occurs twice"):
+        Vocabulary.from_words(["cd", "ab", "x", "cd"])
 
 
 def test_lookup(vectors):
@@ -83,14 +82,18 @@ def test_most_similar_is_the_sorted_cosine(vectors):
     assert [word for word, _ in found] == [WORDS[i] for i in expected]
     np.testing.assert_allclose([cosine for _, cosine in found], cosines[expected], rtol=1e-5)
     assert vectors.most_similar(vectors["dog"], n=1)[0][0] == "dog"
-    for bad, message in (("boat", "not among"), (np.ones(3), "5 numbers")):
+    for bad, message in (("boat", "not in the vocabulary"), (np.ones(3), "5 numbers")):
         with pytest.raises(FishermixError, match=message):
             vectors.most_similar(bad)
 
 
 @pytest.mark.parametrize(
     ("words", "shape", "message"),
-    [(["a"], (2, 3), "as many"), (["a", "a"], (2, 3), "twice"), (["a"], (3,), "many")],
+    [
+        (["a"], (2, 3), "1 words, but .* shape"),
+        (["a", "a"], (2, 3), "twice"),
+        (["a"], (3,), "1 words, but .* shape"),
+    ],
 )
 def test_words_and_vectors_have_to_fit(words, shape, message):
     with pytest.raises(FishermixError, match=message):

@@ -72,6 +72,16 @@ def test_tensors_bring_it_back(kind):
     np.testing.assert_array_equal(back.transform(X), whitening.transform(X))
 
 
+@pytest.mark.parametrize("kind", ["ica", "pca", "none"])
+def test_a_second_fit_equals_the_first_of_a_new_object(kind):
+    used = Whitening("pca", l2_after=True).fit(X[:500, :4] + 1)
+    used.set_params(kind=kind, l2_after=False).fit(X)
+    new = Whitening(kind).fit(X)
+    np.testing.assert_array_equal(used.transform(X), new.transform(X))
+    assert used.n_features_in_ == new.n_features_in_ == 6
+    assert used.n_iter_ == new.n_iter_
+
+
 def test_mistakes_are_named():
     with pytest.raises(FishermixError, match="ica, pca, none"):
         Whitening("zca").fit(X)
@@ -80,7 +90,7 @@ def test_mistakes_are_named():
             Whitening(kind).fit(X[:4])
     with pytest.raises(FishermixError, match="damaged"):
         Whitening.from_tensors({"whitening_mean": np.zeros(3)})
-    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
         Whitening(max_iter=1).fit(X)
 
 

@@ -92,7 +92,7 @@ def tell(message: str) -> None:
     """A remark beside the results: on standard error, and not with --quiet."""
     from fishermix import progress
 
-    if progress._shown:
+    if progress.is_shown():
         print(f"fishermix: {message}", file=sys.stderr)
 
 

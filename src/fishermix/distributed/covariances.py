@@ -17,7 +17,7 @@ from fishermix.distributed.mixtures import FileRows
 from fishermix.errors import FishermixError
 from fishermix.rows.files import open_table
 from fishermix.text.encoder import SentenceEncoder
-from fishermix.text.sentence_vectors import warn_of_empty
+from fishermix.text.sentence_vectors import warn_if_empty
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -54,8 +54,7 @@ def covariance_sums(
         there = None
         if encoder is not None:
             there = shared(client, encoder.with_words_of(Y))
-            _, offsets = encoder.lookup.bags(Y)
-            warn_of_empty(int((np.diff(offsets) == 0).sum()), n)
+            warn_if_empty(len(encoder.lookup.find(Y).empty), n)
     sums: CovarianceSums | None = None
     for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
         if sums is None:

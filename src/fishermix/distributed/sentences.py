@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 def encode_sentences(
     encoder: SentenceEncoder, sentences: Sequence[str], client: Client | None = None, rows: int = 2048
 ) -> Any:
-    """`encoder.transform(sentences)` as a `dask.array` (n, n_features), `rows` to a chunk, on the workers."""
+    """`encoder.transform(sentences)` on the workers: a `dask.array` (n, n_features) in chunks of `rows`."""
     import dask.array
 
     client = client or current_client()
     if not len(sentences):
-        raise FishermixError("there are no sentences to encode")
-    # Without it millions of memory-mapped word vectors would travel, and captions use some thousands.
+        raise FishermixError("There are no sentences to encode.")
+    # Captions use thousands of the millions of memory-mapped word vectors: send only these to the workers.
     there = shared(client, encoder.with_words_of(sentences))
     chunks = []
     for start in range(0, len(sentences), rows):
         block = list(sentences[start : start + rows])
-        future = submitted(client, _encoded, there, block)
+        future = submitted(client, _encode, there, block)
         shape = (len(block), encoder.n_features)
         chunks.append(dask.array.from_delayed(dask.delayed(future), shape, np.float32))
     return dask.array.concatenate(chunks)
 
 
-def _encoded(encoder: SentenceEncoder, sentences: Sequence[str]) -> np.ndarray:
+def _encode(encoder: SentenceEncoder, sentences: Sequence[str]) -> np.ndarray:
     return encoder.transform(sentences)

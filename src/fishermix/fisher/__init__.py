@@ -10,7 +10,7 @@ __all__ = ["FisherEncoder"]
 
 
 def __getattr__(name: str):
-    # Imported on first use: a search needs the scores, not scikit-learn.
+    # Imported on first use: a search needs the scores and not scikit-learn.
     if name in __all__:
         return getattr(import_module("fishermix.fisher.encoder"), name)
     raise AttributeError(f"module 'fishermix.fisher' has no attribute '{name}'")

@@ -1,120 +1,229 @@
-"""Posteriors, scores and normalisation of Fisher vectors in plain numpy, for mixtures of any families."""
+"""Fisher vectors of sets of vectors, for a mixture of any families (Klein et al. 2015, section 4).
+
+With z = (x - location_kd) / scale_kd, T_k the posterior of component k, tau_k its weight and the scores and
+informations of the family chosen at (k, d), the coordinates of a set of N vectors are
+
+    sum over x of T_k * location_score(z) / sqrt(N tau_k location_information)
+    sum over x of T_k * scale_score(z)    / sqrt(N tau_k scale_information)
+
+so for a Gaussian (x - mu)/sigma and ((x - mu)²/sigma² - 1)/sqrt(2), for a Laplacian sgn(x - m) and
+|x - m|/s - 1, each times T_k/sqrt(N tau_k). Then sign(v) |v|^power, then unit length.
+
+A few rows are encoded in numpy, so that a search does not wait for a compiler.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 from fishermix.mixture.statistics import Posteriors
 
-SMALLEST_NORM = 1e-12
+SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 THRESHOLD = 1e-6  # posteriors below it count as 0
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
+HUGE_ROWS = 4096  # larger sets are split among the threads
+PIECES = 16  # of a huge set; a fixed number, so that the sum has the same bits on any number of cores
+PROBES = np.array(
+    [-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4]
+)  # z at which scores are compared
+AT_ONE, AT_TWO = 6, 7  # positions of z = 1 and z = 2 in PROBES
 
 
-def linear_sign_form(mixture: MixtureParameters) -> tuple[np.ndarray, np.ndarray] | None:
-    """(a, b), each (K, D), if every chosen family's location score is a z + b sgn(z), else None.
+@dataclass(frozen=True)
+class FisherScores:
+    """Scores of a mixture with K components in D dimensions, and the Fisher vectors made of them.
 
-    The compiled loops serve just this form, Gaussian and Laplacian among it; a family is asked for its values
-    rather than its name. The scale score is z * location_score(z) - 1 in every location-scale family.
+    power: exponent of the power normalization, 1 for none. norm: "l2" or None. intra_norm: scale the 2D
+    numbers of each component to unit length, after the power and before `norm`. threshold: posteriors below
+    it count as 0. information (2, K, D): of one row; None for the closed form of the paper.
     """
-    z = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
-    coefficients = np.zeros((len(mixture.families), 2))
-    for index, family in enumerate(mixture.families):
-        if not (mixture.choice == index).any():
-            continue
-        scores = family.location_score(z)
-        linear = scores[7] - scores[6]
-        signed = scores[6] - linear
-        if not np.allclose(scores, linear * z + signed * np.where(z > 0, 1, -1), rtol=1e-12, atol=1e-12):
-            return None
-        if not np.allclose(family.scale_score(z), z * scores - 1, rtol=1e-12, atol=1e-12):
-            return None
-        coefficients[index] = linear, signed
-    return coefficients[mixture.choice, 0], coefficients[mixture.choice, 1]
+
+    parameters: MixtureParameters
+    power: float = 0.5
+    norm: str | None = "l2"
+    intra_norm: bool = False
+    threshold: float = THRESHOLD
+    information: np.ndarray | None = None
+
+    @property
+    def n_features(self) -> int:
+        """2 K D: the location blocks of all components, then the scale blocks."""
+        return 2 * self.parameters.locations.size
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
+        information = self.information
+        if information is None:
+            closed_form = self._family_constants[:, 2:].T[:, self.parameters.choice]
+            information = self.parameters.weights[:, None] * closed_form
+        with np.errstate(divide="ignore"):
+            return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
+
+    @cached_property
+    def linear_sign_form(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """(a, b), each (K, D), if every chosen family's location score is a z + b sgn(z), else None.
+
+        The compiled loops serve this form, of which Gaussian and Laplacian are examples.
+        """
+        linear, signed = self._family_constants[:, :2].T[:, self.parameters.choice]
+        return None if np.isnan(linear).any() else (linear, signed)
+
+    @cached_property
+    def _family_constants(self) -> np.ndarray:
+        """(F, 4): a and b of location_score(z) = a z + b sgn(z), and the location and scale information.
+
+        A family is asked for its values, not for its name; a and b are NaN if its scores have another form.
+        The scale score is z * location_score(z) - 1 in every location-scale family.
+        """
+        constants = np.zeros((len(self.parameters.families), 4))
+        for index, family in enumerate(self.parameters.families):
+            linear = signed = np.nan
+            if (self.parameters.choice == index).any():
+                scores = family.location_score(PROBES)
+                linear = scores[AT_TWO] - scores[AT_ONE]
+                signed = scores[AT_ONE] - linear
+                expected = linear * PROBES + signed * np.where(PROBES > 0, 1, -1)
+                fits = np.allclose(scores, expected, rtol=1e-12, atol=1e-12)
+                if not (fits and np.allclose(family.scale_score(PROBES), PROBES * scores - 1, 1e-12, 1e-12)):
+                    linear = signed = np.nan
+            constants[index] = linear, signed, family.location_information, family.scale_information
+        return constants
+
+    def encode(self, rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Fisher vectors (n_sets, 2 K D), of the type of `rows` (n, D); set s is the rows
+        offsets[s]:offsets[s + 1]."""
+        sizes = np.diff(offsets)
+        out = np.zeros((len(sizes), self.n_features), rows.dtype)
+        posteriors = self.parameters.sparse_posteriors(rows, self.threshold)
+        if self.linear_sign_form is None or len(rows) <= FEW_ROWS:
+            by_component = out.reshape(len(out), *self.factor.shape)
+            for k, members, _, weighted in self.score_components(rows, posteriors):
+                sets, first = np.unique(
+                    np.searchsorted(offsets, members, side="right") - 1, return_index=True
+                )
+                by_component[sets, :, k] += np.add.reduceat(weighted, first, axis=1).swapaxes(0, 1)
+            self.normalize(out, sizes)
+        else:
+            self._encode_compiled(rows, offsets, posteriors, out)
+        return out
+
+    def estimate_information(self, rows: np.ndarray) -> np.ndarray:
+        """The mean squared gradient over rows (n, D): (2, K, D)."""
+        squares = np.zeros((2, *self.parameters.locations.shape))
+        posteriors = self.parameters.sparse_posteriors(rows, self.threshold)
+        for k, _, _, weighted in self.score_components(rows, posteriors):
+            squares[:, k] += np.einsum("hnd,hnd->hd", weighted, weighted, dtype=np.float64)
+        return squares / len(rows)
+
+    def score_components(
+        self, rows: np.ndarray, posteriors: Posteriors
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Component k, the rows (n,) that belong to it, the positions (n,) of these entries in the
+        posteriors, and T * (location score, scale score) (2, n, D)."""
+        order = posteriors.by_component()
+        row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))[order]
+        values = posteriors.values[order]
+        starts = np.searchsorted(posteriors.components[order], np.arange(posteriors.n_components + 1))
+        for k in np.flatnonzero(np.diff(starts)).tolist():
+            begin, end = starts[k : k + 2]
+            for start in range(begin, end, CHUNK_ROWS):
+                chunk = slice(start, min(start + CHUNK_ROWS, end))
+                weighted = self._score(k, rows[row_of[chunk]]) * values[chunk].astype(rows.dtype)[:, None]
+                yield k, row_of[chunk], order[chunk], weighted
+
+    def _score(self, k: int, rows: np.ndarray) -> np.ndarray:
+        """Location and scale scores (2, n, D) of rows (n, D) in component k."""
+        mixture, dtype = self.parameters, rows.dtype
+        z = (rows - mixture.locations[k].astype(dtype)) / mixture.scales[k].astype(dtype)
+        scores = np.empty((2, *z.shape), dtype)
+        if self.linear_sign_form is not None:
+            linear, signed = (part[k].astype(dtype) for part in self.linear_sign_form)
+            scores[0] = linear * z + np.where(z > 0, signed, -signed)
+            scores[1] = z * scores[0] - 1
+            return scores
+        chosen = np.unique(mixture.choice[k])
+        for f in chosen:
+            dimensions = np.flatnonzero(mixture.choice[k] == f)
+            part = z if len(chosen) == 1 else z[:, dimensions]
+            scores[0][:, dimensions] = mixture.families[f].location_score(part)
+            scores[1][:, dimensions] = mixture.families[f].scale_score(part)
+        return scores
+
+    def score_entries(self, rows: np.ndarray, posteriors: Posteriors, out: np.ndarray) -> None:
+        """Scores of each entry of the posteriors, in their order, into the zeros `out` (E, 2, D)."""
+        if self.linear_sign_form is not None and len(rows) > FEW_ROWS:
+            from fishermix.fisher import kernels
+
+            score_rows: Any = kernels.word_blocks
+            entries = convert_entries(posteriors, rows.dtype)
+            score_rows(rows, *entries, *self._kernel_constants(rows.dtype), out.reshape(len(out), -1))
+            return
+        for _, _, positions, weighted in self.score_components(rows, posteriors):
+            out[positions] = weighted.swapaxes(0, 1)
+
+    def normalize(self, out: np.ndarray, sizes: Any) -> None:
+        """Turn gradients `out` (n_sets, 2 K D) of sets of these sizes into Fisher vectors, in place."""
+        out *= self.factor.reshape(-1).astype(out.dtype)
+        out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
+        if self.power != 1:
+            out[...] = np.copysign(np.abs(out) ** out.dtype.type(self.power), out)
+        if self.intra_norm:
+            by_component = out.reshape(len(out), *self.factor.shape)
+            squares = np.einsum("nhkd,nhkd->nk", by_component, by_component)
+            by_component /= np.maximum(np.sqrt(squares), SMALLEST_NORM)[:, None, :, None]
+        if self.norm == "l2":
+            out /= np.maximum(np.sqrt(np.einsum("nq,nq->n", out, out)), SMALLEST_NORM)[:, None]
+
+    @property
+    def kernel_options(self) -> tuple[float, bool, bool]:
+        """Power, intra_norm and whether the result has unit length, as the kernels take them."""
+        return float(self.power), bool(self.intra_norm), self.norm == "l2"
+
+    def _kernel_constants(self, dtype: np.dtype) -> list[np.ndarray]:
+        """Locations, inverse scales and the two coefficients of the scores, each (K, D)."""
+        assert self.linear_sign_form is not None
+        mixture = self.parameters
+        return [
+            part.astype(dtype) for part in (mixture.locations, 1 / mixture.scales, *self.linear_sign_form)
+        ]
+
+    def _encode_compiled(
+        self, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors, out: np.ndarray
+    ) -> None:
+        from fishermix.fisher import kernels
+
+        encode_sets: Any = kernels.encode_sets
+        constants = [*self._kernel_constants(rows.dtype), self.factor.astype(rows.dtype)]
+        fixed = *convert_entries(posteriors, rows.dtype), *constants, *self.kernel_options
+
+        def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
+            def encode_run(first: int, last: int) -> None:
+                encode_sets(rows, offsets[first : last + 1], *fixed, finished, out[first:last])
+
+            kernels.in_threads(encode_run, len(out))
+
+        huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS).tolist()
+        for first, last in zip([0, *(s + 1 for s in huge)], [*huge, len(out)]):
+            if first < last:
+                encode(offsets[first : last + 1], True, out[first:last])
+        for s in huge:
+            cuts = np.linspace(offsets[s], offsets[s + 1], PIECES + 1).astype(np.int64)
+            sums = np.zeros((PIECES, out.shape[1]), rows.dtype)
+            encode(cuts, False, sums)
+            sums.sum(axis=0, out=out[s])
+            self.normalize(out[s : s + 1], offsets[s + 1] - offsets[s])
 
 
-def information_factor(information: np.ndarray) -> np.ndarray:
-    """1 / sqrt(information of one row), (2, K, D): the factor of the bare gradients, 1/sqrt(N) apart."""
-    with np.errstate(divide="ignore"):
-        return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
-
-
-def closed_form_information(mixture: MixtureParameters) -> np.ndarray:
-    """The paper's approximation (2, K, D): tau_k times the information of the family at (k, d)."""
-    families = [(family.location_information, family.scale_information) for family in mixture.families]
-    return mixture.weights[:, None] * np.array(families).T[:, mixture.choice]
-
-
-def typed_entries(posteriors: Posteriors, kind: np.dtype) -> list[np.ndarray]:
-    """indptr, components and values, each in one type: others would be compiled anew."""
+def convert_entries(posteriors: Posteriors, dtype: np.dtype) -> list[np.ndarray]:
+    """indptr, components and values of always the same types: numba compiles a kernel for every new one."""
     indptr, components = (
         part.astype(np.int64, copy=False) for part in (posteriors.indptr, posteriors.components)
     )
-    return [indptr, components, posteriors.values.astype(kind, copy=False)]
-
-
-def typed_constants(
-    mixture: MixtureParameters, form: tuple[np.ndarray, np.ndarray], kind: np.dtype
-) -> list[np.ndarray]:
-    """Locations, inverse scales and the two coefficients of the scores, each (K, D), for the kernels."""
-    return [array.astype(kind) for array in (mixture.locations, 1 / mixture.scales, *form)]
-
-
-def weighted_scores(
-    mixture: MixtureParameters, rows: np.ndarray, posteriors: Posteriors
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Component k, the rows (n,) that belong to it, T * (location score, scale score) (2, n, D).
-
-    The entries come in the order of `posteriors.by_component()`.
-    """
-    order = posteriors.by_component()
-    row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))[order]
-    values = posteriors.values[order]
-    starts = np.searchsorted(posteriors.components[order], np.arange(posteriors.n_components + 1))
-    for k in np.flatnonzero(np.diff(starts)).tolist():
-        begin, end = starts[k : k + 2]
-        families = [(f, np.flatnonzero(mixture.choice[k] == f)) for f in np.unique(mixture.choice[k])]
-        location = mixture.locations[k].astype(rows.dtype)
-        scale = mixture.scales[k].astype(rows.dtype)
-        for start in range(begin, end, CHUNK_ROWS):
-            members = row_of[start : min(start + CHUNK_ROWS, end)]
-            posterior = values[start : start + len(members)].astype(rows.dtype)
-            z = (rows[members] - location) / scale
-            scores = np.empty((2, *z.shape), rows.dtype)
-            for f, dimensions in families:
-                part = z if len(families) == 1 else z[:, dimensions]
-                scores[0][:, dimensions] = mixture.families[f].location_score(part)
-                scores[1][:, dimensions] = mixture.families[f].scale_score(part)
-            yield k, members, scores * posterior[:, None]
-
-
-def add_sets(
-    out: np.ndarray, mixture: MixtureParameters, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors
-) -> None:
-    """Add the bare gradients of the sets to `out` (n_sets, 2 K D), by numpy, whatever the families."""
-    n_components, dimension = mixture.locations.shape
-    by_block = out.reshape(len(out), 2, n_components, dimension)
-    for k, members, weighted in weighted_scores(mixture, rows, posteriors):
-        sets, first = np.unique(np.searchsorted(offsets, members, side="right") - 1, return_index=True)
-        by_block[sets, :, k] += np.add.reduceat(weighted, first, axis=1).swapaxes(0, 1)
-
-
-def normalise(
-    out: np.ndarray, sizes: Any, factor: np.ndarray, power: float, norm: Any, intra_norm: bool
-) -> None:
-    """Turn bare gradients `out` (n_sets, 2 K D) of sets of these sizes into Fisher vectors, in place."""
-    n_components, dimension = factor.shape[1:]
-    out *= factor.reshape(-1).astype(out.dtype)
-    out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
-    if power != 1:
-        out[...] = np.copysign(np.abs(out) ** out.dtype.type(power), out)
-    if intra_norm:
-        by_block = out.reshape(len(out), 2, n_components, dimension)
-        squares = np.einsum("nhkd,nhkd->nk", by_block, by_block)
-        by_block /= np.maximum(np.sqrt(squares), SMALLEST_NORM)[:, None, :, None]
-    if norm == "l2":
-        out /= np.maximum(np.sqrt(np.einsum("nq,nq->n", out, out)), SMALLEST_NORM)[:, None]
+    return [indptr, components, posteriors.values.astype(dtype, copy=False)]

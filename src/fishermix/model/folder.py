@@ -18,7 +18,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.model.recipe import Recipe
 from fishermix.storage import NAME_DIGITS, load_folder, part_folder, require_tensor
-from fishermix.text.sentence_vectors import SentenceSums
+from fishermix.text.sentence_vectors import SentenceVectors
 from fishermix.text.vectors import WordVectors
 from fishermix.vision.network_file import features_key
 
@@ -95,12 +95,12 @@ class SavedModel:
         return JointSpace(**found, scale=float(self.config["cca"]["scale"]))
 
     @cached_property
-    def sentences(self) -> SentenceSums:
+    def sentences(self) -> SentenceVectors:
         """What `sentence_encoder` gives, without the estimators."""
         from fishermix.mixture.parameters import MixtureParameters
-        from fishermix.text.whitening_map import WhiteningMap
+        from fishermix.text.whitening_transform import WhiteningTransform
 
-        return SentenceSums(*self._text_parts(WhiteningMap, MixtureParameters))
+        return SentenceVectors(*self._text_parts(WhiteningTransform, MixtureParameters))
 
     def sentence_encoder(self) -> SentenceEncoder:
         from fishermix.mixture import Mixture

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fishermix.evaluation.tasks import Figures
     from fishermix.model.hubness import HubnessCorrection
     from fishermix.text.encoder import SentenceEncoder
-    from fishermix.text.sentence_vectors import SentenceSums
+    from fishermix.text.sentence_vectors import SentenceVectors
     from fishermix.text.vectors import WordVectors
 
 SHIPPED = Path(__file__).parent.parent / "pretrained" / "model"
@@ -96,7 +96,7 @@ class ImageTextModel:
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences: put the sentence in brackets")
         blocks = [np.zeros((0, self.dimension), np.float32)]
-        blocks += [self.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
+        blocks += [self.sentence_points(block) for block in self._sentences.encode_blocks(list(sentences))]
         return np.concatenate(blocks)
 
     def unknown_words(self, sentence: str) -> list[str]:
@@ -104,7 +104,7 @@ class ImageTextModel:
         lookup = self._sentences.lookup
         return [
             word
-            for word in dict.fromkeys(lookup.tokens(sentence))
+            for word in dict.fromkeys(lookup.tokenize(sentence))
             if word not in EMPTY_WORDS and not lookup[word]
         ]
 
@@ -231,10 +231,10 @@ class ImageTextModel:
     # What a query needs of the parts: from the folder as long as nobody asked for the part itself.
 
     @property
-    def _sentences(self) -> SentenceSums | SentenceEncoder:
+    def _sentences(self) -> SentenceVectors:
         if self._saved and "sentence_encoder" not in vars(self):
             return self._saved.sentences
-        return self.sentence_encoder
+        return self.sentence_encoder.sentence_vectors
 
     @property
     def _space(self) -> JointSpace | Any:

@@ -57,7 +57,7 @@ class Stages:
         start = time.monotonic()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
-        if progress._shown:
+        if progress.is_shown():
             print(f"{name}: {self.seconds[name]:.1f} s", file=sys.stderr)
 
     def kept(
@@ -259,7 +259,9 @@ def joint_space(
 def _expect_known(part: Dataset, encoder: SentenceEncoder) -> None:
     """At least two training sentences must say something."""
     lookup = encoder.lookup
-    known = (sentence for sentence in part.sentences if any(map(lookup.__getitem__, lookup.tokens(sentence))))
+    known = (
+        sentence for sentence in part.sentences if any(map(lookup.__getitem__, lookup.tokenize(sentence)))
+    )
     if len(list(islice(known, 2))) < 2:
         raise FishermixError(
             f"the word vectors know no word of the {len(part.sentences)} training sentences of {part.name}: "

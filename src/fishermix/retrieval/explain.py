@@ -109,7 +109,7 @@ class Explainer:
         """The sentence's words by (mixture, component) they belong to."""
         lookup = self.model.sentence_encoder.lookup
         homes: dict[tuple[int, int], list[str]] = {}
-        for word in dict.fromkeys(lookup.tokens(words)):
+        for word in dict.fromkeys(lookup.tokenize(words)):
             if rows := lookup[word]:
                 vectors = self._whitened(np.asarray(rows))
                 for number, mixture in enumerate(self._mixtures):

@@ -1,8 +1,8 @@
-"""Sentence vectors as sums over their words, remembered word by word.
+"""Sentences to vectors: the mean of the words, or Fisher vectors of one or more mixtures side by side.
 
-Before normalisation a Fisher vector is a sum over the words, and a word belongs to a few components only. So
-each word's blocks are built once, when it is first seen, and a sentence is the sum of its words' blocks.
-Light to import: a search encodes its sentence without scikit-learn and a compiler.
+Before normalization a Fisher vector is a sum over the words, and a word belongs to a few components only. So
+the scores of a word are computed once, when it is first seen, and a sentence is the sum over its words.
+Importing this module and encoding a few sentences needs neither scikit-learn nor numba.
 """
 
 from __future__ import annotations
@@ -16,92 +16,190 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.parameters import MixtureParameters
-from fishermix.text.lookup import WordLookup
+from fishermix.fisher.scores import FisherScores
+from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
+from fishermix.text.tokens import Sentence, WordBags, WordLookup
 from fishermix.text.vectors import WordVectors
-from fishermix.text.word_blocks import WordBlocks
 
-Sentence = str | Sequence[str]
+MOST_REMEMBERED_BYTES = 512 * 2**20  # of word scores per mixture; then they are computed again
+BLOCK_SENTENCES = 2048  # 150 MB of 18,000-D vectors
 
 
-class SentenceSums:
-    """What is derived from the parameters of a `SentenceEncoder` and grows with the words it has seen."""
+class SentenceVectors:
+    """Maps sentences to vectors (n, n_features) float32; grows with the words it has seen.
+
+    vectors: the `WordVectors`. whitening: a `WhiteningTransform` or None. mixtures: parameters of mixtures
+    over the whitened vectors, whose Fisher vectors are put side by side, each normalized by `power` and
+    `norm`; without any, the vector is the mean of the (whitened) word vectors. stop_words: tokens to skip.
+
+    Several threads may share it.
+    """
 
     def __init__(
         self,
         vectors: WordVectors,
-        whitening: Any,
-        mixtures: Sequence[MixtureParameters],
-        power: float,
-        norm: str | None,
-        stop_words: Iterable[str],
+        whitening: Any = None,
+        mixtures: Sequence[MixtureParameters] = (),
+        power: float = 0.5,
+        norm: str | None = "l2",
+        stop_words: Iterable[str] = (),
     ):
         if not isinstance(vectors, WordVectors):
-            raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors")
-        _check_mixtures(mixtures, vectors.dimension)
-        self.whitening, self.vectors = whitening, vectors.vectors
-        self.lookup = WordLookup(vectors, stop_words)
-        self.tables = [
-            WordBlocks(mixture, power, norm, len(self.vectors), self.word_vectors) for mixture in mixtures
-        ]
-        self.n_features = sum(table.n_features for table in self.tables) or vectors.dimension
-        self.lock = threading.Lock()  # a server encodes in several threads; the tables are shared
+            raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors.")
+        _check_mixtures(mixtures, vectors.vectors.shape[1])
+        self._given = vectors, whitening, mixtures, power, norm, stop_words
+        self.vectors, self.whitening = vectors, whitening
+        self.n_features = 0
+        self._tables = []
+        for mixture in mixtures:
+            scores = FisherScores(mixture, power, norm)
+            self._tables.append(_WordScores(scores, len(vectors.vectors), self.n_features))
+            self.n_features += 2 * mixture.locations.size
+        self.n_features = self.n_features or vectors.vectors.shape[1]
+        self._lock = threading.Lock()  # a server encodes in several threads; they share the tables
+        self.lookup = WordLookup(vectors.words, stop_words)
 
-    def word_vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The whitened vectors (m, D) float32 of these rows."""
-        found = np.asarray(self.vectors[rows], dtype=np.float32)
+    def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, WordBags]:
+        """The vectors (n, n_features) of sentences, and what was found of their words.
+
+        Each sentence is tokenized once. A sentence without a word of the vocabulary has the zero vector.
+
+        >>> dog_and_cat = SentenceVectors(WordVectors(["dog", "cat"], [[1, 0], [0, 1]]))
+        >>> vectors, bags = dog_and_cat.encode(["dog, cat", "A dog!"])
+        >>> vectors.tolist(), bags.out_of_vocabulary
+        ([[0.5, 0.5], [1.0, 0.0]], [[], ['a']])
+        """
+        out = np.empty((len(sentences), self.n_features), np.float32)
+        # Meanwhile in another thread, since the system takes long to hand out so much memory.
+        clearing = threading.Thread(target=out.fill, args=(0,))
+        clearing.start()
+        with self._lock:
+            bags = self.lookup.find(sentences)
+            clearing.join()
+            self._add_words(bags.rows, bags.offsets, out)
+        return out, bags
+
+    def encode_blocks(
+        self, sentences: Iterable[Sentence], rows: int = BLOCK_SENTENCES
+    ) -> Iterator[np.ndarray]:
+        """The vectors of sentences in blocks of `rows`; at the end it warns once of zero vectors."""
+        n_empty, n, remaining = 0, 0, iter(sentences)
+        while block := list(islice(remaining, rows)):
+            out, bags = self.encode(block)
+            n_empty, n = n_empty + len(bags.empty), n + len(block)
+            yield out
+        warn_if_empty(n_empty, n)
+
+    def whiten_words(self, rows: np.ndarray) -> np.ndarray:
+        """The whitened vectors (m, D) float32 of rows of the vocabulary."""
+        found = np.asarray(self.vectors.vectors[rows], dtype=np.float32)
         return found if self.whitening is None or not len(found) else self.whitening.transform(found)
 
-    def blocks(self, sentences: Iterable[Sentence], rows: int = 2048) -> Iterator[np.ndarray]:
-        """The vectors of sentences in blocks of `rows`; then one warning of those without known words."""
-        empty, seen, remaining = 0, 0, iter(sentences)
-        while block := list(islice(remaining, rows)):
-            out, without = self.encode(block)
-            empty, seen = empty + without, seen + len(block)
-            yield out
-        warn_of_empty(empty, seen)
-
-    def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, int]:
-        """The vectors (n, n_features) of sentences, and how many have no known word."""
-        out = np.empty((len(sentences), self.n_features), np.float32)
-        clearing = threading.Thread(
-            target=out.fill, args=(0,)
-        )  # the system takes its time to hand out memory
-        clearing.start()
-        with self.lock:
-            rows, offsets = self.lookup.bags(sentences)
-            clearing.join()
-            self._encode_bags(rows, offsets, out)
-        return out, int((np.diff(offsets) == 0).sum())
-
-    def _encode_bags(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-        start = 0
-        for table in self.tables:
-            table.encode(rows, offsets, out, start)
-            start += table.n_features
-        if not self.tables and len(rows):
+    def _add_words(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        for table in self._tables:
+            new = table.list_new(rows)
+            if len(new):
+                table.add(new, self.whiten_words(new))
+            table.encode(rows, offsets, out)
+        if not self._tables and len(rows):
             from scipy.sparse import csr_array
 
             sizes = np.diff(offsets)
             words, positions = np.unique(rows, return_inverse=True)
-            share = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-            out[...] = csr_array((share, positions, offsets)) @ self.word_vectors(words)
+            shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+            out[...] = csr_array((shares, positions, offsets)) @ self.whiten_words(words)
+
+    def __reduce__(self):
+        return type(self), self._given  # without the lock and the scores of the words seen
+
+
+class _WordScores:
+    """Scores of one mixture by word: for each word a few entries (component, (2, D) scores).
+
+    n_words: the size of the vocabulary. start: where the Fisher vectors begin in the sentence vectors.
+    """
+
+    def __init__(self, scores: FisherScores, n_words: int, start: int):
+        self.scores, self.start = scores, start
+        self._slot = np.full(n_words, -1, np.int32)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._slot[:] = -1
+        self._indptr = np.zeros(1, np.int64)
+        self._components = np.zeros(0, np.int64)
+        self._entries = np.zeros((0, 2, self.scores.parameters.locations.shape[1]), np.float32)
+
+    def list_new(self, rows: np.ndarray) -> np.ndarray:
+        """The words among these that have to be added first."""
+        new = np.unique(rows[self._slot[rows] < 0])
+        if len(new) and self._entries.nbytes > MOST_REMEMBERED_BYTES:
+            self._forget()
+            new = np.unique(rows)
+        return new
+
+    def add(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Compute the scores of new words from their whitened vectors (m, D)."""
+        posteriors = self.scores.parameters.sparse_posteriors(vectors, self.scores.threshold)
+        components = posteriors.components.astype(np.int64, copy=False)
+        self.scores.score_entries(vectors, posteriors, self._grow(len(components)))
+        self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
+        self._indptr = np.concatenate([self._indptr, self._indptr[-1] + posteriors.indptr[1:]])
+        self._components = np.concatenate([self._components, components])
+
+    def _grow(self, n: int) -> np.ndarray:
+        """Zeros (n, 2, D) behind the entries in use; they grow by half, so that few new words are a copy."""
+        used = len(self._components)
+        if used + n > len(self._entries):
+            grown = np.zeros((max(used + n, used * 3 // 2), *self._entries.shape[1:]), np.float32)
+            grown[:used] = self._entries[:used]
+            self._entries = grown
+        return self._entries[used : used + n]
+
+    def encode(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""
+        slots = self._slot[rows]
+        if len(rows) > FEW_ROWS:
+            from fishermix.fisher import kernels
+
+            sum_entries: Any = kernels.sum_blocks
+            table = self._indptr, self._components, self._entries, self.scores.factor.astype(np.float32)
+            options = self.scores.kernel_options
+
+            def encode_run(first: int, last: int) -> None:
+                run = offsets[first : last + 1]
+                sum_entries(slots, run, *table, *options, self.start, out[first:last])
+
+            kernels.in_threads(encode_run, len(out))
+            return
+        summed = np.zeros((len(out), 2, *self.scores.parameters.locations.shape), np.float32)
+        for s in range(len(out)):
+            for slot in slots[offsets[s] : offsets[s + 1]]:
+                for entry in range(self._indptr[slot], self._indptr[slot + 1]):
+                    summed[s, :, self._components[entry]] += self._entries[entry]
+        flat = summed.reshape(len(out), self.scores.n_features)
+        self.scores.normalize(flat, np.diff(offsets))
+        out[:, self.start : self.start + flat.shape[1]] = flat
 
 
 def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
     if not isinstance(mixtures, Iterable):
-        raise FishermixError(f"mixtures is a {type(mixtures).__name__}: give a list, such as [mixture]")
+        raise FishermixError(f"mixtures is a {type(mixtures).__name__}. Give a list, such as [mixture].")
     for number, mixture in enumerate(mixtures):
         if not isinstance(mixture, MixtureParameters):
             kind = type(mixture)
             raise FishermixError(
                 f"mixtures[{number}], a {kind.__module__}.{kind.__qualname__}, is not a fitted mixture of "
-                "fishermix: call its fit, or load one"
+                "fishermix. Call its fit, or load one."
             )
         if (found := mixture.locations.shape[1]) != dimension:
-            raise FishermixError(f"word vectors of {dimension} dimensions do not fit a mixture of {found}")
+            raise FishermixError(
+                f"The word vectors have {dimension} dimensions, but mixtures[{number}] has {found}."
+            )
 
 
-def warn_of_empty(empty: int, n: int) -> None:
-    if empty:
-        warnings.warn(f"{empty} of {n} sentences hold no known word: their vectors are 0", stacklevel=3)
+def warn_if_empty(n_empty: int, n: int) -> None:
+    if n_empty:
+        warnings.warn(
+            f"{n_empty} of {n} sentences have no word in the vocabulary. Their vectors are 0.", stacklevel=3
+        )

@@ -1,19 +1,32 @@
-"""A small, deterministic tokeniser for captions, and the spellings under which a word may be known.
+"""Sentences to tokens, and tokens to rows of the vocabulary: a small, deterministic tokenizer for captions.
 
-Rules, in this order:
-1. Unicode NFKC, typographic quotes and dashes made plain, lower case.
+The rules of `tokenize`, in this order:
+1. Unicode NFKC, plain quotes and dashes instead of typographic ones, lower case.
 2. "n't" becomes "not": isn't -> is not; can't, won't, shan't, ain't -> can, will, shall, is, and not.
-3. 's 're 've 'll 'd 'm are left out, attached or apart: the dog's ball -> the dog ball.
+3. 's 're 've 'll 'd 'm are removed, attached or not: the dog's ball -> the dog ball.
 4. A token is a run of letters and digits, with hyphens or apostrophes inside it (t-shirt, o'clock); a number
-   with a decimal point (2.5); or letters with full stops (u.s.). 1,000 is 1000. All else separates tokens.
+   with a decimal point (2.5); or letters with periods (u.s.). 1,000 is 1000. All else separates tokens.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fishermix.errors import FishermixError
+
+if TYPE_CHECKING:
+    from fishermix.text.vectors import Vocabulary
+
+Sentence = str | Sequence[str]
+
+MOST_REMEMBERED_TOKENS = 1_000_000  # about 200 MB; then the lookup forgets them all
 PLAIN = str.maketrans({"‘": "'", "’": "'", "ʼ": "'", "`": "'", "‐": "-", "‑": "-", "–": " ", "—": " "})
 NEGATION = re.compile(r"(?<![^\W_])([a-z]*?) ?n't(?![^\W_])")
 NEGATED = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
@@ -43,22 +56,22 @@ def tokenize(sentence: str) -> list[str]:
     """
     plain = sentence.lower().rstrip(" .\n")
     if plain.isascii() and plain.replace(" ", "").isalpha():
-        return plain.split()  # most captions: the rules below would give the same, ten times slower
+        return plain.split()  # most captions: the rules below give the same result and take ten times as long
     text = unicodedata.normalize("NFKC", sentence).translate(PLAIN).lower()
     text = NEGATION.sub(lambda found: f"{NEGATED.get(found[1], found[1])} not", text)
     return TOKEN.findall(THOUSANDS.sub("", CLITIC.sub("", text)))
 
 
 def spellings(token: str) -> Iterator[str]:
-    """Under what to look a token up: itself first, then case variants, then other ways to write it.
+    """The spellings under which to look up a token: itself first, then other cases, then other variants.
 
-    A list of word vectors may hold names only with a capital, numbers as `##` (GoogleNews) or as words,
-    compounds as one word or with an underscore, American spellings only, and no accents.
+    A vocabulary may hold names only capitalized, numbers as `##` (GoogleNews) or as words, compounds as one
+    word or with an underscore, only American spellings, and no accents.
 
     >>> list(spellings("colour"))
     ['colour', 'Colour', 'COLOUR', 'color']
     """
-    yield from _cased(token)
+    yield from _vary_case(token)
     if token.isdecimal():
         if len(token) <= 2 and int(token) < len(NUMBERS):
             yield NUMBERS[int(token)]
@@ -66,27 +79,121 @@ def spellings(token: str) -> Iterator[str]:
             yield "#" * len(token)
         return
     if "-" in token:
-        yield from _cased(token.replace("-", "_"))
+        yield from _vary_case(token.replace("-", "_"))
         yield token.replace("-", "")
     if "." in token:
         yield token.replace(".", "").upper()
         yield token.replace(".", "")
     if not token.isascii():
         bare = "".join(c for c in unicodedata.normalize("NFKD", token) if not unicodedata.combining(c))
-        yield from _cased(bare)
+        yield from _vary_case(bare)
     for british, american in AMERICAN:
         if british in token:
             yield token.replace(british, american)
 
 
-def _cased(token: str) -> tuple[str, str, str]:
+def _vary_case(token: str) -> tuple[str, str, str]:
     return token, token.capitalize(), token.upper()
 
 
 def parts(token: str) -> list[str]:
-    """The pieces of a hyphenated token; none for any other.
+    """The parts of a hyphenated token; an empty list for any other.
 
     >>> parts("snow-covered")
     ['snow', 'covered']
     """
     return token.split("-") if "-" in token else []
+
+
+@dataclass(frozen=True)
+class WordBags:
+    """What `WordLookup.find` found in n sentences.
+
+    rows: rows of the vocabulary, int64; sentence s has rows[offsets[s]:offsets[s + 1]].
+    out_of_vocabulary: for each sentence, its tokens that are not in the vocabulary. empty: the positions of
+    the sentences without any word of the vocabulary. n_tokens: of all sentences, without stop words.
+    """
+
+    rows: np.ndarray
+    offsets: np.ndarray
+    out_of_vocabulary: list[list[str]]
+    empty: np.ndarray
+    n_tokens: int
+
+
+class WordLookup:
+    """Finds tokens in a vocabulary: as they are, in another spelling, or by the parts of a hyphenated word.
+
+    `lookup[token]` is a tuple of rows: one row, several for a compound known by its parts, or none.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stop_words: Iterable[str] = ()):
+        if isinstance(stop_words, str):
+            raise FishermixError(f"stop_words is {stop_words!r}. Give a list of words, such as ['a', 'the'].")
+        self.vocabulary = vocabulary
+        self.stop_words = frozenset(stop_words)
+        self._rows: dict[str, tuple[int, ...]] = {}
+
+    def __getitem__(self, token: str) -> tuple[int, ...]:
+        if token not in self._rows:
+            self._learn([token])
+        return self._rows[token]
+
+    def tokenize(self, sentence: Sentence) -> list[str]:
+        """The tokens of a string, or of a list of tokens, without the stop words."""
+        if isinstance(sentence, str):
+            tokens = tokenize(sentence)
+        else:
+            is_list = isinstance(sentence, Iterable) and not isinstance(sentence, bytes)
+            tokens = list(sentence) if is_list else []
+            if not is_list or not all(isinstance(token, str) for token in tokens):
+                raise FishermixError(f"A sentence must be a string or a list of words, not {sentence!r:.60}.")
+        return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
+
+    def find(self, sentences: Iterable[Sentence]) -> WordBags:
+        """Tokenize sentences, each once, and find the rows of their words."""
+        rows: list[int] = []
+        offsets, missing, n_tokens = [0], [], 0
+        for sentence in sentences:
+            tokens = self.tokenize(sentence)
+            try:
+                found = list(map(self._rows.__getitem__, tokens))
+            except KeyError:
+                self._learn(tokens)
+                found = list(map(self._rows.__getitem__, tokens))
+            rows.extend(chain.from_iterable(found))
+            offsets.append(len(rows))
+            missing.append([] if all(found) else [token for token, of in zip(tokens, found) if not of])
+            n_tokens += len(tokens)
+        starts = np.array(offsets, np.int64)
+        return WordBags(
+            np.array(rows, np.int64), starts, missing, np.flatnonzero(np.diff(starts) == 0), n_tokens
+        )
+
+    def _learn(self, tokens: Iterable[str]) -> None:
+        """Look up the tokens that are new, all in one go."""
+        if len(self._rows) >= MOST_REMEMBERED_TOKENS:
+            self._rows.clear()
+        missing = self._learn_spellings(tokens)
+        inside = {token: [part for part in parts(token) if part not in self.stop_words] for token in missing}
+        for part in self._learn_spellings(chain.from_iterable(inside.values())):
+            self._rows[part] = ()
+        for token, its_parts in inside.items():
+            self._rows[token] = tuple(row for part in its_parts for row in self._rows[part])
+
+    def _learn_spellings(self, tokens: Iterable[str]) -> list[str]:
+        """Look up tokens, in other spellings if need be; returns those that are not found."""
+        new = [token for token in dict.fromkeys(tokens) if token not in self._rows]
+        if not new:
+            return []
+        others = []
+        for token, row in zip(new, self.vocabulary.rows(new)):
+            if row < 0:
+                others += [(token, spelling) for spelling in spellings(token)]
+            else:
+                self._rows[token] = (row,)
+        if others:
+            for (token, _), row in zip(others, self.vocabulary.rows([spelling for _, spelling in others])):
+                if row >= 0 and token not in self._rows:
+                    self._rows[token] = (row,)
+        return [token for token in new if token not in self._rows]

@@ -1,10 +1,12 @@
-"""Word vectors: read from the usual files, kept in a memory-mapped folder, looked up by word."""
+"""Word vectors: a vocabulary and one vector per word, read from the usual files or a memory-mapped folder."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, overload
 
@@ -13,35 +15,131 @@ from safetensors import SafetensorError, safe_open
 
 from fishermix.errors import FishermixError
 from fishermix.storage import CONFIG, load_config, save_folder, sha256_of_file, tensor_path
-from fishermix.text.vocabulary import Vocabulary
 from fishermix.text.word_vector_files import MAX_DECOMPRESSED_BYTES, read_vectors
 
 KIND, VERSION = "word vectors", 1
 DTYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "U64": "<u8", "U8": "u1"}
+VOCABULARY_TENSORS = {
+    "words": "uint8",
+    "word_offsets": "int64",
+    "word_hashes": "uint64",
+    "word_order": "int64",
+}
+ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
+SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
+
+
+class Vocabulary(Sequence[str]):
+    """n different words: one blob of bytes and a sorted table of hashes.
+
+    blob (bytes,) uint8: the words in UTF-8, one after the other; offsets (n + 1,) int64: where each begins.
+    hashes (n,) uint64: the sorted hashes of the words; order (n,) int64: the word each of them belongs to.
+
+    Opening decodes and hashes nothing, so all four arrays may be memory-mapped.
+    """
+
+    def __init__(self, blob: np.ndarray, offsets: np.ndarray, hashes: np.ndarray, order: np.ndarray):
+        n = len(hashes)
+        fits = len(offsets) == n + 1 and len(order) == n and offsets[0] == 0 and offsets[-1] == len(blob)
+        if not fits:
+            raise FishermixError("The vocabulary is damaged: its tables do not fit together.")
+        # Plain views of the maps: a slice of a np.memmap takes as long as a whole lookup.
+        self._blob, self._offsets, self._hashes, self._order = map(np.asarray, (blob, offsets, hashes, order))
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> Vocabulary:
+        encoded = [word.encode() for word in words]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(word) for word in encoded], out=offsets[1:])
+        hashes = np.array([_hash(word) for word in encoded], np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        hashes = hashes[order]
+        for left in np.flatnonzero(hashes[1:] == hashes[:-1]):
+            run = order[hashes == hashes[left]]
+            [(word, times)] = Counter(encoded[row] for row in run).most_common(1)
+            if times > 1:
+                raise FishermixError(f"The word '{word.decode()}' occurs twice.")
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets, hashes, order)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Vocabulary:
+        for name, dtype in VOCABULARY_TENSORS.items():
+            if name not in tensors or tensors[name].ndim != 1 or tensors[name].dtype != dtype:
+                raise FishermixError(f"The vocabulary is damaged: the tensor '{name}' is missing or invalid.")
+        return cls(*(tensors[name] for name in VOCABULARY_TENSORS))
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        return dict(zip(VOCABULARY_TENSORS, (self._blob, self._offsets, self._hashes, self._order)))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row):
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} words")
+        row %= len(self)
+        try:
+            return self._read(row).decode()
+        except UnicodeDecodeError as error:
+            raise FishermixError(f"The vocabulary is damaged: word {row} is not UTF-8.") from error
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.rows([word])[0] >= 0
+
+    def rows(self, words: Iterable[str]) -> list[int]:
+        """The row of each word, -1 for a word out of vocabulary."""
+        rows = []
+        encoded = [word.encode(errors="replace") for word in words]
+        hashes = [_hash(word) for word in encoded]
+        places = self._hashes.searchsorted(np.array(hashes, np.uint64)).tolist()
+        for word, hashed, at in zip(encoded, hashes, places):
+            found = -1
+            while found < 0 and at < len(self._hashes) and int(self._hashes[at]) == hashed:
+                row = int(self._order[at])
+                if 0 <= row < len(self._hashes) and self._read(row) == word:
+                    found = row
+                at += 1
+            rows.append(found)
+        return rows
+
+    def _read(self, row: int) -> bytes:
+        return self._blob[self._offsets[row] : self._offsets[row + 1]].tobytes()
+
+
+def _hash(encoded: bytes) -> int:
+    # Written to disk, so it has to be the same in every process: Python's own hash() is salted.
+    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little")
 
 
 class WordVectors:
     """n words and their vectors.
 
-    words: a sequence of n different words. vectors: (n, D) float32 or float16, perhaps memory-mapped.
+    words: a sequence of n different words. vectors: (n, D) float32 or float16, which may be memory-mapped.
 
     >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])
     >>> "dog" in vectors, vectors["cat"].tolist(), vectors.rows(["car", "boat"]).tolist()
     (True, [1.0, 0.5], [2, -1])
-    >>> vectors[1].tolist(), list(vectors)  # a row's vector; iterated over, it gives the words
+    >>> vectors[1].tolist(), list(vectors)  # the vector of a row; iterating gives the words
     ([1.0, 0.5], ['dog', 'cat', 'car'])
     >>> [word for word, cosine in vectors.most_similar("dog", n=2)]
     ['cat', 'car']
     """
 
     def __init__(self, words: Iterable[str], vectors):
-        self.words: Sequence[str] = words if isinstance(words, Vocabulary) else Vocabulary.of(words)
+        self.words: Vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.from_words(words)
         self.vectors: np.ndarray = np.asanyarray(vectors)
         if self.vectors.dtype not in (np.float32, np.float16):
             self.vectors = self.vectors.astype(np.float32)
         if self.vectors.ndim != 2 or len(self.vectors) != len(self.words):
-            shape = self.vectors.shape
-            raise FishermixError(f"{len(self.words)} words need as many vectors, got an array of {shape}")
+            raise FishermixError(
+                f"There are {len(self.words)} words, but the array of vectors has shape {self.vectors.shape}."
+            )
 
     @classmethod
     def load(
@@ -54,13 +152,13 @@ class WordVectors:
         errors: Literal["raise", "skip"] = "raise",
         max_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> WordVectors:
-        """Read word2vec binary or text, GloVe text, gzip of each (see `formats.py`), or a saved folder.
+        """Read word2vec binary or text, GloVe text, any of them gzipped, or a saved folder.
 
-        A folder is only mapped: opening takes no time and little memory, `dtype` stays as saved, and its hash
-        is not compared (`verify` does).
-        limit: the first `limit` words only. vocabulary: only these words. errors="skip" leaves out words
-        that are empty, repeated, not UTF-8, not finite or in a last line without a newline, instead of
-        stopping. max_bytes: decompress no more than this.
+        A folder is only mapped: opening it takes no time and little memory, `dtype` stays as saved, and its
+        hash is not compared (`verify` does that).
+        limit: read only the first `limit` words. vocabulary: keep only these words. errors="skip" skips words
+        that are empty, repeated, not UTF-8, not finite or in a last line without a newline instead of raising
+        an error. max_bytes: decompress no more than this.
         """
         path = Path(path)
         if not path.is_dir():
@@ -68,7 +166,7 @@ class WordVectors:
                 path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors, max_bytes=max_bytes
             )
             return cls(words, vectors)
-        found = cls.from_tensors(_mapped(tensor_path(path, load_config(path, KIND, VERSION))))
+        found = cls.from_tensors(_map_tensors(tensor_path(path, load_config(path, KIND, VERSION))))
         if limit is not None:
             found = found[:limit]
         if vocabulary is not None:
@@ -77,11 +175,11 @@ class WordVectors:
         return found
 
     def save(self, folder: str | os.PathLike, dtype: Literal["float32", "float16"] | None = None) -> None:
-        """Write a folder that `load` opens at once; float16 halves it and keeps about three digits."""
+        """Write a folder that `load` maps; float16 halves its size and keeps about three digits."""
         with np.errstate(over="ignore"):
             vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
         if dtype == "float16" and not np.isfinite(vectors).all():
-            raise FishermixError("some numbers are too large for float16: save as float32")
+            raise FishermixError("Some numbers are too large for float16. Save the vectors as float32.")
         config = {"words": len(self), "dimension": self.dimension, "dtype": str(vectors.dtype)}
         save_folder(folder, KIND, VERSION, config, {**self.to_tensors(), "vectors": vectors})
 
@@ -91,17 +189,16 @@ class WordVectors:
         config = load_config(folder, KIND, VERSION)
         path = tensor_path(folder, config)
         if sha256_of_file(path) != config.get("sha256"):
-            raise FishermixError(f"{path} is damaged: its content does not match the hash in {CONFIG}")
+            raise FishermixError(f"{path} is damaged: its content does not match the hash in {CONFIG}.")
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        """The arrays that hold everything, for a file of one's own."""
-        words = self.words if isinstance(self.words, Vocabulary) else Vocabulary.of(self.words)
-        return {**words.to_tensors(), "vectors": self.vectors}
+        """The arrays that hold everything, to store in another file."""
+        return {**self.words.to_tensors(), "vectors": self.vectors}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
         if "vectors" not in tensors:
-            raise FishermixError("these word vectors are damaged: no tensor 'vectors'")
+            raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
         return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
 
     @property
@@ -122,11 +219,10 @@ class WordVectors:
     @overload
     def __getitem__(self, key: slice | np.ndarray | list[int] | list[str]) -> WordVectors: ...
     def __getitem__(self, key):
-        """The float32 vector of a word or a row; by a slice, rows, a mask or a list of words, that part as
+        """The float32 vector of a word or a row; for a slice, rows, a mask or a list of words, these words as
         `WordVectors`."""
         if isinstance(key, str):
-            row = self.row(key)
-            if row < 0:
+            if (row := self.row(key)) < 0:
                 raise KeyError(key)
             return self.vectors[row].astype(np.float32)
         if isinstance(key, int | np.integer):
@@ -136,51 +232,53 @@ class WordVectors:
         if isinstance(key, slice):
             return WordVectors(self.words[key], self.vectors[key])
         if not hasattr(key, "__len__"):
-            raise FishermixError(f"{key!r} is neither a word nor a row nor several of these")
+            raise FishermixError(f"{key!r} is neither a word nor a row, nor a list of words or rows.")
         if len(key) and isinstance(key[0], str):
-            missing = [word for word in key if word not in self]
-            if missing:
-                raise KeyError(missing[0])
-            key = self.rows(key)
+            words, key = key, self.rows(key)
+            if (key < 0).any():
+                raise KeyError(words[int(np.argmin(key))])
         rows = np.asarray(key)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         return WordVectors([self.words[int(row)] for row in rows], self.vectors[rows])
 
     def row(self, word: str) -> int:
-        """The row of a word, -1 if it is unknown."""
-        return self.words.row(word) if isinstance(self.words, Vocabulary) else -1
+        """The row of a word, -1 for a word out of vocabulary."""
+        return self.words.rows([word])[0]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """The row of each word, -1 where it is unknown: (len(words),) int64."""
-        return np.array([self.row(word) for word in words], np.int64)
+        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64."""
+        return np.array(self.words.rows(words), np.int64)
 
     def most_similar(self, query: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
-        """The `n` words of the highest cosine to a word (itself left out) or to a vector (D,)."""
+        """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,)."""
         if isinstance(query, str):
-            left_out = self.row(query)
-            if left_out < 0:
-                raise FishermixError(f"'{query}' is not among the {len(self)} words")
+            itself = self.row(query)
+            if itself < 0:
+                raise FishermixError(f"'{query}' is not in the vocabulary of {len(self)} words.")
             target = self[query]
         else:
-            left_out, target = -1, np.asarray(query, np.float32)
+            itself, target = -1, np.asarray(query, np.float32)
             if target.shape != (self.dimension,):
-                raise FishermixError(f"a vector of {self.dimension} numbers is needed, got {target.shape}")
+                raise FishermixError(
+                    f"The query must be a word or a vector of {self.dimension} numbers; its shape is "
+                    f"{target.shape}."
+                )
         cosines = np.empty(len(self), np.float32)
-        target = target / max(float(np.linalg.norm(target)), 1e-12)
-        for start in range(0, len(self), 65536):
-            block = self.vectors[start : start + 65536].astype(np.float32, copy=False)
+        target = target / max(float(np.linalg.norm(target)), SMALLEST_LENGTH)
+        for start in range(0, len(self), ROWS_AT_ONCE):
+            block = self.vectors[start : start + ROWS_AT_ONCE].astype(np.float32, copy=False)
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            cosines[start : start + 65536] = (block @ target) / np.maximum(lengths, 1e-12)
-        if left_out >= 0:
-            cosines[left_out] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: max(0, min(n, len(self) - (left_out >= 0)))]
+            cosines[start : start + ROWS_AT_ONCE] = (block @ target) / np.maximum(lengths, SMALLEST_LENGTH)
+        if itself >= 0:
+            cosines[itself] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: max(0, min(n, len(self) - (itself >= 0)))]
         return [(self.words[int(row)], float(cosines[row])) for row in best]
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self)} words, {self.dimension} dimensions, {self.vectors.dtype})"
 
 
-def _mapped(path: Path) -> dict[str, np.ndarray]:
+def _map_tensors(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file as memory maps; the library itself would copy them into memory."""
     try:
         with safe_open(path, framework="numpy"):  # checks the header, the offsets and the file's size
@@ -189,13 +287,13 @@ def _mapped(path: Path) -> dict[str, np.ndarray]:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))
     except (SafetensorError, OSError, ValueError) as error:
-        raise FishermixError(f"{path} cannot be read ({error}): the file is damaged") from error
+        raise FishermixError(f"{path} is damaged ({error}).") from error
     tensors = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
         if entry["dtype"] not in DTYPES:
-            raise FishermixError(f"{path}: tensor '{name}' is of the unknown type {entry['dtype']}")
+            raise FishermixError(f"{path}: the tensor '{name}' has the unknown type {entry['dtype']}.")
         shape, start = tuple(entry["shape"]), 8 + size + entry["data_offsets"][0]
         if 0 in shape:
             tensors[name] = np.zeros(shape, DTYPES[entry["dtype"]])

@@ -1,4 +1,4 @@
-"""Whitening, learned on the corpus of word vectors: ICA as in the paper, PCA, or none."""
+"""Whitening, learned from the word vectors: ICA as in the paper, PCA, or none."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.text.whitening_map import KINDS, WhiteningMap, unit
+from fishermix.text.whitening_transform import KINDS, WhiteningTransform, scale_to_unit_length
 
 
 class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """x -> (x - mean_) @ matrix_.T, of as many dimensions as before, each of mean 0 and variance 1.
+    """x -> (x - mean_) @ matrix_.T: the result has as many dimensions, each of mean 0 and variance 1.
 
     kind: "ica" rotates to independent components (FastICA, Hyvärinen and Oja 2000), "pca" to uncorrelated
-    ones, "none" leaves the vectors alone. l2_before, l2_after: bring each vector to length 1 before or after,
-    as the authors' code does though the paper does not say so.
+    ones, "none" leaves the vectors unchanged. l2_before, l2_after: scale each vector to length 1 before or
+    after; the authors' code does so, although the paper does not mention it.
 
-    mean_ (D,) and matrix_ (D, D) are float64: FastICA does not converge in float32 on real word vectors.
-    n_iter_: the iterations ICA took.
+    whitening_: the fitted `WhiteningTransform`; its mean_ (D,) and matrix_ (D, D) are float64, because
+    FastICA does not converge in float32 on real word vectors. n_iter_: the number of iterations of ICA.
     """
 
     def __init__(
@@ -47,59 +47,65 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X, y=None) -> Whitening:
         """Learn from word vectors X (n, D)."""
         if self.kind not in KINDS:
-            raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}")
+            raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}.")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if self.l2_before:
-            data = unit(data)
+            data = scale_to_unit_length(data)
         dimension = data.shape[1]
-        self.mean_, self.matrix_, self.n_iter_ = np.zeros(dimension), np.eye(dimension), 1
+        mean, matrix, self.n_iter_ = np.zeros(dimension), np.eye(dimension), 1
         if self.kind == "pca":
-            self.mean_, self.matrix_ = _pca(data)
+            mean, matrix = _fit_pca(data)
         elif self.kind == "ica":
-            self.mean_, self.matrix_, self.n_iter_ = _ica(self, data)
+            mean, matrix, self.n_iter_ = _fit_ica(self, data)
+        self.whitening_ = WhiteningTransform(self.kind, self.l2_before, self.l2_after, mean, matrix)
         return self
 
     def transform(self, X) -> np.ndarray:
-        """(n, D) -> (n, D), float32 for float32 and float64 for the rest."""
+        """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self._map().transform(data)
+        return self.whitening_.transform(data)
 
-    def _map(self) -> WhiteningMap:
-        return WhiteningMap(self.kind, self.l2_before, self.l2_after, self.mean_, self.matrix_)
+    @property
+    def mean_(self) -> np.ndarray:
+        return self.whitening_.mean
+
+    @property
+    def matrix_(self) -> np.ndarray:
+        return self.whitening_.matrix
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         check_is_fitted(self)
-        return self._map().to_tensors()
+        return self.whitening_.to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
-        """A fitted whitening out of what `to_tensors` gave."""
-        found = WhiteningMap.from_tensors(tensors)
+        """The fitted whitening that `to_tensors` wrote."""
+        found = WhiteningTransform.from_tensors(tensors)
         new = cls(found.kind, found.l2_before, found.l2_after)
-        new.mean_, new.matrix_, new.n_features_in_ = found.mean, found.matrix, len(found.mean)
+        new.whitening_, new.n_features_in_ = found, len(found.mean)
         return new
 
 
-def _pca(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fit_pca(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = data.mean(axis=0)
-    centred = data - mean
-    variances, axes = np.linalg.eigh(centred.T @ centred / len(data))
+    centered = data - mean
+    variances, axes = np.linalg.eigh(centered.T @ centered / len(data))
     order = np.argsort(-variances, kind="stable")
     variances, axes = variances[order], axes[:, order]
-    _expect_full_rank(variances, data)
+    _check_full_rank(variances, data)
     # The sign of an eigenvector is arbitrary: make its largest entry positive, on every machine.
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(mean))])
     return mean, (axes * (signs / np.sqrt(variances))).T
 
 
-def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    _expect_full_rank(np.linalg.eigvalsh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))[::-1], data)
+def _fit_ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    _check_full_rank(np.linalg.eigvalsh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))[::-1], data)
     with progress("ICA of the word vectors", total=whitening.max_iter) as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
 
         def log_cosh(projected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            # FastICA's own contrast; given as a function because it has no other way to report progress.
+            # FastICA's own contrast; given as a function because FastICA does not report its progress.
             bar.advance()
             np.tanh(projected, out=projected)
             return projected, 1 - np.einsum("ij,ij->i", projected, projected) / projected.shape[1]
@@ -113,16 +119,16 @@ def _ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.ndarray
         ).fit(data)
     if ica.n_iter_ >= whitening.max_iter:
         warnings.warn(
-            f"ICA stopped after {whitening.max_iter} iterations without converging: raise max_iter or tol",
+            f"ICA did not converge in {whitening.max_iter} iterations. Increase max_iter or tol.",
             ConvergenceWarning,
             stacklevel=3,
         )
     return ica.mean_, ica.components_, ica.n_iter_
 
 
-def _expect_full_rank(variances: np.ndarray, data: np.ndarray) -> None:
+def _check_full_rank(variances: np.ndarray, data: np.ndarray) -> None:
     if variances[-1] <= variances[0] * data.shape[1] * np.finfo(np.float64).eps:
         raise FishermixError(
-            f"{len(data)} vectors do not span their {data.shape[1]} dimensions: whitening needs more "
-            "vectors, or other ones"
+            f"The {len(data)} vectors do not span their {data.shape[1]} dimensions. Whitening needs more or "
+            "other vectors."
         )
