@@ -41,18 +41,18 @@ def test_import_a_part(run, tmp_path):
 def test_a_broken_file_is_one_line_and_makes_nothing(run, tmp_path):
     code, text = run("import", "broken.bin", "out")
     assert code == 1
-    assert text.startswith("fishermix: broken.bin, byte 6: the header promises 9 words of 300 numbers")
+    assert text.startswith("fishermix: broken.bin, byte 6: The header announces 9 words of 300 numbers")
     assert text.count("\n") == 1
     assert not (tmp_path / "out").exists()
     code, text = run("info", "missing")
-    assert (code, text) == (1, "fishermix: there is no file or folder missing\n")
+    assert (code, text) == (1, "fishermix: missing does not exist.\n")
 
 
 def test_bad_words_are_left_out_on_request(run, tmp_path):
     (tmp_path / "twice.txt").write_bytes(b"dog 1 0\ncat 0 1\ndog 1 1\n")
     code, text = run("import", "twice.txt", "out")
     assert code == 1
-    assert "the word 'dog' again" in text
+    assert "The word 'dog' is repeated" in text
     assert "--skip-bad-words" in text
     assert run("import", "twice.txt", "out", "--skip-bad-words") == (0, "out: 2 words of 2 dimensions\n")
     (tmp_path / "diary").mkdir()

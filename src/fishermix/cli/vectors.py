@@ -1,4 +1,4 @@
-"""`fishermix vectors`: import word vectors, and see what is in them."""
+"""`fishermix vectors`: import and inspect word vectors."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ import typer
 from fishermix.cli import app
 from fishermix.errors import FishermixError
 
-vectors = typer.Typer(no_args_is_help=True, help="Word vectors: import them, and see what is in them.")
+vectors = typer.Typer(no_args_is_help=True, help="Import and inspect word vectors.")
 app.add_typer(vectors, name="vectors")
 
 
 @vectors.command("import")
 def import_vectors(
     file: Annotated[
-        Path, typer.Argument(help="word2vec (binary or text) or GloVe (text), plain or gzipped.")
+        Path, typer.Argument(help="A word2vec (binary or text) or GloVe (text) file, plain or gzipped.")
     ],
-    out: Annotated[Path, typer.Argument(help="The folder to make.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many words.")] = None,
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="Keep only the words in this file, one a line.")
+    out: Annotated[Path, typer.Argument(help="The folder to create.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read only this many words from the start.")
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Store float16: half the size, three digits.")] = False,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Keep only the words in this file, one per line.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store float16: half the size, about three digits.")
+    ] = False,
     skip_bad_words: Annotated[
         bool,
         typer.Option(
             "--skip-bad-words",
-            help="Leave out words that are empty, repeated, not UTF-8, not finite or perhaps cut off.",
+            help="Skip words that are empty, repeated, not UTF-8, not finite or possibly truncated.",
         ),
     ] = False,
 ) -> None:
-    """Turn a file of word vectors into a folder that opens at once.
+    """Convert a file of word vectors into a folder that opens instantly.
 
     Example: fishermix vectors import GoogleNews-vectors-negative300.bin.gz googlenews
     """
@@ -44,7 +48,7 @@ def import_vectors(
         try:
             wanted = set(vocabulary.read_text("utf8").split("\n")) - {""}
         except (OSError, UnicodeDecodeError) as error:
-            raise FishermixError(f"{vocabulary} cannot be read as UTF-8 text: {error}") from error
+            raise FishermixError(f"Cannot read {vocabulary} as UTF-8 text ({error}).") from error
     found = WordVectors.load(
         file,
         limit=limit,
@@ -53,20 +57,20 @@ def import_vectors(
         errors="skip" if skip_bad_words else "raise",
     )
     if not len(found):
-        raise FishermixError(f"{file} holds none of the words in {vocabulary}")
+        raise FishermixError(f"{file} has no word of {vocabulary}.")
     found.save(out, dtype="float16" if half else None)
     print(f"{out}: {len(found)} words of {found.dimension} dimensions")
 
 
 @vectors.command()
 def info(
-    path: Annotated[Path, typer.Argument(help="An imported folder, or a file of word vectors.")],
+    path: Annotated[Path, typer.Argument(help="An imported folder or a file of word vectors.")],
     word: Annotated[list[str] | None, typer.Option(help="Show the words most similar to this one.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read all of an imported folder, compare its hash.")
+        bool, typer.Option("--check", help="Read an imported folder in full and compare its hash.")
     ] = False,
 ) -> None:
-    """Show size, first words and neighbours of word vectors.
+    """Show the size, the first words and the nearest neighbors of word vectors.
 
     Example: fishermix vectors info googlenews --word dog --check
     """
@@ -82,7 +86,7 @@ def info(
     if check:
         if not path.is_dir():
             raise FishermixError(
-                f"{path} is a file and was just read in full; --check is for imported folders"
+                f"{path} is a file, which is always read in full. --check is for imported folders."
             )
         WordVectors.verify(path)
-        print("the hash matches")
+        print("The hash matches.")

@@ -2,12 +2,12 @@
 
     word2vec binary   "N D\\n", then N times: word, space, D little-endian float32, perhaps a newline
     word2vec text     "N D\\n", then N lines: word, then D numbers, separated by spaces
-    GloVe text        the same lines without the first one; a word may hold spaces
+    GloVe text        the same lines without the first one; a word may contain spaces
 
-A UTF-8 byte order mark before all this is passed over. The tools of word2vec, fastText, gensim and GloVe end
-every line of text with a newline, so a last line without one may be cut off within its last number.
+A UTF-8 byte order mark at the start is skipped. word2vec, fastText, gensim and GloVe end every line of text
+with a newline, so a last line without one may be truncated within its last number.
 
-The memory used grows with what was really read, never with what a header promises.
+The memory used grows with what was read, never with what a header claims.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
 MADE_BY_MAKE = (".cache", "word2vec")
-MAX_DIMENSION = 10_000
+MAX_DIMENSION = 10_000  # far above published vectors, of 25 to 4,096 numbers
 MAX_WORD_BYTES = 1024
-MAX_NUMBER_BYTES = 40
+MAX_NUMBER_BYTES = 40  # of a number in text and its separator
 MAX_LINE_BYTES = MAX_WORD_BYTES + MAX_DIMENSION * MAX_NUMBER_BYTES
 MAX_DECOMPRESSED_BYTES = 16 * 2**30
 CHUNK_BYTES = 2**22
-SKIPPED = 'errors="skip" (fishermix vectors import --skip-bad-words) leaves such words out'
+FIRST_ROWS = 1024  # the array of vectors starts with this many and doubles
+WORDS_PER_STEP = 1000  # of the progress bar
+ROWS_PER_CHECK = 65_536  # checked for NaN and infinity in one go
+HINT = 'errors="skip" (fishermix vectors import --skip-bad-words) skips such words.'
 HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
 
 
 class ByteSource:
-    """The bytes of a file, decompressed if it is gzipped, and the offset of the next for error messages."""
+    """The bytes of a file, decompressed if it is gzipped, and the offset of the next one for messages."""
 
     def __init__(self, path: Path, file: BinaryIO, max_bytes: int):
         self.path = path
@@ -56,10 +59,11 @@ class ByteSource:
 
     def fail(self, message: str, offset: int | None = None) -> FishermixError:
         of = " of the decompressed data" if self.zipped else ""
-        return FishermixError(f"{self.path}, byte {self.offset if offset is None else offset}{of}: {message}")
+        at = self.offset if offset is None else offset
+        return FishermixError(f"{self.path}, byte {at}{of}: {message}")
 
     def peek(self, size: int) -> bytes:
-        """The next `size` bytes, fewer at the end of the file, without passing them."""
+        """The next `size` bytes, fewer at the end of the file, without consuming them."""
         self._fill(size)
         return self._buffer[self._at : self._at + size]
 
@@ -71,8 +75,8 @@ class ByteSource:
         self._at = min(start + size, len(self._buffer))
         return self._buffer[start : self._at]
 
-    def until(self, delimiter: bytes, limit: int) -> bytes | None:
-        """The bytes before the next `delimiter`, which is passed; None if it is not within `limit` bytes."""
+    def take_until(self, delimiter: bytes, limit: int) -> bytes | None:
+        """The bytes before the next `delimiter`, which is dropped; None if it is not within `limit` bytes."""
         end = self._buffer.find(delimiter, self._at, self._at + limit)
         if end < 0:
             self._fill(limit)
@@ -88,19 +92,21 @@ class ByteSource:
                 more = self._file.read(CHUNK_BYTES)
             except (OSError, EOFError, zlib.error) as error:
                 end = self._buffer_offset + len(self._buffer)
-                raise self.fail(f"cannot be read on ({error}); is the file complete?", end) from error
+                raise self.fail(f"The rest cannot be read ({error}). Is the file complete?", end) from error
             if not more:
                 return
             self._buffer_offset += self._at
             self._buffer = self._buffer[self._at :] + more
             self._at = 0
             if self.zipped and self._buffer_offset + len(self._buffer) > self._max_bytes:
-                raise self.fail(f"more than {self._max_bytes} bytes; raise max_bytes= if you trust the file")
+                raise self.fail(
+                    f"More than {self._max_bytes} bytes. Increase max_bytes= if you trust the file."
+                )
 
 
 @dataclass
 class Layout:
-    """What the first bytes say: `count` words (None: until the end of the file) of `dimension` numbers."""
+    """The format of a file: `count` words (None: until the end of the file) of `dimension` numbers."""
 
     name: Literal["word2vec binary", "word2vec text", "GloVe text"]
     count: int | None
@@ -118,48 +124,50 @@ def read_vectors(
 ) -> tuple[list[str], np.ndarray]:
     """The words and their vectors (n, D), in the order of the file.
 
-    limit: read the first `limit` words only (files are sorted by frequency). vocabulary: keep only these.
-    errors="skip" leaves out a word that is no UTF-8, empty, a repetition, not finite, or in a last line
-    without a newline; "raise" stops there. Certain truncation, numbers that are none, and headers that lie
-    always stop.
+    limit: read only the first `limit` words (files are sorted by frequency). vocabulary: keep only these.
+    errors="skip" skips a word that is not UTF-8, empty, repeated, not finite, or in a last line without a
+    newline; "raise" raises an error. Truncated files, invalid numbers and wrong headers are always errors.
     """
     path = Path(path)
     if not path.exists():
-        hint = ": `make word2vec` makes it" if path.parts[-2:] == MADE_BY_MAKE else ""
-        raise FishermixError(f"there is no file or folder {path}{hint}")
+        hint = " Create it with `make word2vec`." if path.parts[-2:] == MADE_BY_MAKE else ""
+        raise FishermixError(f"{path} does not exist.{hint}")
     if not path.is_file():
-        raise FishermixError(f"{path} is not a file")
+        raise FishermixError(f"{path} is not a file.")
     with open(path, "rb") as file:
         source = ByteSource(path, file, max_bytes)
-        layout = _detect(source)
+        layout = _detect_layout(source)
         numbers: Callable[[Any], Any]
         if layout.name == "word2vec binary":
-            records, numbers = _binary_records(source, layout, limit), _numbers_of_bytes
+            records, numbers = _read_binary(source, layout, limit), _parse_bytes
         else:
-            records, numbers = _text_records(source, layout, limit, errors), _numbers_of_texts
+            records, numbers = _read_text(source, layout, limit, errors), _parse_texts
         wanted = None if vocabulary is None else frozenset(vocabulary)
         return _collect(source, layout, records, numbers, wanted, np.dtype(dtype), errors)
 
 
-def _detect(source: ByteSource) -> Layout:
+def _detect_layout(source: ByteSource) -> Layout:
     if source.peek(len(BOM_UTF8)) == BOM_UTF8:
         source.take(len(BOM_UTF8))
     start = source.peek(2 * MAX_LINE_BYTES)
     if not start.strip():
-        raise source.fail("the file is empty")
+        raise source.fail("The file is empty.")
     first, _, rest = start.partition(b"\n")
     header = HEADER.fullmatch(first)
     if not header:
         fields = first.split()
         if len(fields) < 2 or not all(_is_number(field) for field in fields[1:]):
             raise source.fail(
-                "this is neither a word2vec nor a GloVe file: it begins with no word and numbers"
+                "This is neither a word2vec nor a GloVe file: it does not start with a word and numbers."
             )
-        return Layout("GloVe text", None, _checked_dimension(source, len(fields) - 1))
-    count, dimension = int(header[1]), _checked_dimension(source, int(header[2]))
+        layout = Layout("GloVe text", None, len(fields) - 1)
+        _check_dimension(source, layout.dimension)
+        return layout
+    count, dimension = int(header[1]), int(header[2])
+    _check_dimension(source, dimension)
     source.take(len(first) + 1)
     if count == 0:
-        raise source.fail("the header promises no words", 0)
+        raise source.fail("The header announces no words.", 0)
     fields = rest.partition(b"\n")[0].split()
     if len(fields) > dimension and all(_is_number(field) for field in fields[-dimension:]):
         layout = Layout("word2vec text", count, dimension)
@@ -171,16 +179,17 @@ def _detect(source: ByteSource) -> Layout:
         there = source.path.stat().st_size - source.offset
         if there < least:
             raise source.fail(
-                f"the header promises {count} words of {dimension} numbers, at least {least} bytes, "
-                f"but only {there} follow; the file is cut off or damaged"
+                f"The header announces {count} words of {dimension} numbers, at least {least} bytes, "
+                f"but only {there} bytes follow. The file is truncated or damaged."
             )
     return layout
 
 
-def _checked_dimension(source: ByteSource, dimension: int) -> int:
+def _check_dimension(source: ByteSource, dimension: int) -> None:
     if not 1 <= dimension <= MAX_DIMENSION:
-        raise source.fail(f"vectors of {dimension} numbers; from 1 to {MAX_DIMENSION} can be read", 0)
-    return dimension
+        raise source.fail(
+            f"The vectors have {dimension} numbers. From 1 to {MAX_DIMENSION} are supported.", 0
+        )
 
 
 def _is_number(field: bytes) -> bool:
@@ -191,73 +200,73 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-# A record is its offset, the bytes of its word, and its numbers as they stand in the file.
+# A record is its offset, the bytes of its word, and its numbers as they are in the file.
 Record = tuple[int, bytes, Any]
 
 
-def _binary_records(source: ByteSource, layout: Layout, limit: int | None) -> Iterator[Record]:
+def _read_binary(source: ByteSource, layout: Layout, limit: int | None) -> Iterator[Record]:
     assert layout.count is not None
     size = 4 * layout.dimension
     for done in range(layout.count if limit is None else min(limit, layout.count)):
-        word = source.until(b" ", MAX_WORD_BYTES + 2)
+        word = source.take_until(b" ", MAX_WORD_BYTES + 2)
         at = source.offset
         if word is None:
             if len(source.peek(MAX_WORD_BYTES + 2)) < MAX_WORD_BYTES + 2:
-                raise source.fail(f"the file ends after {done} of {layout.count} words")
-            raise source.fail(f"word {done + 1} is longer than {MAX_WORD_BYTES} bytes; the file is damaged")
+                raise source.fail(f"The file ends after {done} of {layout.count} words.")
+            raise source.fail(f"Word {done + 1} is longer than {MAX_WORD_BYTES} bytes. The file is damaged.")
         numbers = source.take(size)
         if len(numbers) < size:
-            raise source.fail(f"the file ends within the vector of word {done + 1} of {layout.count}")
+            raise source.fail(f"The file ends within the vector of word {done + 1} of {layout.count}.")
         yield at - len(word) - 1, word.lstrip(b"\n"), numbers
     if limit is None:
-        _expect_end(source, layout)
+        _check_end(source, layout)
 
 
-def _text_records(source: ByteSource, layout: Layout, limit: int | None, errors: str) -> Iterator[Record]:
+def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: str) -> Iterator[Record]:
     done = 0
     while (layout.count is None or done < layout.count) and (limit is None or done < limit):
         at = source.offset
-        line = source.until(b"\n", MAX_LINE_BYTES)
+        line = source.take_until(b"\n", MAX_LINE_BYTES)
         whole = line is not None
         if line is None:
             line = source.take(MAX_LINE_BYTES)
             if len(line) == MAX_LINE_BYTES:
-                raise source.fail(f"a line of more than {MAX_LINE_BYTES} bytes; the file is damaged", at)
+                raise source.fail(f"A line is longer than {MAX_LINE_BYTES} bytes. The file is damaged.", at)
             if not line.strip():
                 if layout.count is not None:
-                    raise source.fail(f"the file ends after {done} of {layout.count} words", at)
+                    raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
                 return
         fields = line.rsplit(maxsplit=layout.dimension)
         if len(fields) != layout.dimension + 1:
             found = f"{len(fields)} fields" if fields else "an empty line"
-            cut = "" if whole else ", with which the file ends: it is cut off"
-            raise source.fail(f"a word and {layout.dimension} numbers expected, found {found}{cut}", at)
+            cut = "" if whole else " The file ends here: it is truncated."
+            raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
         if len(fields[0]) > MAX_WORD_BYTES:
-            raise source.fail(f"a word of more than {MAX_WORD_BYTES} bytes; the file is damaged", at)
+            raise source.fail(f"A word is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at)
         done += 1
         if whole:
             yield at, fields[0], fields[1:]
         elif errors != "skip":
             raise source.fail(
-                "the last line has no newline, its last number may be cut off; if the file is complete, "
-                f"add a newline; {SKIPPED}",
+                "The last line has no newline, so its last number may be truncated. If the file is complete, "
+                f"add a newline. {HINT}",
                 at,
             )
     if limit is None and layout.count is not None:
-        _expect_end(source, layout)
+        _check_end(source, layout)
 
 
-def _numbers_of_bytes(raw: bytes) -> np.ndarray:
+def _parse_bytes(raw: bytes) -> np.ndarray:
     return np.frombuffer(raw, "<f4")
 
 
-def _numbers_of_texts(raw: list[bytes]) -> list[float]:
+def _parse_texts(raw: list[bytes]) -> list[float]:
     return [float(text) for text in raw]
 
 
-def _expect_end(source: ByteSource, layout: Layout) -> None:
+def _check_end(source: ByteSource, layout: Layout) -> None:
     if source.peek(64).strip():
-        raise source.fail(f"data goes on after the {layout.count} words that the header promises")
+        raise source.fail(f"There is more data after the {layout.count} words that the header announces.")
 
 
 def _collect(
@@ -271,43 +280,43 @@ def _collect(
 ) -> tuple[list[str], np.ndarray]:
     seen: dict[str, None] = {}
     offsets = array("q")
-    vectors = np.empty((min(1024, layout.count or 1024), layout.dimension), dtype)
+    vectors = np.empty((min(FIRST_ROWS, layout.count or FIRST_ROWS), layout.dimension), dtype)
     with progress(f"reading {source.path.name}", total=layout.count) as bar, np.errstate(over="ignore"):
         for number, (at, encoded, raw) in enumerate(records, 1):
-            if number % 1000 == 0:
-                bar.advance(1000)
-            word = _decoded(encoded)
+            if number % WORDS_PER_STEP == 0:
+                bar.advance(WORDS_PER_STEP)
+            word = _decode(encoded)
             if word is not None and wanted is not None and word not in wanted:
                 continue
             if word is None or word in seen:
                 if errors == "skip":
                     continue
-                reason = "a word that is empty or not UTF-8" if word is None else f"the word '{word}' again"
-                raise source.fail(f"{reason}; {SKIPPED}", at)
+                reason = (
+                    "A word is empty or not UTF-8." if word is None else f"The word '{word}' is repeated."
+                )
+                raise source.fail(f"{reason} {HINT}", at)
             if len(seen) == len(vectors):
-                # In place: the block is moved by the operating system, not copied beside itself.
+                # In place: the operating system moves the array without a second copy in memory.
                 vectors.resize((2 * len(vectors), layout.dimension), refcheck=False)
             try:
                 vectors[len(seen)] = numbers(raw)
             except ValueError as error:
-                raise source.fail(f"the vector of '{word}' is damaged: {error}", at) from error
+                raise source.fail(f"The vector of '{word}' is damaged: {error}.", at) from error
             if errors == "skip" and not np.isfinite(vectors[len(seen)]).all():
                 continue
             seen[word] = None
             offsets.append(at)
     vectors.resize((len(seen), layout.dimension), refcheck=False)
     words = list(seen)
-    for start in range(0, len(words), 65536):
-        bad = ~np.isfinite(vectors[start : start + 65536]).all(axis=1)
+    for start in range(0, len(words), ROWS_PER_CHECK):
+        bad = ~np.isfinite(vectors[start : start + ROWS_PER_CHECK]).all(axis=1)
         if bad.any():
             row = start + int(np.argmax(bad))
-            raise source.fail(
-                f"the vector of '{words[row]}' is not finite in {dtype}; {SKIPPED}", offsets[row]
-            )
+            raise source.fail(f"The vector of '{words[row]}' is not finite in {dtype}. {HINT}", offsets[row])
     return words, vectors
 
 
-def _decoded(encoded: bytes) -> str | None:
+def _decode(encoded: bytes) -> str | None:
     try:
         return encoded.decode() or None
     except UnicodeDecodeError:
