@@ -1,4 +1,4 @@
-"""Fisher vectors against scikit-image: 30,000 short sentences, and one image with 10,000 descriptors."""
+"""Fisher vectors compared with scikit-image: 30,000 short sentences, and one image of 10,000 descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fishermix.text.whitening import Whitening
 
 WORD2VEC = Path(__file__).parent.parent / ".cache" / "word2vec"
 SENTENCES, VOCABULARY, COMPONENTS = 30_000, 8_000, 30
-PEER_SHARE = 20  # the peer encodes one sentence in 20, and its time is multiplied
+PEER_SHARE = 20  # the peer encodes one sentence in 20, and its time is multiplied by 20
 
 
 def run() -> list[Row]:
@@ -59,12 +59,12 @@ def sentences() -> list[Row]:
     )
     ours = best_of(lambda: SentenceEncoder(vectors, whitening, [hybrid]).transform(texts), 4)
     _, grown = peak_memory(lambda: SentenceEncoder(vectors, whitening, [hybrid]).transform(texts))
-    title = f"the same as text, {VOCABULARY:,} words, tokens and word blocks included"
+    title = f"the same as text, {VOCABULARY:,} words, with tokenization and word scores"
     return [by_set, Row(title, ours, named, peer_seconds, "0.05", _gigabytes(grown))]
 
 
 def image() -> list[Row]:
-    """Dense DAISY descriptors of real pictures, 64 dimensions kept."""
+    """Dense DAISY descriptors of real pictures, reduced to 64 dimensions by PCA."""
     pictures = [color.rgb2gray(picture) for picture in (data.astronaut(), data.coffee(), data.chelsea())]
     found = [
         daisy(picture, step=4, radius=15, rings=2, histograms=6).reshape(-1, 104) for picture in pictures

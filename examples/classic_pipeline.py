@@ -1,10 +1,10 @@
-"""The classic pipeline: local descriptors, PCA, mixture, Fisher vectors; neighbours and a linear classifier.
+"""The classic pipeline: local descriptors, PCA, mixture, Fisher vectors, and two classifiers.
 
     python examples/classic_pipeline.py [--out classic_pipeline.png]
 
 The pictures are those that come with scikit-image. Each is cut into tiles, each tile is one set of dense
-DAISY descriptors, and the task is to tell from which picture a tile was cut. The left half of each picture
-trains, the right half tests, so that no pixel is seen in both.
+DAISY descriptors, and the task is to predict from which picture a tile comes. Training uses the left half of
+each picture and testing the right half, so that no pixel is in both.
 """
 
 import argparse
@@ -37,12 +37,12 @@ PICTURES = [
     "chelsea",
     "rocket",
 ]
-TILE, DIMENSIONS = 48, 24
+TILE, DIMENSIONS = 48, 24  # pixels; after PCA
 MIXTURES = {"GMM": GaussianMixture, "LMM": LaplacianMixture, "HGLMM": HybridMixture}
 
 
-def tiles_of(picture: np.ndarray) -> list[np.ndarray]:
-    """Descriptors (n_i, 104) of all tiles of one grey picture."""
+def describe_tiles(picture: np.ndarray) -> list[np.ndarray]:
+    """Descriptors (n_i, 104) of all tiles of one gray picture."""
     margin, step = 8, 4
     half_overlap = TILE // 2
     corners = [
@@ -72,13 +72,13 @@ def main() -> None:
     train, test, train_labels, test_labels = [], [], [], []
     for label, name in enumerate(PICTURES):
         picture = getattr(data, name)()
-        grey = color.rgb2gray(picture) if picture.ndim == 3 else picture / 255
-        middle = grey.shape[1] // 2
+        gray = color.rgb2gray(picture) if picture.ndim == 3 else picture / 255
+        middle = gray.shape[1] // 2
         for half, sets, labels in (
-            (grey[:, :middle], train, train_labels),
-            (grey[:, middle:], test, test_labels),
+            (gray[:, :middle], train, train_labels),
+            (gray[:, middle:], test, test_labels),
         ):
-            found = tiles_of(half)
+            found = describe_tiles(half)
             sets += found
             labels += [label] * len(found)
     pca = PCA(DIMENSIONS, random_state=0).fit(np.concatenate(train))
@@ -102,14 +102,14 @@ def main() -> None:
             print(f"{name:8} {n_components:3} {x.shape[1]:7} {nearest:8.1%} {linear:7.1%} {seconds:8.2f}")
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    for which, (axis, title) in enumerate(zip(axes, ("nearest neighbour", "linear classifier"))):
+    for which, (axis, title) in enumerate(zip(axes, ("nearest neighbor", "linear classifier"))):
         for name in MIXTURES:
             shares = [100 * accuracy[name, k][which] for k in options.components]
             axis.plot(options.components, shares, marker="o", label=name)
         axis.set(xscale="log", xlabel="components", title=title)
         axis.set_xticks(options.components, [str(k) for k in options.components])
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("tiles told right, %")
+    axes[0].set_ylabel("tiles classified correctly, %")
     axes[0].legend()
     figure.savefig(options.out, dpi=120)
     print(f"plot: {options.out}")

@@ -1,9 +1,9 @@
-"""All captions of Flickr8K to Fisher vectors with the real word vectors: time, memory, and what is not known.
+"""Encode all captions of Flickr8K as Fisher vectors: time, memory, and words out of vocabulary.
 
     make word2vec
     FISHERMIX_DATA=/path/to/data python examples/encode_flickr8k.py
 
-`--components 30 --kind ica` are the paper's. The corpus goes by in blocks; it is never held in memory.
+`--components 30 --kind ica` are the paper's. The captions are encoded in blocks, one in memory at a time.
 """
 
 import argparse
@@ -34,9 +34,7 @@ def main() -> None:
     show_progress()
 
     lines = (options.flickr8k / "Flickr8k.token.txt").read_text("utf8").splitlines()
-    captions = [
-        line.split("\t", 1)[1] for line in lines if ".jpg.1#" not in line
-    ]  # a picture that is not there
+    captions = [line.split("\t", 1)[1] for line in lines if ".jpg.1#" not in line]  # these have no picture
     vectors = WordVectors.load(options.vectors)
 
     start = time.perf_counter()
@@ -45,7 +43,7 @@ def main() -> None:
     print(f"whitening and mixture of {len(vectors):,} words: {time.perf_counter() - start:.1f} s")
 
     encoder = SentenceEncoder(vectors, whitening, [mixture])
-    warnings.simplefilter("ignore")  # the sentences without a known word are listed below
+    warnings.simplefilter("ignore")  # captions without a known word are listed below
     start = time.perf_counter()
     with progress("encoding captions", total=len(captions)) as bar:
         for block in encoder.blocks(captions):
@@ -55,10 +53,13 @@ def main() -> None:
 
     report = encoder.unknown(captions)
     without = SentenceEncoder(vectors, stop_words=FUNCTION_WORDS).unknown(captions)
-    print(f"tokens known: {report.share_known:.1%} of {report.tokens:,}")
+    print(f"tokens in the vocabulary: {report.share_known:.1%} of {report.tokens:,}")
     print(f"... without {', '.join(FUNCTION_WORDS)}: {without.share_known:.1%} of {without.tokens:,}")
-    print("most frequent unknown:", ", ".join(f"{word} {n}" for word, n in list(without.words.items())[:20]))
-    print(f"captions without a known word: {len(report.empty)}")
+    print(
+        "most frequent words out of vocabulary:",
+        ", ".join(f"{word} {n}" for word, n in list(without.words.items())[:20]),
+    )
+    print(f"captions without a word in the vocabulary: {len(report.empty)}")
     for position in report.empty:
         print(f"  {position}: {captions[position]}")
 

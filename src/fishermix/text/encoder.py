@@ -88,9 +88,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         found = self.__dict__.get("_sentence_vectors")
         if found is None:
             mixtures = self.mixtures
-            if isinstance(
-                mixtures, Iterable
-            ):  # what is not fitted stays as it is: SentenceVectors reports it
+            if isinstance(mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
                 mixtures = [m.parameters_ if hasattr(m, "locations_") else m for m in mixtures]
             whitening = getattr(self.whitening, "whitening_", self.whitening)
             found = SentenceVectors(self.vectors, whitening, mixtures, self.power, self.norm, self.stop_words)

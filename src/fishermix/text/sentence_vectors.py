@@ -47,7 +47,6 @@ class SentenceVectors:
         if not isinstance(vectors, WordVectors):
             raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors.")
         _check_mixtures(mixtures, vectors.vectors.shape[1])
-        self._given = vectors, whitening, mixtures, power, norm, stop_words
         self.vectors, self.whitening = vectors, whitening
         self.n_features = 0
         self._tables = []
@@ -58,6 +57,7 @@ class SentenceVectors:
         self.n_features = self.n_features or vectors.vectors.shape[1]
         self._lock = threading.Lock()  # a server encodes in several threads; they share the tables
         self.lookup = WordLookup(vectors.words, stop_words)
+        self._given = vectors, whitening, mixtures, power, norm, self.lookup.stop_words
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, WordBags]:
         """The vectors (n, n_features) of sentences, and what was found of their words.

@@ -29,7 +29,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
 MADE_BY_MAKE = (".cache", "word2vec")
-MAX_DIMENSION = 10_000  # far above published vectors, of 25 to 4,096 numbers
+MAX_DIMENSION = 10_000  # published vectors have 25 to 1,000 numbers
 MAX_WORD_BYTES = 1024
 MAX_NUMBER_BYTES = 40  # of a number in text and its separator
 MAX_LINE_BYTES = MAX_WORD_BYTES + MAX_DIMENSION * MAX_NUMBER_BYTES
