@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import recall_sum
+from fishermix.evaluation.ranks import recall_sum
 from fishermix.model.hubness import HubnessCorrection
 
 

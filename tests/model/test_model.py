@@ -20,7 +20,7 @@ from fishermix import ImageTextModel, WordVectors
 from fishermix.cli import load_commands
 from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import figures, recall_sum, task_ranks
+from fishermix.evaluation.ranks import figures, recall_sum, task_ranks
 from fishermix.experiments import tables
 from fishermix.experiments.published import COLUMNS, PUBLISHED
 from fishermix.experiments.reproduce import _digest, reproduce

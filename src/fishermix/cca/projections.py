@@ -56,8 +56,9 @@ class CanonicalProjections:
     ) -> CanonicalProjections:
         """Read what `to_tensors` gave; errors name `where`."""
         correlations = require_tensor(tensors, "correlations_", (None,), where)
-        x, y = (
-            require_tensor(tensors, f"{side}_weights_", (None, len(correlations)), where) for side in "xy"
-        )
-        means = (require_tensor(tensors, f"{s}_mean_", (len(w),), where) for s, w in (("x", x), ("y", y)))
-        return cls(correlations, x, y, *means)
+        shape = None, len(correlations)
+        x_weights = require_tensor(tensors, "x_weights_", shape, where)
+        y_weights = require_tensor(tensors, "y_weights_", shape, where)
+        x_mean = require_tensor(tensors, "x_mean_", (len(x_weights),), where)
+        y_mean = require_tensor(tensors, "y_mean_", (len(y_weights),), where)
+        return cls(correlations, x_weights, y_weights, x_mean, y_mean)

@@ -15,7 +15,7 @@ from typing import Any
 
 from fishermix.datasets import Dataset, open_dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import Figures
+from fishermix.evaluation.ranks import Figures
 from fishermix.model.model import ImageTextModel
 from fishermix.model.recipe import RECIPES
 from fishermix.progress import show_progress

@@ -14,7 +14,7 @@ import numpy as np
 
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import Figures, figures
+from fishermix.evaluation.ranks import Figures, figures
 from fishermix.model.model import ImageTextModel
 from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages

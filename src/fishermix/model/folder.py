@@ -24,7 +24,7 @@ import numpy as np
 from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
 from fishermix.model.hubness import HubnessCorrection
-from fishermix.model.joint_space import JointSpace
+from fishermix.model.joint_space import JointSpace, image_networks
 from fishermix.storage import CONFIG, NAME_DIGITS, load_folder, part_folder, save_folder
 from fishermix.text.sentence_vectors import SentenceSums
 from fishermix.text.vectors import WordVectors
@@ -208,11 +208,6 @@ class SavedParts:
         from fishermix.caption.captioner import Captioner
 
         return Captioner.load(self.folder / CAPTIONER)
-
-
-def image_networks(encoder: Any) -> list[Any]:
-    """The networks whose vectors an image encoder concatenates."""
-    return list(getattr(encoder, "encoders", [encoder]))
 
 
 def _take_part(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -99,9 +99,8 @@ class HubnessCorrection:
             raise FishermixError(
                 f"{folder} is damaged: a number in config.json is invalid ({error})."
             ) from error
-        images, sentences = (
-            require_tensor(tensors, name, (None, dimension), folder) for name in ("images", "sentences")
-        )
+        images = require_tensor(tensors, "images", (None, dimension), folder)
+        sentences = require_tensor(tensors, "sentences", (None, dimension), folder)
         valid = all(
             bank.dtype == np.int8 and len(bank) and bank.any(axis=1).all() for bank in (images, sentences)
         )

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,14 +32,6 @@ class JointSpace:
     image_power: float = 1.0
     image_l2: bool = False
     image_widths: Sequence[int] = ()
-
-    @property
-    def dimension(self) -> int:
-        return len(self.projections.correlations)
-
-    @property
-    def csls_dimension(self) -> int:
-        return self.dimension + (2 if self.hubness else 0)
 
     def image_points(self, features: np.ndarray) -> np.ndarray:
         """Unit points (n, d) float32 of the networks' vectors (n, p)."""
@@ -86,6 +78,11 @@ class JointSpace:
     @cached_property
     def _sentence_origin(self) -> np.ndarray:
         return (self.projections.y_mean.astype(np.float32) @ self._sentence_map).astype(np.float32)
+
+
+def image_networks(encoder: Any) -> list[Any]:
+    """The networks whose vectors an image encoder concatenates."""
+    return list(getattr(encoder, "encoders", [encoder]))
 
 
 def prepare_features(features: np.ndarray, power: float, l2: bool, widths: Sequence[int]) -> np.ndarray:

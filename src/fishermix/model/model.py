@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.model.folder import CAPTIONER, SavedParts, image_networks, load_model, save_model
-from fishermix.model.joint_space import JointSpace
+from fishermix.model.folder import CAPTIONER, SavedParts, load_model, save_model
+from fishermix.model.joint_space import JointSpace, image_networks
 from fishermix.model.recipe import Recipe, find_recipe
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.cca import RegularizedCCA
     from fishermix.datasets import Dataset
-    from fishermix.evaluation.tasks import Figures
+    from fishermix.evaluation.ranks import Figures
     from fishermix.model.hubness import HubnessCorrection
     from fishermix.text.encoder import SentenceEncoder
     from fishermix.text.sentence_vectors import SentenceSums
@@ -74,7 +74,7 @@ class ImageTextModel:
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences. Put the sentence in brackets.")
         space = self.joint_space
-        blocks = [np.zeros((0, space.dimension), np.float32)]
+        blocks = [np.zeros((0, self.dimension), np.float32)]
         blocks += [space.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
         return np.concatenate(blocks)
 
@@ -133,8 +133,8 @@ class ImageTextModel:
         return self.captioner
 
     def rank(self, dataset: Dataset, work: str | os.PathLike | None = None) -> dict[str, np.ndarray]:
-        """The rank of the first right answer of every query of the three tasks, see `evaluation.tasks`."""
-        from fishermix.evaluation.tasks import task_ranks
+        """The rank of the first right answer of every query of the three tasks, see `evaluation.ranks`."""
+        from fishermix.evaluation.ranks import task_ranks
         from fishermix.model.training import image_features
 
         dataset, features = image_features(dataset, self.image_encoder, work)
@@ -148,19 +148,19 @@ class ImageTextModel:
 
         Choose a part of it first: `dataset.part("test")`. `work` is a folder that keeps image features.
         """
-        from fishermix.evaluation.tasks import figures
+        from fishermix.evaluation.ranks import figures
 
         return figures(self.rank(dataset, work))
 
     @property
     def dimension(self) -> int:
         """Of the joint space."""
-        return self.joint_space.dimension
+        return len(self.joint_space.projections.correlations)
 
     @property
     def csls_dimension(self) -> int:
         """Of the vectors of `csls_sentences` and `csls_images`."""
-        return self.joint_space.csls_dimension
+        return self.dimension + (2 if self.hubness else 0)
 
     match_dimension = csls_dimension  # as 0.1 called it
 

@@ -17,11 +17,10 @@ from fishermix.cca.estimator import choose_best
 from fishermix.cca.projections import CanonicalProjections
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import recall_sum
+from fishermix.evaluation.ranks import recall_sum
 from fishermix.mixture import Mixture
-from fishermix.model.folder import image_networks
 from fishermix.model.hubness import HubnessCorrection
-from fishermix.model.joint_space import JointSpace, prepare_features, unit_rows
+from fishermix.model.joint_space import JointSpace, image_networks, prepare_features, unit_rows
 from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages, open_stages
 from fishermix.storage import load_folder, save_folder
@@ -255,13 +254,15 @@ class PairVectors:
     def project(self, projections: CanonicalProjections) -> PairVectors:
         """The projections with power 0; a zero row stays zero."""
         known = np.any(self.sentences, axis=1, keepdims=True)
-        sentences = np.where(known, projections.project_y(self.sentences, 0.0), 0)
-        return PairVectors(projections.project_x(self.images, 0.0), sentences)
+        images = projections.project_x(self.images, power=0)
+        sentences = projections.project_y(self.sentences, power=0)
+        return PairVectors(images, np.where(known, sentences, 0))
 
     def scale(self, projections: CanonicalProjections, power: float) -> tuple[np.ndarray, np.ndarray]:
         """Unit points of what `project` gave, for this power."""
         images = projections.scale_columns(self.images, power, np.float32)
-        return unit_rows(images), unit_rows(projections.scale_columns(self.sentences, power, np.float32))
+        sentences = projections.scale_columns(self.sentences, power, np.float32)
+        return unit_rows(images), unit_rows(sentences)
 
 
 def _check_words_known(part: Dataset, encoder: SentenceEncoder) -> None:
