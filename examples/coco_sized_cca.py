@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from fishermix.cca import CovarianceSums, RegularizedCCA
-from fishermix.cca.covariances import rows_of_a_block
+from fishermix.cca.covariances import choose_block_rows
 
 SENTENCES = 566_000
 SENTENCES_PER_IMAGE = 5
@@ -42,7 +42,7 @@ def main() -> None:
 
     def blocks():
         nonlocal making
-        step = rows_of_a_block(options.sentence_features)
+        step = choose_block_rows(options.sentence_features)
         for start in range(0, options.rows, step):
             begin = clocks()
             block = meaning[pairs[start : start + step]] @ mixing

@@ -109,10 +109,10 @@ def prepare_train(folder: Path) -> Callable[[], object]:
 
 def small_recipe():
     try:
-        from fishermix.model.recipe import recipe_named
+        from fishermix.model.recipe import find_recipe
     except ImportError:  # 0.1
-        from fishermix.recipes import recipe_named
-    recipe = recipe_named("shipped")
+        from fishermix.recipes import recipe_named as find_recipe
+    recipe = find_recipe("shipped")
     return recipe.with_(components=2, reg_x=(0.01,), reg_y=(0.01,))
 
 

@@ -72,6 +72,17 @@ NAMES = {
     "Source": "RowSource",
     "WhiteningMap": "WhiteningTransform",
     "WordList": "Vocabulary",
+    "recipe_named": "find_recipe",
+}
+
+# Old key of a model's recipe: new key.
+RECIPE_KEYS = {
+    "bank": "csls_bank_size",
+    "components": "mixture_components",
+    "kept": "n_components",
+    "neighbours": "csls_neighbours",
+    "row": "variant",
+    "scales": "correlation_powers",
 }
 
 

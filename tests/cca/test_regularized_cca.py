@@ -254,7 +254,7 @@ def test_sizes_whose_squares_no_float_holds_are_named(route):
         for x, y in ((X * factor, Y), (X, Y * factor), (X * factor, Y * factor)):
             found = fitted_by(route, x, y, pairs, n_components=3)
             np.testing.assert_allclose(found.correlations_, expected, atol=1e-9)
-    for factor, message in ((1e200, "too large for float64: divide"), (1e-200, "too small for .*: multiply")):
+    for factor, message in ((1e200, "too large for float64. Divide"), (1e-200, "too small for .*. Multiply")):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(FishermixError, match=f"X deviates.*{message} X"):
@@ -297,10 +297,10 @@ def test_saved_and_loaded_it_gives_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (None, "give pairs"),
-        ([0, 1], "whole numbers"),
-        ([0.0, 1.0, 1.0], "whole numbers"),
-        ([0, 1, 2], "0 to 1"),
+        (None, "Give pairs"),
+        ([0, 1], "integers"),
+        ([0.0, 1.0, 1.0], "integers"),
+        ([0, 1, 2], "between 0 and 1"),
     ],
 )
 def test_wrong_pairs_are_named(pairs, message):

@@ -106,7 +106,7 @@ def test_length_does_not_matter_not_even_extreme_length():
     )
 
 
-def test_queries_without_an_answer_are_left_out():
+def test_queries_without_an_answer_have_no_rank():
     points = np.eye(3)
     assert len(annotation_ranks(points, points[:2], np.array([0, 2]))) == 2
     assert len(similarity_ranks(points, np.array([0, 0, 1]))) == 2
@@ -140,7 +140,7 @@ def test_wrong_input_is_refused(images, sentences, image_of):
         search_ranks(images, sentences, np.array(image_of))
 
 
-def test_crowding_takes_its_half_off_the_items():
+def test_half_of_the_hubness_is_subtracted_from_the_items():
     rng = np.random.default_rng(3)
     images, sentences = rng.normal(size=(12, 4)), rng.normal(size=(30, 4))
     image_of = rng.integers(0, 12, 30)

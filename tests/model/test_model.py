@@ -1,6 +1,6 @@
-"""The whole line: training, the joint space, saving and the tables, on a small world of colours.
+"""The pipeline: training, the joint space, saving and the tables, on a small world of colors.
 
-A photograph is a coloured square or disc; its sentences name colour and shape. Everything is real but small:
+A photograph is a colored square or disc; its sentences name color and shape. Everything is real but small:
 the shipped network, ICA, a hybrid mixture, CCA.
 """
 
@@ -20,27 +20,27 @@ from fishermix import ImageTextModel, WordVectors
 from fishermix.cli import load_commands
 from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import figures, recall_sum, task_ranks
+from fishermix.evaluation.ranks import figures, recall_sum, task_ranks
 from fishermix.experiments import tables
 from fishermix.experiments.published import COLUMNS, PUBLISHED
 from fishermix.experiments.reproduce import _digest, reproduce
 from fishermix.model.model import SHIPPED
-from fishermix.model.recipe import RECIPES, Recipe, recipe_named
+from fishermix.model.recipe import RECIPES, Recipe, find_recipe
 from fishermix.model.training import with_dev
 
-COLOURS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
+COLORS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
 SHAPES = ("square", "disc", "stripes")
 SENTENCES = ("a {} {}", "the {} {} lies there", "one {} {} alone")
 RECIPE = Recipe(
-    row="hglmm",
-    components=3,
-    kept=6,
+    variant="hglmm",
+    mixture_components=3,
+    n_components=6,
     image_power=0.5,
     image_l2=True,
-    scales=(0.5, 1.0),
+    correlation_powers=(0.5, 1.0),
     reg_y=(0.01,),
-    neighbours=3,
-    bank=20,
+    csls_neighbours=3,
+    csls_bank_size=20,
 )
 
 
@@ -49,20 +49,20 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     (folder / "images").mkdir()
     rng, lines = np.random.default_rng(0), []
-    for number, (colour, shape, again) in enumerate(itertools.product(COLOURS, SHAPES, range(5))):
+    for number, (color, shape, again) in enumerate(itertools.product(COLORS, SHAPES, range(5))):
         picture = Image.new("RGB", (64, 64), tuple(int(v) for v in rng.integers(180, 255, 3)))
         draw, (x, y) = ImageDraw.Draw(picture), rng.integers(4, 20, 2).tolist()
         box = (x, y, x + 38, y + 38)
         if shape == "disc":
-            draw.ellipse(box, fill=COLOURS[colour])
+            draw.ellipse(box, fill=COLORS[color])
         elif shape == "square":
-            draw.rectangle(box, fill=COLOURS[colour])
+            draw.rectangle(box, fill=COLORS[color])
         else:
             for line in range(0, 38, 8):
-                draw.rectangle((x, y + line, x + 38, y + line + 3), fill=COLOURS[colour])
+                draw.rectangle((x, y + line, x + 38, y + line + 3), fill=COLORS[color])
         picture.save(folder / "images" / f"{number}.png")
         split = ("train", "train", "train", "val", "test")[again]
-        captions = [sentence.format(colour, shape) for sentence in SENTENCES]
+        captions = [sentence.format(color, shape) for sentence in SENTENCES]
         lines.append(json.dumps({"image": f"{number}.png", "captions": captions, "split": split}))
     (folder / "captions.jsonl").write_text("\n".join(lines))
     return folder
@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
 def vectors():
     rng = np.random.default_rng(1)
     words = [
-        *COLOURS,
+        *COLORS,
         *SHAPES,
         "a",
         "the",
@@ -95,7 +95,7 @@ def model(folder, vectors, work):
     return ImageTextModel(vectors, RECIPE).fit(open_dataset(f"folder:{folder}"), work)
 
 
-def test_the_joint_space_finds_colour_and_shape(model, folder, work):
+def test_the_joint_space_finds_color_and_shape(model, folder, work):
     found = model.evaluate(open_dataset(f"folder:{folder}").part("test"), work / "features")
     # Twelve test photos, one of each kind: guessing finds one in twelve at the first place.
     assert found["search"]["r@1"] > 50
@@ -138,18 +138,24 @@ def test_half_precision_keeps_the_points(model, tmp_path):
     assert (np.sum(again.encode_text(sentences) * model.encode_text(sentences), axis=1) > 0.999).all()
 
 
+def use(model):
+    """Look at every part of a loaded model."""
+    return model.recipe, model.sentence_encoder, model.image_encoder, model.cca
+
+
 def test_a_damaged_model_is_refused(model, tmp_path):
     model.save(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     saved = json.loads(config.read_text())
     for change, message in (
-        ({"encoder_key": "0"}, "another version of the network"),
-        ({"recipe": {"row": "cake"}}, "no row 'cake'|damaged"),
-        ({"recipe": {"cake": 1}}, "damaged"),
+        ({"encoder_key": "0"}, "was trained with another version of the network"),
+        ({"recipe": {**saved["recipe"], "variant": "cake"}}, "There is no variant 'cake'"),
+        ({"recipe": {"variant": "hglmm"}}, "'recipe' is missing or invalid in .*config.json"),
+        ({"recipe": {**saved["recipe"], "cake": 1}}, "'recipe' is invalid in .*config.json"),
     ):
         config.write_text(json.dumps({**saved, **change}))
         with pytest.raises(FishermixError, match=message):
-            ImageTextModel.load(tmp_path / "model")
+            use(ImageTextModel.load(tmp_path / "model"))
 
 
 def test_a_second_fit_takes_its_stages_from_the_work_folder(model, folder, vectors, work, monkeypatch):
@@ -175,11 +181,11 @@ def test_without_validation_images_a_tenth_is_held_out(folder):
 
 
 def test_recipes_name_what_they_do_not_know():
-    assert recipe_named("paper") == RECIPES["paper"]
-    with pytest.raises(FishermixError, match="choose among"):
-        recipe_named("cake")
-    with pytest.raises(FishermixError, match="gmm"):
-        Recipe(row="cake")
+    assert find_recipe("paper") == RECIPES["paper"]
+    with pytest.raises(FishermixError, match="Choose one of"):
+        find_recipe("cake")
+    with pytest.raises(FishermixError, match=r"no variant 'cake'.*gmm"):
+        Recipe(variant="cake")
 
 
 def test_the_banks_come_and_go_with_the_model(model, tmp_path):
@@ -199,7 +205,7 @@ def test_the_banks_come_and_go_with_the_model(model, tmp_path):
     shutil.rmtree(place / banks(place)[0])
     with pytest.raises(FishermixError, match="is missing: the model is incomplete"):
         ImageTextModel.load(place).similarity(*pairs)
-    plain = ImageTextModel(recipe=model.recipe.with_(neighbours=0))
+    plain = ImageTextModel(recipe=model.recipe.with_(csls_neighbours=0))
     plain.sentence_encoder, plain.image_encoder, plain.cca = (
         model.sentence_encoder, model.image_encoder, model.cca,
     )  # fmt: skip
@@ -249,22 +255,22 @@ def test_a_config_without_a_part_is_named(model, tmp_path, missing):
     model.save(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     values = json.loads(config.read_text())
-    for garbled in (
+    for damaged in (
         {key: value for key, value in values.items() if key != missing},
         {**values, missing: None},
     ):
-        config.write_text(json.dumps(garbled))
-        with pytest.raises(FishermixError, match=r"damaged|another version"):
+        config.write_text(json.dumps(damaged))
+        with pytest.raises(FishermixError, match=f"'{missing}' is missing or invalid in .*config.json"):
             ImageTextModel.load(tmp_path / "model")
 
 
 def test_training_needs_photos_and_sentences_that_say_something(folder, vectors, tmp_path):
     dataset = open_dataset(f"folder:{folder}")
     few = dataset.select([int(np.flatnonzero(dataset.splits == split)[0]) for split in ("train", "dev")])
-    with pytest.raises(FishermixError, match="training needs at least two"):
+    with pytest.raises(FishermixError, match="Training needs at least two"):
         ImageTextModel(vectors, RECIPE).fit(few)
     mute = replace(dataset, sentences=["zorblax"] * len(dataset.sentences))
-    for recipe in (RECIPE, RECIPE.with_(neighbours=0)):
+    for recipe in (RECIPE, RECIPE.with_(csls_neighbours=0)):
         with pytest.raises(FishermixError, match="know no word of the"):
             ImageTextModel(vectors, recipe).fit(mute)
 
@@ -283,8 +289,8 @@ def results(folder, vectors, work):
     return list(reproduce(dataset, vectors, RECIPE, ["mean", "hglmm"], None, work))
 
 
-def test_rows_are_measured_and_resumed(results, folder, vectors, work, monkeypatch):
-    assert [result.row for result in results] == ["mean", "hglmm"]
+def test_variants_are_measured_and_resumed(results, folder, vectors, work, monkeypatch):
+    assert [result.variant for result in results] == ["mean", "hglmm"]
     assert results[0].laplacian is None
     assert 0 <= results[1].laplacian <= 1
     for result in results:
@@ -293,7 +299,7 @@ def test_rows_are_measured_and_resumed(results, folder, vectors, work, monkeypat
         assert curve[9] == pytest.approx(result.figures["search"]["r@10"], abs=0.01)
     others = WordVectors(vectors.words, np.vstack([vectors.vectors[:-1], vectors.vectors[:1]]))
     same = {_digest(open_dataset(f"folder:{folder}"), v, RECIPE, 1, None) for v in (vectors, others)}
-    assert len(same) == 2, "other vectors are other rows"
+    assert len(same) == 2, "other vectors are other results"
     monkeypatch.setattr("fishermix.experiments.reproduce._run", None)
     again = list(reproduce(open_dataset(f"folder:{folder}"), vectors, RECIPE, ["mean", "hglmm"], None, work))
     assert again == results
@@ -319,7 +325,7 @@ def test_published_tables_are_complete():
         "coco-1k": 6,
         "coco-5k": 6,
     }
-    best = next(row for row in PUBLISHED["flickr8k"] if row.encoder == "VGG" and row.row == "GMM+HGLMM")
+    best = next(row for row in PUBLISHED["flickr8k"] if row.encoder == "VGG" and row.variant == "GMM+HGLMM")
     assert best.figures == (21.3, 50.0, 64.6, 5.0, 30.3, 31.0, 59.3, 73.7, 4.0, 22.2, 11.9)
     assert all(len(row.figures) == len(COLUMNS) for rows in PUBLISHED.values() for row in rows)
 
@@ -351,9 +357,9 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
     options = (
         "--vectors",
         tmp_path / "vectors",
-        "--row",
+        "--variant",
         "gmm",
-        "--components",
+        "--components",  # as 0.1 called it
         2,
         "--kept",
         4,
@@ -372,11 +378,12 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
 def test_the_commands_name_what_is_missing(run, folder, tmp_path):
     spec, nowhere = f"folder:{folder}", tmp_path / "nowhere"
     for words, message in (
-        (("train", "--out", tmp_path / "m"), "name at least one data set"),
+        (("train", "--out", tmp_path / "m"), "Name at least one data set"),
         (("train", "--data", spec, "--out", tmp_path / "m", "--vectors", nowhere), "make word2vec"),
         (("evaluate", nowhere, "--data", spec), "no saved"),
-        (("evaluate",), "name a data set"),
-        (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no row 'cake'"),
+        (("evaluate",), "Name a data set"),
+        (("reproduce", spec, "--vectors", folder, "--rows", "cake"), "no variant 'cake'"),
+        (("reproduce", spec, "--vectors", folder, "--variants", "gmm,cake"), "no variant 'cake'"),
         (("reproduce", spec, "--repeats", "0"), "at least 1"),
         (("reproduce", spec, "--json", nowhere / "r.json"), "there is no folder"),
         (("evaluate", "--data", spec, "--json", nowhere / "r.json"), "there is no folder"),

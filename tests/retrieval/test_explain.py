@@ -6,7 +6,7 @@ from tiny_model import TinyModel
 
 from fishermix import HybridMixture, ImageTextModel, RegularizedCCA, SentenceEncoder, WordVectors
 from fishermix.errors import FishermixError
-from fishermix.model.recipe import recipe_named
+from fishermix.model.recipe import find_recipe
 from fishermix.retrieval.explain import Explainer
 
 WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "aeiou"]
@@ -20,7 +20,7 @@ def model(request):
     bunch = np.arange(len(WORDS)) % 4
     vectors = WordVectors(WORDS, (centres[bunch] + rng.normal(size=(len(WORDS), 6))).astype(np.float32))
     mixtures = [HybridMixture(k, random_state=0).fit(vectors.vectors) for k in (4, 3)[: request.param]]
-    model = ImageTextModel(recipe=recipe_named("best"))
+    model = ImageTextModel(recipe=find_recipe("best"))
     model.sentence_encoder = SentenceEncoder(vectors, mixtures=mixtures)
     sentences = [" ".join(rng.choice(WORDS, 4)) for _ in range(200)]
     images = rng.normal(size=(200, 5))

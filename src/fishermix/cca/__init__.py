@@ -1,7 +1,19 @@
-"""Regularised canonical correlation analysis at full size: up to 36,000 features on the larger side."""
+"""Regularized canonical correlation analysis at full size: up to 36,000 features on the larger side."""
 
-from fishermix.cca.covariances import CovarianceSums
-from fishermix.cca.estimator import RegularizedCCA
-from fishermix.cca.grams import GramSums
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from fishermix.cca.covariances import CovarianceSums as CovarianceSums
+    from fishermix.cca.estimator import RegularizedCCA as RegularizedCCA
+    from fishermix.cca.grams import GramSums as GramSums
+
+_MODULE_OF = {"CovarianceSums": "covariances", "GramSums": "grams", "RegularizedCCA": "estimator"}
 __all__ = ["CovarianceSums", "GramSums", "RegularizedCCA"]
+
+
+def __getattr__(name: str):
+    # Imported on first use: a search needs `fishermix.cca.projections`, but neither scipy nor scikit-learn.
+    if name in _MODULE_OF:
+        return getattr(import_module(f"fishermix.cca.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'fishermix.cca' has no attribute '{name}'")

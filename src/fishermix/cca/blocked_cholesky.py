@@ -93,7 +93,7 @@ class CholeskyPanels:
     """L of L L' = matrix + ridge I, in the same panels; of the square on the diagonal the inverse is kept.
 
     Tile (j, i) of L is (A_ji - sum over k < i of L_jk L_ik') L_ii^-T: one product with a long inner side for
-    each tile. The squares on the diagonal are factorised and inverted in float64.
+    each tile. The squares on the diagonal are factorized and inverted in float64.
     """
 
     def __init__(self, matrix: SymmetricPanels, ridge: float):

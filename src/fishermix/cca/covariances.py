@@ -1,4 +1,4 @@
-"""Sums that add up over blocks, files and machines, and from which the covariances of both sides follow."""
+"""The sums behind the covariances of both sides; they add up over blocks, files and machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from fishermix.cca.blocked_cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, expect_usable_size
+from fishermix.cca.problem import CanonicalProblem, check_magnitude
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
@@ -18,12 +18,12 @@ NUMBERS_IN_A_BLOCK = 2**26
 
 
 class CovarianceSums:
-    """n, sum x, sum y, X'X, Y'X and Y'Y of pairs (x, y): all that a primal CCA has to know of its data.
+    """n, sum x, sum y, X'X, Y'X and Y'Y of pairs (x, y): the sufficient statistics of a primal CCA.
 
-    `add` takes a block of pairs, `merge` takes other sums: workers may each make their own. The sums are
-    taken about a shift near the mean, the first block's mean, so that moving them to the mean at the end
-    subtracts little. The side with fewer features and any side of up to 2,048 are summed in float64; a larger
-    side in the type of its data, float32 as a rule.
+    `add` takes a block of pairs and `merge` takes other sums, so several workers can each sum a part. The
+    sums are taken about a shift near the mean, the first block's mean, so that moving them to the mean at the
+    end subtracts little. The side with fewer features and any side of up to 2,048 features are summed in
+    float64; a larger side is summed in the type of its data, usually float32.
     """
 
     def __init__(self, n_features_x: int, n_features_y: int, dtype: Any = np.float32):
@@ -49,13 +49,13 @@ class CovarianceSums:
         """
         sums = None
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
-            for x, y, rows in _paired(blocks) if X is None else _joined(X, blocks, pairs):
+            for x, y, rows in _pair_blocks(blocks) if X is None else _join_blocks(X, blocks, pairs):
                 if sums is None:
                     sums = cls(x.shape[1], y.shape[1], np.result_type(x, y))
                 sums.add(x, y, rows)
                 bar.advance(len(y))
         if sums is None:
-            raise FishermixError("there are no blocks of Y: a fit needs at least one")
+            raise FishermixError("There are no blocks of Y. A fit needs at least one.")
         return sums
 
     @property
@@ -72,9 +72,9 @@ class CovarianceSums:
         for side, rows, size in (("X", X, self.xx.size), ("Y", Y, self.yy.size)):
             if rows.shape[1] != size:
                 raise FishermixError(
-                    f"a block of {side} has {rows.shape[1]} features, these sums have {size}"
+                    f"A block of {side} has {rows.shape[1]} features, but these sums have {size}."
                 )
-        pairs = checked_pairs(pairs, len(X), len(Y))
+        pairs = parse_pairs(pairs, len(X), len(Y))
         if len(Y) == 0:
             return
         counts = np.ones(len(X)) if pairs is None else np.bincount(pairs, minlength=len(X)).astype(np.float64)
@@ -85,11 +85,11 @@ class CovarianceSums:
         x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
         for side, largest in (("X", x_largest), ("Y", y_largest)):
             if not np.isfinite(largest):
-                raise FishermixError(f"{side} holds NaN, infinity or numbers near it: leave such rows out")
+                raise FishermixError(f"{side} contains NaN, infinity or numbers near it. Remove such rows.")
         self._add_differences(x, y, counts, pairs)
         self.x_largest, self.y_largest = max(self.x_largest, x_largest), max(self.y_largest, y_largest)
 
-    @np.errstate(over="ignore", invalid="ignore")  # `problem` tells that numbers were too large
+    @np.errstate(over="ignore", invalid="ignore")  # `problem` reports that numbers were too large
     def _add_differences(
         self, x: np.ndarray, y: np.ndarray, counts: np.ndarray, pairs: np.ndarray | None
     ) -> None:
@@ -108,11 +108,11 @@ class CovarianceSums:
             self.yx[part] += y[:, part].T @ x
 
     def merge(self, other: CovarianceSums) -> None:
-        """Add the sums of other pairs; `other` is moved to the shift of these."""
+        """Add the sums of other pairs. This moves `other` to the shift of these sums."""
         if (self.xx.size, self.yy.size) != (other.xx.size, other.yy.size):
             raise FishermixError(
-                f"sums of {other.xx.size} and {other.yy.size} features cannot be merged into sums of "
-                f"{self.xx.size} and {self.yy.size}"
+                f"Sums of {other.xx.size} and {other.yy.size} features cannot be merged into sums of "
+                f"{self.xx.size} and {self.yy.size}."
             )
         if other.n == 0:
             return
@@ -129,7 +129,7 @@ class CovarianceSums:
         self.y_largest = max(self.y_largest, other.y_largest)
 
     def move(self, x_shift: np.ndarray, y_shift: np.ndarray) -> None:
-        """Take the sums about other shifts. With d and e the old shifts of y and x minus the new ones,
+        """Move the sums to other shifts. With d and e the old shifts of y and x minus the new ones,
 
         sum (y + d)(x + e)' = Y'X + s_y e' + d (s_x + n e)'.
         """
@@ -145,11 +145,11 @@ class CovarianceSums:
         self.x_shift, self.y_shift, self.x_sum, self.y_sum = x_shift, y_shift, x_sum, y_sum
 
     def problem(self) -> CanonicalProblem:
-        """The sums about the mean, as a problem to solve. Nothing is copied; more may be added afterwards."""
+        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later."""
         if self.n < 2:
-            raise FishermixError(f"CCA needs at least two pairs, there are {self.n}")
-        expect_usable_size("X", self.x_largest, self.n, self.yx.dtype)
-        expect_usable_size("Y", self.y_largest, self.n, self.yx.dtype)
+            raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.")
+        check_magnitude("X", self.x_largest, self.n, self.yx.dtype)
+        check_magnitude("Y", self.y_largest, self.n, self.yx.dtype)
         self.move(self.x_mean, self.y_mean)
         precision = float(np.finfo(self.yx.dtype).eps)
         if self.xx.size <= self.yy.size:
@@ -157,29 +157,29 @@ class CovarianceSums:
         return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, False, precision)
 
     def _feature_slices(self) -> Iterator[slice]:
-        """Slices of Y's features: no product as large as Y'X lives beside it."""
+        """Slices of Y's features: no second matrix as large as Y'X is needed."""
         for start in range(0, self.yy.size, self.yy.width):
             yield slice(start, start + self.yy.width)
 
 
-def rows_of_a_block(n_features: int) -> int:
-    """So many rows that a block is about 256 MB of float32."""
+def choose_block_rows(n_features: int) -> int:
+    """The number of rows for blocks of about 256 MB of float32."""
     return max(512, min(8192, NUMBERS_IN_A_BLOCK // max(n_features, 1)))
 
 
-def _paired(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+def _pair_blocks(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
     for block in blocks:
         if not isinstance(block, tuple | list) or len(block) != 2:
-            raise FishermixError("without X, the blocks are tuples (X block, Y block)")
+            raise FishermixError("Without X, the blocks must be tuples (X block, Y block).")
         x, y = _table("X", block[0]), _table("Y", block[1])
         if len(x) != len(y):
             raise FishermixError(
-                f"a block has {len(x)} rows of X and {len(y)} rows of Y: they must be as many"
+                f"A block has {len(x)} rows of X and {len(y)} rows of Y. The numbers must be equal."
             )
         yield x, y, None
 
 
-def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+def _join_blocks(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """For each block of Y: the rows of X that it needs, the block, and which of them each of its rows has."""
     n_pairs = len(X) if pairs is None else len(pairs)
     done = 0
@@ -192,13 +192,13 @@ def _joined(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray
         if pairs is None:
             yield _table("X", X[part]), y, None
             continue
-        rows = checked_pairs(pairs[part], len(X), len(y))
+        rows = parse_pairs(pairs[part], len(X), len(y))
         assert rows is not None
         wanted, local = np.unique(rows, return_inverse=True)
         yield _table("X", X[wanted]), y, local
     if done != n_pairs:
         more = "at least " if done > n_pairs else ""
-        raise FishermixError(f"the blocks of Y have {more}{done} rows, but there are {n_pairs} pairs")
+        raise FishermixError(f"The blocks of Y have {more}{done} rows, but there are {n_pairs} pairs.")
 
 
 def _table(side: str, block) -> np.ndarray:
@@ -206,25 +206,25 @@ def _table(side: str, block) -> np.ndarray:
     rows = np.asarray(block)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise FishermixError(
-            f"a block of {side} has the shape {rows.shape}, not (rows, features); blocks come in a list or "
-            "an iterator, and `fit` takes one array"
+            f"A block of {side} has the shape {rows.shape}, not (rows, features). Give blocks in a list or "
+            "an iterator; to fit one array, use `fit`."
         )
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
-def checked_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
+def parse_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
     """The row of X of each row of Y (n_y,), or None where row j belongs to row j."""
     if pairs is None:
         if n_x != n_y:
             raise FishermixError(
-                f"X has {n_x} rows and Y has {n_y}: give pairs, the row of X for each row of Y"
+                f"X has {n_x} rows and Y has {n_y}. Give pairs, the row of X for each row of Y."
             )
         return None
     pairs = np.asarray(pairs)
     if pairs.shape != (n_y,) or (n_y and pairs.dtype.kind not in "iu"):
-        raise FishermixError(f"pairs must be {n_y} whole numbers, one for each row of Y")
+        raise FishermixError(f"pairs must be {n_y} integers, one for each row of Y.")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= n_x):
-        raise FishermixError(f"pairs must lie in 0 to {n_x - 1}, the rows of X")
+        raise FishermixError(f"pairs must be between 0 and {n_x - 1}, the rows of X.")
     return pairs
 
 

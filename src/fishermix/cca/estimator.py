@@ -5,40 +5,44 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fishermix.cca.covariances import CovarianceSums, checked_pairs, rows_of_a_block
+from fishermix.cca.covariances import CovarianceSums, choose_block_rows, parse_pairs
 from fishermix.cca.grams import GramSums
 from fishermix.cca.problem import solve
+from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.storage import load_folder, save_folder
 
 KIND = "cca"
 VERSION = 1
+T = TypeVar("T")
 
 
 class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Canonical correlation analysis with a ridge on each side.
 
-    The k-th pair of directions maximises u' S_xy v subject to u'(S_xx + r_x I)u = v'(S_yy + r_y I)v = 1 and
+    The k-th pair of directions maximizes u' S_xy v subject to u'(S_xx + r_x I)u = v'(S_yy + r_y I)v = 1 and
     to orthogonality to the pairs before it; r = reg * (largest eigenvalue of that side's covariance).
 
-    n_components : directions kept; None keeps min(features of X, features of Y, pairs - 1).
+    n_components : number of directions. None: min(features of X, features of Y, pairs - 1).
     reg_x, reg_y : ridges as shares of the largest eigenvalue of that side's covariance.
-    scale : projections are multiplied by correlation ** power: "correlation" is power 1 (as Klein et al. do),
-        a number is that power (Gong et al., 2014, take 4), None is power 0. It may be changed after `fit`.
+    scale : the power of the correlations that projections are multiplied by. "correlation" is power 1
+        (Klein et al.), a number is that power (Gong et al., 2014, use 4), None is power 0. You can change it
+        after `fit`.
     method : "primal" (covariances), "dual" (inner products of rows) or "auto" (the cheaper one).
 
+    projections_ : the fitted arrays as one plain object, `CanonicalProjections`. They are also here as
     correlations_ (k,) : the canonical correlations, falling.
-    x_weights_ (p, k), y_weights_ (q, k) : directions; of the side with fewer features, the largest weight of
+    x_weights_ (p, k), y_weights_ (q, k) : directions. On the side with fewer features, the largest weight of
         each column is positive.
-    x_ridge_, y_ridge_ : r_x and r_y, in units of the covariances.
     x_mean_ (p,), y_mean_ (q,) : means over the pairs.
+    x_ridge_, y_ridge_ : r_x and r_y, in units of the covariances. None if a model of 0.1 did not save them.
     method_ : "primal", "dual" or "streaming".
 
     >>> rng = np.random.default_rng(0)
@@ -87,27 +91,27 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if hasattr(Y, "__dask_graph__"):
             from fishermix.distributed.covariances import covariance_sums
 
-            return self._fit_statistics(covariance_sums(X, Y, pairs))
+            return self._fit_without_names(covariance_sums(X, Y, pairs))
         return self._fit_statistics(self.statistics(X, Y, pairs))
 
     def fit_blocks(self, X, blocks: Iterable, pairs=None) -> RegularizedCCA:
-        """Fit to Y in blocks of rows, one after the other; each is read once and not kept.
+        """Fit to Y in blocks of rows. Each block is read once and not kept.
 
         With `X=None` the blocks are tuples (X block, Y block).
         """
-        return self._fit_statistics(CovarianceSums.from_blocks(X, blocks, pairs))
+        return self._fit_without_names(CovarianceSums.from_blocks(X, blocks, pairs))
 
     def statistics(self, X, Y, pairs=None) -> CovarianceSums | GramSums:
-        """What `path` needs of these pairs: covariances or inner products of rows, whichever is cheaper."""
+        """The covariances or the inner products of rows, whichever is cheaper; `path` needs them."""
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if Y is None:
-            raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None")
-        Y = _checked_rows(Y)
-        pairs = checked_pairs(pairs, len(X), len(Y))
-        if self._chosen_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
+            raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None.")
+        Y = _parse_y(Y)
+        pairs = parse_pairs(pairs, len(X), len(Y))
+        if self._choose_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
             return GramSums(X, Y, pairs)
-        step = rows_of_a_block(Y.shape[1])
+        step = choose_block_rows(Y.shape[1])
         parts = [slice(start, start + step) for start in range(0, len(Y), step)]
         if pairs is None:
             sums = CovarianceSums.from_blocks(X, (Y[part] for part in parts))
@@ -124,32 +128,31 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         reg_x: float | Sequence[float],
         reg_y: float | Sequence[float],
     ) -> Iterator[RegularizedCCA]:
-        """A fitted estimator for each pair of ridges; the covariances are taken once and the side with more
-        features is factorised once for each of its ridges."""
+        """Yield a fitted estimator for each pair of ridges.
+
+        The covariances are formed once, and the side with more features is factorized once for each of its
+        ridges.
+        """
         self._validate_params()
         p, q = len(statistics.x_mean), len(statistics.y_mean)
         at_most = min(p, q)
         if self.n_components is not None and self.n_components > at_most:
             raise FishermixError(
-                f"n_components is {self.n_components}, but the smaller side has {at_most} features"
+                f"n_components is {self.n_components}, but the smaller side has {at_most} features."
             )
         n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
         x_is_small = p <= q
-        regs_x, regs_y = _ridges("reg_x", reg_x), _ridges("reg_y", reg_y)
+        regs_x, regs_y = _parse_ridges("reg_x", reg_x), _parse_ridges("reg_y", reg_y)
         regs = (regs_x, regs_y) if x_is_small else (regs_y, regs_x)
         for pair in solve(statistics.problem(), n_components, *regs):
             small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
             large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
             x, y = (small, large) if x_is_small else (large, small)
+            projections = CanonicalProjections(
+                pair.correlations, x[2], y[2], statistics.x_mean, statistics.y_mean
+            )
             fitted = clone(self).set_params(reg_x=x[0], reg_y=y[0])
-            fitted.correlations_ = pair.correlations
-            fitted.x_ridge_, fitted.y_ridge_ = x[1], y[1]
-            fitted.x_weights_, fitted.y_weights_ = x[2], y[2]
-            fitted.x_mean_, fitted.y_mean_ = statistics.x_mean, statistics.y_mean
-            fitted.n_features_in_ = p
-            fitted.n_components_ = len(pair.correlations)
-            fitted.method_ = statistics.method
-            yield fitted
+            yield fitted._set_fit(projections, statistics.method, x[1], y[1])
 
     def fit_best(
         self,
@@ -158,22 +161,19 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         reg_x: float | Sequence[float],
         reg_y: float | Sequence[float],
     ) -> RegularizedCCA:
-        """Become the estimator of the grid with the highest `score`, say a recall on validation pairs.
+        """Fit with the ridges that have the highest `score`, such as a recall on validation pairs.
 
         `reg_x` and `reg_y` become the chosen ridges; `path_scores_` lists (reg_x, reg_y, score) of all. A NaN
         is never the highest.
         """
-        best, best_score, scores = None, np.nan, []
-        for fitted in self.path(statistics, reg_x, reg_y):
-            value = float(score(fitted))
-            scores.append((fitted.reg_x, fitted.reg_y, value))
-            if not np.isnan(value) and (best is None or value > best_score):
-                best, best_score = fitted, value
-        if not scores:
-            raise FishermixError("the grid of ridges is empty: give at least one reg_x and one reg_y")
-        if best is None:
-            raise FishermixError(f"the score is NaN for all {len(scores)} pairs of ridges: none is the best")
-        self._become(best)
+        scores: list[tuple[float, float, float]] = []
+
+        def record(fitted: RegularizedCCA) -> float:
+            scores.append((fitted.reg_x, fitted.reg_y, float(score(fitted))))
+            return scores[-1][2]
+
+        best = choose_best(self.path(statistics, reg_x, reg_y), record)
+        self._set_fit(best.projections_, best.method_, best.x_ridge_, best.y_ridge_)
         self.reg_x, self.reg_y = best.reg_x, best.reg_y
         self.path_scores_ = scores
         return self
@@ -182,29 +182,30 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Points (m, k) of X in the joint space; with Y the tuple of the points of both."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        points = self._projected(X, self.x_weights_, self.x_mean_)
+        points = self.projections_.project_x(X, self.power)
         return points if Y is None else (points, self.transform_y(Y))
 
     def transform_y(self, Y) -> np.ndarray:
         """Points (n, k) of Y in the joint space."""
         check_is_fitted(self)
-        Y = _checked_rows(Y)
+        Y = _parse_y(Y)
         if Y.shape[1] != len(self.y_weights_):
             raise FishermixError(
-                f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}"
+                f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}."
             )
-        return self._projected(Y, self.y_weights_, self.y_mean_)
+        return self.projections_.project_y(Y, self.power)
 
     def score(self, X, y, pairs=None) -> float:  # scikit-learn names its second argument
-        """The correlation of both sides' points of these pairs, the mean over the directions kept.
+        """The correlation of both sides' points of these pairs, averaged over the directions.
 
-        On pairs held out from the fit it is what `GridSearchCV` maximises: to compare ridges, not numbers of
-        directions, since the first ones correlate most. A direction without variance counts as 0.
+        On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not
+        numbers of directions, because the first directions correlate most. A direction without variance
+        counts as 0.
         """
         x, y = (points.astype(np.float64) for points in self.transform(X, y))
-        pairs = checked_pairs(pairs, len(x), len(y))
+        pairs = parse_pairs(pairs, len(x), len(y))
         if len(y) < 2:
-            raise FishermixError(f"a correlation needs at least two pairs, there are {len(y)}")
+            raise FishermixError(f"A correlation needs at least two pairs, but there are {len(y)}.")
         x = x if pairs is None else x[pairs]
         x, y = x - x.mean(axis=0), y - y.mean(axis=0)
         lengths = np.linalg.norm(x, axis=0) * np.linalg.norm(y, axis=0)
@@ -214,43 +215,89 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors."""
         check_is_fitted(self)
-        names = ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_")
         config = {
             "params": self.get_params(),
             "method": self.method_,
             "x_ridge": self.x_ridge_,
             "y_ridge": self.y_ridge_,
         }
-        save_folder(folder, KIND, VERSION, config, {name: getattr(self, name) for name in names})
+        save_folder(folder, KIND, VERSION, config, self.projections_.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
+        """Read an estimator that `save` wrote."""
         config, tensors = load_folder(folder, KIND, VERSION)
-        cca = cls(**config["params"])
-        cca.correlations_ = require_tensor(tensors, "correlations_", (None,), folder)
-        k = len(cca.correlations_)
-        for side in "xy":
-            weights = require_tensor(tensors, f"{side}_weights_", (None, k), folder)
-            setattr(cca, f"{side}_weights_", weights)
-            setattr(cca, f"{side}_mean_", require_tensor(tensors, f"{side}_mean_", (len(weights),), folder))
-        cca.n_features_in_, cca.n_components_, cca.method_ = len(cca.x_weights_), k, config["method"]
-        cca.x_ridge_, cca.y_ridge_ = config["x_ridge"], config["y_ridge"]
-        return cca
+        return cls.from_projections(
+            CanonicalProjections.from_tensors(tensors, folder),
+            config["params"],
+            config["method"],
+            config["x_ridge"],
+            config["y_ridge"],
+        )
+
+    @classmethod
+    def from_projections(
+        cls,
+        projections: CanonicalProjections,
+        params: dict[str, Any],
+        method: str,
+        x_ridge: float | None,
+        y_ridge: float | None,
+    ) -> RegularizedCCA:
+        """A fitted estimator with these fitted arrays."""
+        return cls(**params)._set_fit(projections, method, x_ridge, y_ridge)
+
+    @property
+    def correlations_(self) -> np.ndarray:
+        return self.projections_.correlations
+
+    @property
+    def x_weights_(self) -> np.ndarray:
+        return self.projections_.x_weights
+
+    @property
+    def y_weights_(self) -> np.ndarray:
+        return self.projections_.y_weights
+
+    @property
+    def x_mean_(self) -> np.ndarray:
+        return self.projections_.x_mean
+
+    @property
+    def y_mean_(self) -> np.ndarray:
+        return self.projections_.y_mean
+
+    @property
+    def n_components_(self) -> int:
+        return len(self.projections_.correlations)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    def _fit_statistics(self, statistics: CovarianceSums | GramSums) -> RegularizedCCA:
-        return self._become(next(self.path(statistics, [self.reg_x], [self.reg_y])))
+    def _fit_without_names(self, statistics: CovarianceSums) -> RegularizedCCA:
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
+        return self._fit_statistics(statistics)
 
-    def _become(self, fitted: RegularizedCCA) -> RegularizedCCA:
-        for name, value in vars(fitted).items():
-            if name.endswith("_"):
-                setattr(self, name, value)
+    def _fit_statistics(self, statistics: CovarianceSums | GramSums) -> RegularizedCCA:
+        fitted = next(self.path(statistics, [self.reg_x], [self.reg_y]))
+        return self._set_fit(fitted.projections_, fitted.method_, fitted.x_ridge_, fitted.y_ridge_)
+
+    def _set_fit(
+        self,
+        projections: CanonicalProjections,
+        method: str,
+        x_ridge: float | None,
+        y_ridge: float | None,
+    ) -> RegularizedCCA:
+        """Replace everything that an earlier fit left."""
+        self.__dict__.pop("path_scores_", None)
+        self.projections_, self.method_ = projections, method
+        self.x_ridge_, self.y_ridge_ = x_ridge, y_ridge
+        self.n_features_in_ = len(projections.x_weights)
         return self
 
-    def _chosen_method(self, m: int, n: int, p: int, q: int) -> str:
+    def _choose_method(self, m: int, n: int, p: int, q: int) -> str:
         """The cheaper one by multiplications: sums of the large side, Cholesky factor, solve, product."""
         if self.method != "auto":
             return self.method
@@ -261,13 +308,9 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         return "dual" if cost(n, large) < cost(large, n) + 2.0 * m * p * q else "primal"
 
-    def _projected(self, rows: np.ndarray, weights: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        scaled = weights * (self.correlations_ ** self._power()).astype(weights.dtype)
-        points = rows @ scaled.astype(rows.dtype, copy=False)
-        points -= (mean @ scaled).astype(points.dtype)
-        return points
-
-    def _power(self) -> float:
+    @property
+    def power(self) -> float:
+        """The power of the correlations that `scale` stands for."""
         if self.scale is None:
             return 0.0
         return 1.0 if self.scale == "correlation" else float(self.scale)
@@ -280,13 +323,31 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
 
-def _ridges(name: str, given: float | Sequence[float]) -> list[float]:
+def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
+    """The candidate of a grid with the highest score, the first of equal ones; a NaN is never the highest.
+
+    `candidates` may be a generator: only the best so far is held.
+    """
+    best, best_score, n_scored = None, np.nan, 0
+    for candidate in candidates:
+        value = float(score(candidate))
+        n_scored += 1
+        if not np.isnan(value) and (best is None or value > best_score):
+            best, best_score = candidate, value
+    if not n_scored:
+        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
+    if best is None:
+        raise FishermixError(f"The score is NaN for all {n_scored} pairs of ridges.")
+    return best
+
+
+def _parse_ridges(name: str, given: float | Sequence[float]) -> list[float]:
     ridges = np.atleast_1d(np.asarray(given, np.float64))
     if ridges.ndim != 1 or not np.isfinite(ridges).all() or (ridges < 0).any():
-        raise FishermixError(f"{name} must be one ridge or a list of them, each at least 0, not {given!r}")
+        raise FishermixError(f"{name} must be one ridge or a list of ridges, each at least 0, not {given!r}.")
     return ridges.tolist()
 
 
-def _checked_rows(Y) -> np.ndarray:
+def _parse_y(Y) -> np.ndarray:
     Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
     return Y.reshape(-1, 1) if Y.ndim == 1 else Y

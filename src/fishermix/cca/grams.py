@@ -1,4 +1,4 @@
-"""The dual: inner products of rows instead of features, for fewer samples than features."""
+"""The dual problem: inner products of rows instead of features, for fewer samples than features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.cca.blocked_cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, expect_usable_size
+from fishermix.cca.problem import CanonicalProblem, check_magnitude
 from fishermix.progress import progress
 
 COLUMNS_OF_A_SLICE = 2048
@@ -30,7 +30,7 @@ class _Side:
 
     @property
     def largest(self) -> float:
-        """By how much a feature deviates from its mean at most."""
+        """The largest deviation of a feature from its mean."""
         above, below = self.features.max(axis=0) - self.mean, self.mean - self.features.min(axis=0)
         return float(max(above.max(), below.max()))
 
@@ -38,19 +38,19 @@ class _Side:
         starts = range(0, self.features.shape[1], COLUMNS_OF_A_SLICE)
         return [slice(start, start + COLUMNS_OF_A_SLICE) for start in starts]
 
-    def centred_slices(self, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
-        """Slices of features and their centred columns (n, width): the whole is never copied."""
+    def centered_slices(self, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
+        """Slices of features and their centered columns (n, width): the side is never copied whole."""
         for part in self._slices():
             columns = self.features[:, part].astype(dtype, copy=False) - self.mean[part].astype(dtype)
             yield part, columns if len(columns) == len(self.rows) else columns[self.rows]
 
 
 class GramSums:
-    """The centred rows of the side with fewer features, and the Gram matrix of the rows of the other side.
+    """The centered rows of the side with fewer features, and the Gram matrix of the rows of the other side.
 
-    Inner products of the large side are taken in float64 for up to 2,048 features, else in the type of the
-    data, and added up in float64 for up to 8,192 rows. If the small side too has far more features than rows,
-    it is turned into the space that its rows span, which changes no solution.
+    Inner products of the large side are computed in float64 for up to 2,048 features, else in the type of the
+    data, and summed in float64 for up to 8,192 rows. If the small side also has far more features than rows,
+    it is projected onto the space that its rows span, which does not change the solution.
     """
 
     method = "dual"
@@ -68,19 +68,19 @@ class GramSums:
         n_features = len(large.mean)
         dtype = np.dtype(np.float64) if n_features <= FEATURES_IN_DOUBLE else large.features.dtype
         for name, side in (("X", self.x), ("Y", self.y)):
-            expect_usable_size(name, side.largest, self.n * len(side.mean), dtype)
+            check_magnitude(name, side.largest, self.n * len(side.mean), dtype)
 
-        centred = small.features - small.mean
+        centered = small.features - small.mean
         basis = None
-        if 2 * len(centred) < centred.shape[1]:
-            centred, basis = _in_row_space(centred)
-        weighted = centred * np.sqrt(small.counts)[:, None]
-        covariance = SymmetricPanels(centred.shape[1], np.float64)
+        if 2 * len(centered) < centered.shape[1]:
+            centered, basis = _in_row_space(centered)
+        weighted = centered * np.sqrt(small.counts)[:, None]
+        covariance = SymmetricPanels(centered.shape[1], np.float64)
         covariance.add_product(weighted, weighted)
 
         gram = SymmetricPanels(self.n, np.float64 if self.n <= ROWS_IN_DOUBLE else dtype)
         with progress("inner products", total=n_features) as bar:
-            for _, columns in large.centred_slices(dtype):
+            for _, columns in large.centered_slices(dtype):
                 gram.add_product(columns.T, columns.T)
                 bar.advance(columns.shape[1])
 
@@ -90,11 +90,11 @@ class GramSums:
         def lift_large(weights: np.ndarray) -> np.ndarray:
             weights = weights.astype(dtype, copy=False)
             lifted = np.empty((n_features, weights.shape[1]), dtype)
-            for part, columns in large.centred_slices(dtype):
+            for part, columns in large.centered_slices(dtype):
                 np.matmul(columns.T, weights, out=lifted[part])
             return lifted
 
-        right = centred[small.rows].astype(gram.dtype, copy=False)
+        right = centered[small.rows].astype(gram.dtype, copy=False)
         precision = float(np.finfo(dtype).eps)
         return CanonicalProblem(self.n, covariance, gram, right, True, precision, lift_small, lift_large)
 

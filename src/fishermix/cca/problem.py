@@ -1,6 +1,6 @@
-"""The canonical ridge problem, whatever it was made from, and its solution on a grid of ridges.
+"""The canonical ridge problem and its solution on a grid of ridges.
 
-With S the (co)variances, A = S_xx + r_x I and B = S_yy + r_y I, the k-th canonical pair maximises
+With S the (co)variances, A = S_xx + r_x I and B = S_yy + r_y I, the k-th canonical pair maximizes
 
     u' S_xy v   subject to   u' A u = v' B v = 1   and orthogonality to the pairs before it.
 
@@ -9,12 +9,12 @@ large side enters only through M = W' W = S_xy B^-1 S_yx, and the pairs are the 
 
     M u = rho^2 A u,        v = L^-T W u / rho.
 
-With fewer samples n than large features the same M comes from the Gram matrix K = Y Y' of the centred rows:
+With fewer samples n than large features the same M comes from the Gram matrix K = Y Y' of the centered rows:
 with K + R I = L L', R = n r_y, and W = L^-1 X,
 
     n M = X' K (K + R I)^-1 X = X' X - R W' W,        v = Y' L^-T W u / rho.
 
-All matrices here are sums, not means: a ridge that is a share of the largest eigenvalue does not notice.
+All matrices here are sums, not means. A ridge that is a share of the largest eigenvalue is the same for both.
 """
 
 from __future__ import annotations
@@ -71,22 +71,22 @@ class CanonicalPairs:
 def solve(
     problem: CanonicalProblem, n_components: int, regs_small: Sequence[float], regs_large: Sequence[float]
 ) -> Iterator[CanonicalPairs]:
-    """The solutions for all pairs of ridges, in the order of `regs_large`, then `regs_small`.
+    """Yield the solutions for all pairs of ridges, in the order of `regs_large`, then `regs_small`.
 
-    The large side is factorised once for each of `regs_large`.
+    The large side is factorized once for each of `regs_large`.
     """
     eigenvalue_small = problem.small.largest_eigenvalue()
     eigenvalue_large = problem.large.largest_eigenvalue()
-    least = least_regularisation(problem)
+    least = least_regularization(problem)
     n_components = min(n_components, problem.small.size)
     lost_in_rounding = np.sqrt(problem.precision)
     with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
         for reg_large in regs_large:
-            factor, ridge_large = _factorise(problem.large, reg_large, least, eigenvalue_large)
+            factor, ridge_large = _factorize(problem.large, reg_large, least, eigenvalue_large)
             solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
             explained = _explained(problem, solved, ridge_large)
             for reg_small in regs_small:
-                whitener, ridge_small = _factorise(problem.small, reg_small, least, eigenvalue_small)
+                whitener, ridge_small = _factorize(problem.small, reg_small, least, eigenvalue_small)
                 correlations, small = _small_side(explained, whitener, n_components)
                 scaled = small * np.divide(
                     1, correlations, out=np.zeros_like(correlations), where=correlations > lost_in_rounding
@@ -105,29 +105,31 @@ def solve(
                 bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
 
 
-def expect_usable_size(side: str, largest: float, n: float, dtype: np.dtype) -> None:
-    """Refuse n pairs in which X or Y deviates from its mean by so much or so little at most that the sums of
-    squares leave the range of their type."""
+def check_magnitude(side: str, largest: float, n: float, dtype: np.dtype) -> None:
+    """Reject n pairs if the sums of squares would leave the range of their type.
+
+    `largest` is the largest deviation of a number of X or Y from its mean.
+    """
     limits = np.finfo(dtype)
     too_large = largest > np.sqrt(limits.max / (4 * n))
     if too_large or 0 < largest < np.sqrt(limits.tiny / limits.eps):
         raise FishermixError(
             f"{side} deviates from its mean by at most {largest:.0e}, and the squares of such numbers are "
-            f"too {'large' if too_large else 'small'} for {np.dtype(dtype)}: "
-            f"{'divide' if too_large else 'multiply'} {side} by a constant, which changes no correlation"
+            f"too {'large' if too_large else 'small'} for {np.dtype(dtype)}. "
+            f"{'Divide' if too_large else 'Multiply'} {side} by a constant; the correlations do not change."
         )
 
 
-def least_regularisation(problem: CanonicalProblem) -> float:
-    """The least ridge, as a share of the largest eigenvalue, that lifts missing rank above rounding."""
+def least_regularization(problem: CanonicalProblem) -> float:
+    """The smallest ridge that lifts missing rank above rounding, as a share of the largest eigenvalue."""
     size = max(problem.small.size, problem.large.size)
     return max(1e-10, 4 * float(np.sqrt(size)) * problem.precision)
 
 
-def _factorise(
+def _factorize(
     matrix: SymmetricPanels, reg: float, least: float, eigenvalue: float
 ) -> tuple[CholeskyPanels, float]:
-    """The factor of (matrix + ridge I) and the ridge; the ridge grows until rounding does no harm."""
+    """The factor of (matrix + ridge I) and the ridge, which grows until the factorization succeeds."""
     if eigenvalue <= 0:
         return matrix.cholesky(1.0), 1.0
     share = max(reg, least)
@@ -138,7 +140,7 @@ def _factorise(
             if share >= 1:
                 raise
             warnings.warn(
-                f"a ridge of {share:.1e} of the largest eigenvalue is lost in rounding: taking four times it",
+                f"A ridge of {share:.1e} of the largest eigenvalue is lost in rounding. Using 4 times it.",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -9,7 +9,7 @@ import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import expect_folder_of, tell
-from fishermix.cli.train import RECIPE_HELP, expect_vectors
+from fishermix.cli.train import RECIPE_HELP, VARIANT_HELP, check_vectors_exist
 from fishermix.errors import FishermixError
 
 
@@ -17,35 +17,48 @@ from fishermix.errors import FishermixError
 def reproduce(
     data: Annotated[
         str,
-        typer.Argument(help="flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:… or folder:DIR"),
+        typer.Argument(
+            help="A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:… or folder:DIR."
+        ),
     ],
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="NAME[,NAME]: networks side by side (the paper's: vgg19, overfeat); else the recipe's."
+            help="NAME[,NAME]: image networks; their vectors are concatenated. The paper used vgg19 and "
+            "overfeat. Default: the recipe's."
         ),
     ] = None,
-    rows: Annotated[str, typer.Option(help="Rows, separated by commas.")] = "mean,gmm,lmm,hglmm,gmm+hglmm",
+    variants: Annotated[
+        str,
+        typer.Option(
+            "--variants", "--rows", help=f"The variants to measure, separated by commas: {VARIANT_HELP}."
+        ),
+    ] = "mean,gmm,lmm,hglmm,gmm+hglmm",
     repeats: Annotated[
-        int | None, typer.Option(help="Random splits; the paper's number if left out.")
+        int | None, typer.Option(help="Number of random splits. Default: the paper's.")
     ] = None,
     recipe: Annotated[str, typer.Option(help=RECIPE_HELP)] = "paper",
     vectors: Annotated[Path, typer.Option(help="Word vectors.")] = Path(".cache/word2vec"),
     test_images: Annotated[
-        int | None, typer.Option(help="Rank among so many test images (COCO: 1000).")
+        int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
     ] = None,
-    work: Annotated[Path, typer.Option(help="Folder of finished stages and rows.")] = Path(
+    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
         ".cache/reproduce"
     ),
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the results to this JSON file.")
+    ] = None,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", help="Write the whole table to this file.")
+        Path | None,
+        typer.Option("--csv", help="Write the table with the published figures to this CSV file."),
     ] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with plots to this file.")
+        Path | None, typer.Option("--html", help="Write a page with plots to this HTML file.")
     ] = None,
 ) -> None:
-    """Measure every row of the paper's tables and print them beside the published ones. Resumes by row.
+    """Measure the variants of the paper and print them next to the published tables.
+
+    Finished variants are kept: run the same command again to resume after an interruption.
 
     Example: fishermix reproduce flickr8k:DIR --recipe best --html table.html
     """
@@ -54,23 +67,23 @@ def reproduce(
     from fishermix.datasets import open_dataset
     from fishermix.experiments import reproduce as run
     from fishermix.experiments import tables
-    from fishermix.model.recipe import recipe_named
+    from fishermix.model.recipe import find_recipe
     from fishermix.storage import write_atomically
     from fishermix.text.vectors import WordVectors
 
     if repeats is not None and repeats < 1:
-        raise FishermixError("--repeats must be at least 1")
+        raise FishermixError("--repeats must be at least 1.")
     expect_folder_of(json_file, csv_file, html_file)
-    chosen = recipe_named(recipe)
+    chosen = find_recipe(recipe)
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
-    names = rows.split(",")
-    for row in names:
-        chosen.with_(row=row)
+    names = variants.split(",")
+    for name in names:
+        chosen.with_(variant=name)  # raises before the work begins
     dataset = open_dataset(data)
     if repeats is not None and repeats > dataset.repeats:
-        tell(f"{dataset.name} has its splits: measured {dataset.repeats} times, not {repeats}")
-    expect_vectors(vectors)
+        tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored")
+    check_vectors_exist(vectors)
     kind = table_kind(dataset.name, test_images)
     results = []
     for result in run.reproduce(
@@ -84,12 +97,12 @@ def reproduce(
         if html_file:
             write_atomically(html_file, tables.as_page(kind, results).encode())
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
-        typer.echo(f"{result.row}: {seconds}", err=True)
+        typer.echo(f"{result.variant}: {seconds}", err=True)
     Console(width=170).print(tables.as_text(kind, results))
 
 
 def table_kind(name: str, test_images: int | None) -> str:
-    """Which published table stands beside a data set of this name."""
+    """The published table to show next to a data set of this name."""
     for kind in ("flickr8k", "flickr30k", "pascal1k"):
         if kind in name:
             return kind

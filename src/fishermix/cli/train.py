@@ -11,47 +11,74 @@ import typer
 from fishermix.cli import app
 from fishermix.cli.common import expect_folder_of
 from fishermix.errors import FishermixError
-from fishermix.model.recipe import RECIPES
+from fishermix.model.recipe import RECIPES, VARIANTS
 
 if TYPE_CHECKING:
     from fishermix.datasets import Dataset
 
-RECIPE_HELP = f"{', '.join(list(RECIPES)[:-1])} or {list(RECIPES)[-1]}."
+RECIPE_HELP = f"One of {', '.join(RECIPES)}."
+VARIANT_HELP = f"one of {', '.join(VARIANTS)}"
 DataOption = Annotated[
-    list[str], typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR; may be repeated.")
+    list[str],
+    typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR. Can be given several times."),
 ]
 
 
 @app.command()
 def train(
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the model to.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_no_dev: Annotated[
-        list[str], typer.Option(help="Like --data, but its validation photos are trained on too.")
+        list[str], typer.Option(help="Like --data, but its validation photos are used for training as well.")
     ] = [],  # noqa: B006
     vectors: Annotated[
-        Path, typer.Option(help="Word vectors: a file, or a folder of `fishermix vectors import`.")
+        Path, typer.Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
     ] = Path(".cache/word2vec"),
     recipe: Annotated[str, typer.Option(help=RECIPE_HELP)] = "best",
-    row: Annotated[
-        str | None, typer.Option(help="mean, gmm, lmm, hglmm or gmm+hglmm; the recipe's if left out.")
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            "--variant", "--row", help=f"The kind of sentence vector: {VARIANT_HELP}. Default: the recipe's."
+        ),
     ] = None,
-    components: Annotated[int | None, typer.Option(min=1, help="MixtureParameters of each mixture.")] = None,
-    kept: Annotated[int | None, typer.Option(min=1, help="Dimensions of the joint space.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="NAME[,NAME]: networks side by side.")] = None,
+    mixture_components: Annotated[
+        int | None,
+        typer.Option(
+            "--mixture-components",
+            "--components",
+            min=1,
+            help="Number of components of each mixture. Default: the recipe's.",
+        ),
+    ] = None,
+    n_components: Annotated[
+        int | None,
+        typer.Option(
+            "--n-components", "--kept", min=1, help="Dimensions of the joint space. Default: the recipe's."
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="NAME[,NAME]: image networks; their vectors are concatenated. Default: the recipe's."
+        ),
+    ] = None,
     work: Annotated[
-        Path | None, typer.Option(help="Folder of finished stages and image features; OUT.work if left out.")
+        Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
     ] = None,
     words: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep the words of the captions and so many in all; all if left out."),
+        typer.Option(
+            min=1,
+            help="Vocabulary size: all caption words, then the most frequent others. "
+            "Default: all words of the vectors.",
+        ),
     ] = None,
     half: Annotated[bool, typer.Option(help="Store vectors and weights in half precision.")] = False,
     cluster: Annotated[
-        str | None, typer.Option(help="Work on a Dask cluster: tcp://HOST:PORT, or local:N processes here.")
+        str | None, typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.")
     ] = None,
 ) -> None:
-    """Train a model on captioned photos. Interrupted, it goes on where it was.
+    """Train a model on captioned photos. Run the same command again to resume after an interruption.
 
     Example: fishermix train --data flickr8k:DIR --out model/
     """
@@ -61,19 +88,23 @@ def train(
     from fishermix.distributed.cluster import connect
     from fishermix.model.folder import KIND
     from fishermix.model.model import ImageTextModel
-    from fishermix.model.recipe import recipe_named
+    from fishermix.model.recipe import find_recipe
     from fishermix.model.training import train as train_model
     from fishermix.storage import make_place
 
     if not data and not data_no_dev:
-        raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
-    changes = {"row": row, "components": components, "kept": kept}
-    chosen = recipe_named(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
+        raise FishermixError("Name at least one data set, such as --data flickr8k:DIR.")
+    changes = {
+        "variant": variant,
+        "mixture_components": mixture_components,
+        "n_components": n_components,
+    }
+    chosen = find_recipe(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
     sets = [open_dataset(spec) for spec in data]
     sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
-    expect_vectors(vectors)
+    check_vectors_exist(vectors)
     dataset = combine(sets)
     out = out.absolute()
     make_place(out, KIND)
@@ -89,22 +120,24 @@ def train(
             if (part.splits == split).any():
                 found = model.evaluate(part.part(split), work / "features")
                 _print_table(f"{part.name} {split}", found)
-    typer.echo(f"the model is in {out}; {work} keeps its stages for a next run and may be deleted")
+    typer.echo(f"The model is in {out}. You can delete {work}, which keeps finished stages for the next run.")
 
 
 @app.command()
 def evaluate(
     model: Annotated[
-        Path | None, typer.Argument(help="Folder of a model; the shipped one if left out.")
+        Path | None, typer.Argument(help="Folder of a model. Default: the model in the package.")
     ] = None,
     data: DataOption = [],  # noqa: B006
-    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many photos of the split.")] = None,
-    seed: Annotated[int, typer.Option(help="Which photos --sample draws.")] = 0,
-    work: Annotated[Path | None, typer.Option(help="Folder that keeps image features.")] = None,
+    split: Annotated[str, typer.Option(help="The part to measure: train, dev or test.")] = "test",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Measure on this many random photos of the split.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seeds the choice of --sample.")] = 0,
+    work: Annotated[Path | None, typer.Option(help="Folder for image features. Default: not kept.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
-    """Image search, image annotation and sentence similarity, measured as in the paper.
+    """Measure image search, image annotation and sentence similarity as in the paper.
 
     Example: fishermix evaluate model/ --data flickr8k:DIR --split test
     """
@@ -113,7 +146,7 @@ def evaluate(
     from fishermix.storage import write_atomically
 
     if not data:
-        raise FishermixError("name a data set, such as --data flickr8k:DIR")
+        raise FishermixError("Name a data set, such as --data flickr8k:DIR.")
     expect_folder_of(json_file)
     dataset = combine([open_dataset(spec) for spec in data])
     part = dataset.sample(split, sample, seed) if sample else dataset.part(split)
@@ -124,10 +157,10 @@ def evaluate(
         write_atomically(json_file, (json.dumps(measured, indent=1) + "\n").encode())
 
 
-def expect_vectors(vectors: Path) -> None:
+def check_vectors_exist(vectors: Path) -> None:
     if not vectors.exists():
         raise FishermixError(
-            f"there are no word vectors in {vectors}: run `make word2vec`, or name yours with --vectors"
+            f"There are no word vectors in {vectors}. Run `make word2vec`, or name yours with --vectors."
         )
 
 

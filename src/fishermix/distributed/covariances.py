@@ -1,4 +1,4 @@
-"""The sums of CCA on a Dask cluster: each worker makes its own, and the client adds these up."""
+"""The sums of CCA on a Dask cluster: each worker sums a part, and the client adds the parts up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fishermix.cca import CovarianceSums
-from fishermix.cca.covariances import rows_of_a_block
+from fishermix.cca.covariances import choose_block_rows
 from fishermix.distributed.cluster import current_client, gathered, in_order, shared, submitted, told_plainly
 from fishermix.distributed.mixtures import FileRows
 from fishermix.errors import FishermixError
@@ -32,13 +32,13 @@ def covariance_sums(
     client: Client | None = None,
     encoder: SentenceEncoder | None = None,
 ) -> CovarianceSums:
-    """Sums of the pairs (X[pairs[j]], Y[j]), without `pairs` (X[j], Y[j]): `RegularizedCCA.path` takes them.
+    """Sums of the pairs (X[pairs[j]], Y[j]), without `pairs` (X[j], Y[j]), for `RegularizedCCA.path`.
 
-    X : (m, p), held by the client; every worker gets the rows that it needs.
+    X : (m, p), held by the client; each worker gets the rows that it needs.
     Y : (n, q) as a `dask.array`, as paths of parts that the workers read block by block, or, with an
         `encoder`, as sentences that the workers encode block by block.
 
-    A worker holds its sums, about (q²/2 + p q) numbers, and a block; the sums travel to the client once.
+    A worker holds its sums, about (q²/2 + p q) numbers, and one block. The sums are sent to the client once.
     """
     client = client or current_client()
     X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)
@@ -47,9 +47,9 @@ def covariance_sums(
         n = sum(piece.n_rows for piece in pieces)
         pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
         if len(pairs) != n:
-            raise FishermixError(f"Y has {n} rows, but there are {len(pairs)} pairs")
+            raise FishermixError(f"Y has {n} rows, but there are {len(pairs)} pairs.")
         if n and not 0 <= pairs.min() <= pairs.max() < len(X):
-            raise FishermixError(f"pairs must lie in 0 to {len(X) - 1}, the rows of X")
+            raise FishermixError(f"pairs must be between 0 and {len(X) - 1}, the rows of X.")
         workers = sum(client.nthreads().values())
         there = None
         if encoder is not None:
@@ -62,7 +62,7 @@ def covariance_sums(
         else:
             sums.merge(group)
     if sums is None:
-        raise FishermixError("Y has no rows: a fit needs at least two pairs")
+        raise FishermixError("Y has no rows. A fit needs at least two pairs.")
     return sums
 
 
@@ -86,7 +86,7 @@ def _pieces(Y: Any, encoder: SentenceEncoder | None, client: Client) -> Iterator
     else:
         paths = [Y] if isinstance(Y, str | os.PathLike) else list(Y)
         for table in gathered(client, [submitted(client, open_table, path) for path in paths]):
-            step = rows_of_a_block(table.shape[1])
+            step = choose_block_rows(table.shape[1])
             for start in range(0, table.shape[0], step):
                 stop = min(start + step, table.shape[0])
                 yield _Piece(FileRows(table, start, stop), stop - start)
@@ -96,7 +96,7 @@ Group = tuple[np.ndarray, np.ndarray, list[Any]]  # rows of X, the pairs, pieces
 
 
 def _groups(X: np.ndarray, pairs: np.ndarray, pieces: Sequence[_Piece], workers: int) -> Iterator[Group]:
-    """The pieces in as many groups as there are workers, of about as many rows each."""
+    """The pieces in one group per worker, of about equally many rows."""
     ends = np.cumsum([piece.n_rows for piece in pieces])
     group_of = np.minimum((ends - 1) * workers // max(int(ends[-1]), 1), workers - 1)
     for number in np.unique(group_of):
@@ -113,7 +113,7 @@ def _sums(group: Group, encoder: SentenceEncoder | None) -> CovarianceSums:
 
 def _block(piece: Any, encoder: SentenceEncoder | None) -> np.ndarray:
     if encoder is not None:
-        with warnings.catch_warnings():  # of sentences without a known word: the client counts them
+        with warnings.catch_warnings():  # about sentences without a known word: the client counts them
             warnings.simplefilter("ignore")
             return encoder.transform(piece)
     return piece.read() if isinstance(piece, FileRows) else np.asarray(piece)

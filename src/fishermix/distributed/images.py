@@ -1,4 +1,4 @@
-"""Image features on a Dask cluster: the store stays here, photos go out, vectors come back."""
+"""Image features on a Dask cluster: the client sends photos and stores the vectors that come back."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ClusterImageEncoder:
 
         extract(paths, ClusterImageEncoder(ImageEncoder(), client), folder)
 
-    `extract` reads the files here and sends their bytes, so the workers need no access to the photos; it
-    writes the vectors here, and can be stopped and taken up as ever. A network that is a file must lie at the
-    same path everywhere.
+    `extract` reads the files here and sends their bytes, so the workers need no access to the photos. It
+    writes the vectors here and can be stopped and resumed as usual. A network file must be at the same path
+    on every worker.
     """
 
     def __init__(self, encoder: ImageEncoder, client: Client | None = None):
@@ -38,19 +38,19 @@ class ClusterImageEncoder:
         """(position, vector or error) of each image, in order; see `ImageEncoder.stream`."""
         there = shared(self.client, self.encoder)
         position = 0
-        for results in in_order(self.client, _encoded, _batches(images), there):
+        for results in in_order(self.client, _encode, _split_into_batches(images), there):
             for name, found in results:
                 yield position, UnreadableImage(found, name) if isinstance(found, str) else found
                 position += 1
 
 
-def _batches(images: Iterable[ImageSource]) -> Iterator[list[ImageSource]]:
+def _split_into_batches(images: Iterable[ImageSource]) -> Iterator[list[ImageSource]]:
     remaining = iter(images)
     while taken := list(islice(remaining, PHOTOS_IN_A_TASK)):
         yield taken
 
 
-def _encoded(images: Sequence[ImageSource], encoder: ImageEncoder) -> list[tuple[str, np.ndarray | str]]:
+def _encode(images: Sequence[ImageSource], encoder: ImageEncoder) -> list[tuple[str, np.ndarray | str]]:
     """The vector, or the reason why there is none, of each image."""
     return [
         (

@@ -1,12 +1,11 @@
 """The paper's three tasks and their measures: ranks of the first right answer, r@1, r@5, r@10, median, mean.
 
-Similarity is the cosine, less half of an item's hubness (`fishermix.model.hubness`) where that is given.
+Similarity is the cosine, less half of an item's hubness (`fishermix.model.hubness`) if that is given.
 The rank of a query is 1 + the number of wrong items at least as similar as its most similar right item, so
-that **ties
-count against us**; similarities closer than `TIE` are ties, because equal points may differ by that much
-after a float32 matrix product. A zero point (a sentence without a known word, a photo that could not be read)
-resembles nothing, not even another zero point: as a query it gets the worst rank, and as an item it comes
-last. A query that has no right answer at all is left out of the ranks.
+that **ties count against us**. Similarities closer than `TIE` are ties, because equal points can differ by
+that much after a float32 matrix product. A zero point (a sentence without a known word, a photo that could
+not be read) resembles nothing, not even another zero point: as a query it gets the worst rank, and as an item
+it comes last. A query without any right answer has no rank.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+Figures = dict[str, dict[str, float]]
 TIE = 1e-6
 BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time: few enough to fit, enough rows for a full-speed product
 
@@ -29,10 +29,10 @@ def annotation_ranks(
     """Image annotation: the query is an image, its own sentences are right.
 
     image_points (n_images, d), sentence_points (n_sentences, d), image_of (n_sentences,) -> int64 ranks, one
-    for each image that has a sentence, counting from 1. Half of `sentence_hubness` (n_sentences,) is taken
-    off the cosines of each sentence.
+    for each image that has a sentence, counting from 1. Half of `sentence_hubness` (n_sentences,) is
+    subtracted from the cosines of each sentence.
     """
-    images, sentences, image_of = _checked(image_points, sentence_points, image_of)
+    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     answers = _Answers(np.arange(len(images)), image_of, len(images))
     return _ranks(images, sentences, answers, hubness=sentence_hubness)
 
@@ -45,9 +45,9 @@ def search_ranks(
 ) -> np.ndarray:
     """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1.
 
-    Half of `image_hubness` (n_images,) is taken off the cosines of each image.
+    Half of `image_hubness` (n_images,) is subtracted from the cosines of each image.
     """
-    images, sentences, image_of = _checked(image_points, sentence_points, image_of)
+    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     answers = _Answers(image_of, np.arange(len(images)), len(images))
     return _ranks(sentences, images, answers, hubness=image_hubness)
 
@@ -55,12 +55,12 @@ def search_ranks(
 def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.ndarray:
     """Sentence similarity: the query is a sentence, the other sentences of its image are right.
 
-    The query itself is left out. Int64 ranks from 1, one for each sentence that is not its image's only one.
+    The query itself is not an item. Int64 ranks from 1, one for each sentence of an image with several.
     """
     sentences = _unit_rows(sentence_points)
     _, group = np.unique(image_of, return_inverse=True)
     if group.shape != (len(sentences),):
-        raise ValueError(f"image_of should have one entry for each of the {len(sentences)} sentences")
+        raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
     return _ranks(
         sentences, sentences, _Answers(group, group, int(group.max(initial=-1)) + 1), without_itself=True
     )
@@ -70,9 +70,53 @@ def summary(ranks: np.ndarray) -> dict[str, float]:
     """Recall at 1, 5 and 10 in percent, median and mean rank."""
     ranks = np.asarray(ranks)
     if not ranks.size:
-        raise ValueError("no query has a right answer: there are no ranks to summarise")
+        raise ValueError("There are no ranks to summarize: no query has a right answer.")
     recalls = {f"r@{k}": 100 * float(np.mean(ranks <= k)) for k in (1, 5, 10)}
     return {**recalls, "median": float(np.median(ranks)), "mean": float(np.mean(ranks))}
+
+
+def task_ranks(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_hubness: np.ndarray | None = None,
+    sentence_hubness: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """The rank of the first right answer of every query of each task.
+
+    image_points (m, d), sentence_points (n, d), image_of (n,) : the image that each sentence describes
+    image_hubness (m,), sentence_hubness (n,) : search and annotation are corrected for them if they are given
+
+    The sentence similarity task is left out if every image has one sentence.
+    """
+    several = np.bincount(image_of, minlength=len(image_points))[image_of] > 1
+    ranks = {
+        "search": search_ranks(image_points, sentence_points, image_of, image_hubness),
+        "annotation": annotation_ranks(image_points, sentence_points, image_of, sentence_hubness),
+    }
+    if several.any():
+        ranks["similarity"] = similarity_ranks(sentence_points, image_of)
+    return ranks
+
+
+def figures(ranks: dict[str, np.ndarray]) -> Figures:
+    """Recalls in percent, median and mean rank of each task."""
+    return {task: summary(of_task) for task, of_task in ranks.items()}
+
+
+def recall_sum(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_hubness: np.ndarray | None = None,
+    sentence_hubness: np.ndarray | None = None,
+) -> float:
+    """r@1 + r@5 + r@10 of search and of annotation: the score that training maximizes on the "dev" images."""
+    found = (
+        summary(search_ranks(image_points, sentence_points, image_of, image_hubness)),
+        summary(annotation_ranks(image_points, sentence_points, image_of, sentence_hubness)),
+    )
+    return sum(task[recall] for task in found for recall in ("r@1", "r@5", "r@10"))
 
 
 @dataclass
@@ -141,16 +185,18 @@ def _cosine_blocks(
         yield start, block, np.matmul(queries[block], items.T, out=cosines[: len(block)])
 
 
-def _checked(
+def _parse_points(
     image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     images, sentences, image_of = _unit_rows(image_points), _unit_rows(sentence_points), np.asarray(image_of)
     if images.shape[1] != sentences.shape[1]:
-        raise ValueError(f"images have {images.shape[1]} dimensions, sentences {sentences.shape[1]}")
+        raise ValueError(
+            f"Images have {images.shape[1]} dimensions, but sentences have {sentences.shape[1]}."
+        )
     if image_of.shape != (len(sentences),):
-        raise ValueError(f"image_of should have one entry for each of the {len(sentences)} sentences")
+        raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
     if len(image_of) and (image_of.min() < 0 or image_of.max() >= len(images)):
-        raise ValueError("image_of points to an image that does not exist")
+        raise ValueError("image_of refers to an image that does not exist.")
     return images, sentences, image_of
 
 
@@ -158,10 +204,10 @@ def _unit_rows(points: np.ndarray) -> np.ndarray:
     """Rows of length one in float32; zero rows stay zero."""
     points = np.asarray(points)
     if points.ndim != 2:
-        raise ValueError(f"points should have two dimensions, not {points.ndim}")
+        raise ValueError(f"Points must have two dimensions, not {points.ndim}.")
     largest = np.maximum(points.max(axis=1, initial=0), -points.min(axis=1, initial=0))[:, None]
     if not np.isfinite(largest).all():
-        raise ValueError("points should be finite")
+        raise ValueError("Points must be finite.")
     # Divided by the largest entry first, so that no square overflows or vanishes.
     unit = (points / np.where(largest > 0, largest, 1)).astype(np.float32, copy=False)
     length = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]

@@ -1,9 +1,9 @@
-"""What each choice of the recipe is worth: one change at a time, measured on the validation images.
+"""The effect of each choice in the recipe: one change at a time, measured on the validation images.
 
 python -m fishermix.experiments.ablations flickr8k:DIR [--work DIR] [--vectors DIR] [--also NAME=VECTORS]
 
-Mixtures of ten components keep a row under a minute; the order of the rows is what counts. The test images
-are never looked at.
+Mixtures of ten components keep each change under a minute. Only the order of the results matters. The test
+images are never used.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any
 
 from fishermix.datasets import Dataset, open_dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import Figures
+from fishermix.evaluation.ranks import Figures
 from fishermix.model.model import ImageTextModel
 from fishermix.model.recipe import RECIPES
 from fishermix.progress import show_progress
 from fishermix.text.vectors import WordVectors
 
-BASE = RECIPES["best"].with_(row="hglmm", components=10, view="squeeze", reg_y=(0.002, 0.005))
+BASE = RECIPES["best"].with_(variant="hglmm", mixture_components=10, view="squeeze", reg_y=(0.002, 0.005))
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "the cosine alone": {"neighbours": 0},
-    "1 neighbour": {"neighbours": 1},
-    "50 neighbours": {"neighbours": 50},
-    "banks of 1,000": {"bank": 1000, "neighbours": 5},
-    "mean of the words": {"row": "mean"},
-    "GMM": {"row": "gmm"},
-    "LMM": {"row": "lmm"},
-    "GMM and HGLMM side by side": {"row": "gmm+hglmm"},
-    "logistic mixture": {"row": "logistic"},
-    "Gaussian, Laplacian, logistic or Student's t": {"row": "four families"},
-    "5 components": {"components": 5},
-    "20 components": {"components": 20},
+    "the cosine alone": {"csls_neighbours": 0},
+    "1 neighbour": {"csls_neighbours": 1},
+    "50 neighbours": {"csls_neighbours": 50},
+    "banks of 1,000": {"csls_bank_size": 1000, "csls_neighbours": 5},
+    "mean of the words": {"variant": "mean"},
+    "GMM": {"variant": "gmm"},
+    "LMM": {"variant": "lmm"},
+    "GMM and HGLMM side by side": {"variant": "gmm+hglmm"},
+    "logistic mixture": {"variant": "logistic"},
+    "Gaussian, Laplacian, logistic or Student's t": {"variant": "four families"},
+    "5 components": {"mixture_components": 5},
+    "20 components": {"mixture_components": 20},
     "PCA instead of ICA": {"whitening": "pca"},
     "no whitening": {"whitening": "none"},
     "length 1 before ICA": {"l2_before": True},
@@ -43,29 +43,29 @@ CHANGES: dict[str, dict[str, Any]] = {
     "image vectors as they are": {"image_power": 1.0, "image_l2": False},
     "features of one depth": {"encoders": ("efficientnet-lite2",)},
     "two views (mirror image)": {"view": "flip"},
-    "ResNet-50 beside it": {"encoders": ("efficientnet-lite2:depths", "resnet50")},
+    "with ResNet-50": {"encoders": ("efficientnet-lite2:depths", "resnet50")},
     "ResNet-50 alone": {"encoders": ("resnet50",)},
-    "ResNet-50 beside it, three depths, two views": {
+    "with ResNet-50, three depths, two views": {
         "encoders": ("efficientnet-lite2:depths", "resnet50:depths"),
         "view": "flip",
     },
-    "no scaling by correlations": {"scales": (0.0,)},
-    "scaled by correlations, power 1": {"scales": (1.0,)},
-    "scaled by correlations, power 4": {"scales": (4.0,)},
-    "128 dimensions kept": {"kept": 128},
-    "1,024 dimensions kept": {"kept": 1024},
+    "no scaling by correlations": {"correlation_powers": (0.0,)},
+    "scaled by correlations, power 1": {"correlation_powers": (1.0,)},
+    "scaled by correlations, power 4": {"correlation_powers": (4.0,)},
+    "128 dimensions": {"n_components": 128},
+    "1,024 dimensions": {"n_components": 1024},
     "one ridge for both sides (0.005)": {"reg_x": (0.005,), "reg_y": (0.005,)},
 }
 
 
 def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> Iterator[tuple[str, Figures]]:
-    """(change, figures on the validation images) of each change; the first word vectors serve all of them."""
+    """(change, figures on the validation images) of each change; all but the last use the first vectors."""
     (_, first), *others = vectors.items()
     dev = dataset.part("dev")
     for name, change in CHANGES.items():
         try:
             model = ImageTextModel(first, BASE.with_(**change)).fit(dataset, work)
-        except FishermixError as error:  # a network that is not here
+        except FishermixError as error:  # a network that is not installed
             print(f"{name}: {error}", file=sys.stderr)
             continue
         yield name, model.evaluate(dev, f"{work}/features")
@@ -76,8 +76,8 @@ def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> I
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("data", help="a data set with train and dev images, such as flickr8k:DIR")
-    parser.add_argument("--work", default=".cache/reproduce", help="folder of finished stages and features")
-    parser.add_argument("--vectors", default=".cache/word2vec-extended", help="word vectors of all rows")
+    parser.add_argument("--work", default=".cache/reproduce", help="folder for finished stages and features")
+    parser.add_argument("--vectors", default=".cache/word2vec-extended", help="word vectors for all changes")
     parser.add_argument("--also", action="append", default=[], help="NAME=FOLDER: other word vectors")
     arguments = parser.parse_args()
     show_progress()

@@ -1,4 +1,4 @@
-"""The tables of the paper (Klein et al., CVPR 2015): its own rows and those it compares with."""
+"""The tables of the paper (Klein et al., CVPR 2015): its own variants and the methods it compares with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class PublishedRow(NamedTuple):
     """Figures in the order of `COLUMNS`; None where nothing was published."""
 
     encoder: str
-    row: str
+    variant: str
     figures: tuple[float | None, ...]
 
 

@@ -1,4 +1,4 @@
-"""The paper's tables on real data: every row, with the paper's splits, repeats and validation."""
+"""The paper's tables on real data: every variant, with the paper's splits, repeats and validation."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ import numpy as np
 
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
-from fishermix.evaluation.tasks import Figures, figures, task_ranks
+from fishermix.evaluation.ranks import Figures, figures
 from fishermix.model.model import ImageTextModel
-from fishermix.model.recipe import Recipe
-from fishermix.model.training import Stages, image_features, joint_space, sentence_encoder
+from fishermix.model.recipe import VARIANTS, Recipe
+from fishermix.model.stages import Stages
+from fishermix.model.training import image_features, train
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
-from fishermix.vision.fusion import open_encoders
 
 HIGHEST_RANK_DRAWN = 1000
 
 
 @dataclass
 class Result:
-    """One row of the table: means over the repeats, and what the page draws.
+    """The figures of one variant, averaged over the repeats, and what the page draws.
 
+    variant : a key of `VARIANTS`
     recall_curve : for each task, the share of queries (in percent) whose rank is at most 1, 2, 3, …
     laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
     """
 
-    row: str
+    variant: str
     encoder: str
     figures: Figures
     chosen: list[dict[str, float]]
@@ -41,9 +42,15 @@ class Result:
     laplacian: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """The name of the variant in the paper's tables."""
+        return VARIANTS[self.variant].label
+
     def as_json(self) -> dict[str, Any]:
         return {
-            "row": self.row,
+            "variant": self.variant,
+            "row": self.variant,  # as 0.1 called it
             "encoder": self.encoder,
             **self.figures,
             "chosen": self.chosen,
@@ -56,60 +63,59 @@ def reproduce(
     dataset: Dataset,
     vectors: WordVectors,
     recipe: Recipe,
-    rows: Sequence[str],
+    variants: Sequence[str],
     repeats: int | None,
     work: str | os.PathLike,
     test_images: int | None = None,
 ) -> Iterator[Result]:
-    """Yield the result of each row; a row that was finished before comes from the `work` folder.
+    """Yield the result of each variant; results that were finished before are read from the `work` folder.
 
-    test_images : rank among so many of the test images, drawn with the repeat's number (COCO's 1,000)
+    test_images : rank among this many random test images, drawn with the repeat's number (COCO's 1,000)
     """
     stages = Stages(work)
     repeats = min(repeats or dataset.repeats, dataset.repeats)
-    _expect_splits(dataset.paper_splits(0), test_images)
-    for row in rows:
-        of_row = recipe.with_(row=row)
-        path = stages.folder / f"result-{_digest(dataset, vectors, of_row, repeats, test_images)}.json"
+    _check_splits(dataset.paper_splits(0), test_images)
+    for variant in variants:
+        of_variant = recipe.with_(variant=variant)
+        path = stages.folder / f"result-{_digest(dataset, vectors, of_variant, repeats, test_images)}.json"
         if path.is_file():
-            yield _kept_result(path)
+            yield _load_result(path)
             continue
         stages.seconds.clear()
         runs = [
-            _run(dataset.paper_splits(repeat), repeat, vectors, of_row, stages, test_images)
+            _run(dataset.paper_splits(repeat), repeat, vectors, of_variant, stages, test_images)
             for repeat in range(repeats)
         ]
         result = Result(
-            row=row,
+            variant=variant,
             encoder="+".join(recipe.encoders),
             figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
-            chosen=[
-                {"reg_x": model.cca.reg_x, "reg_y": model.cca.reg_y, "scale": model.cca.scale}
-                for _, model in runs
-            ],
-            recall_curve={task: _curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
-            laplacian=_share_of_laplacian(runs[0][1]),
+            chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
+            recall_curve={task: _recall_curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
+            laplacian=_laplacian_share(runs[0][1]),
             seconds={name: round(value, 1) for name, value in stages.seconds.items()},
         )
         write_atomically(path, json.dumps(vars(result)).encode())
         yield result
 
 
-def _expect_splits(dataset: Dataset, test_images: int | None) -> None:
+def _check_splits(dataset: Dataset, test_images: int | None) -> None:
     counts = dataset.counts()
     for split in ("train", "dev", "test"):
         if not counts.get(split):
-            raise FishermixError(f"{dataset.name} has no {split} images: a table needs train, dev and test")
+            raise FishermixError(f"{dataset.name} has no {split} images. A table needs train, dev and test.")
     if test_images is not None and not 1 <= test_images <= counts["test"]:
-        raise FishermixError(f"{dataset.name} has {counts['test']} test images, not {test_images} to draw")
+        raise FishermixError(
+            f"{dataset.name} has {counts['test']} test images, so {test_images} cannot be drawn."
+        )
 
 
-def _kept_result(path: Path) -> Result:
+def _load_result(path: Path) -> Result:
     try:
         return Result(**json.loads(path.read_text("utf8")))
     except (ValueError, TypeError) as error:
         raise FishermixError(
-            f"{path} is damaged ({error}): delete it, and its row is measured anew"
+            f"{path} is damaged ({error}). Delete it to measure this variant again."
         ) from error
 
 
@@ -121,20 +127,14 @@ def _run(
     stages: Stages,
     test_images: int | None,
 ) -> tuple[dict[str, np.ndarray], ImageTextModel]:
-    model = ImageTextModel(vectors, recipe)
-    model.sentence_encoder = sentence_encoder(vectors, recipe, stages)
-    model.image_encoder = open_encoders(recipe.encoders, recipe.view)
-    with stages.timed("image features"):
-        dataset, features = image_features(dataset, model.image_encoder, stages.folder / "features")
-    model.cca, model.hubness = joint_space(
-        dataset, features, model.sentence_encoder, model.image_encoder, recipe, stages
-    )
-    with stages.timed("test"):
-        test = dataset.sample("test", test_images, repeat) if test_images else dataset.part("test")
-        of_name = {name: row for row, name in enumerate(dataset.image_names)}
-        images = model.image_points(features[[of_name[name] for name in test.image_names]])
-        sentences = model.encode_text(test.sentences)
-        return task_ranks(images, sentences, test.image_of, model.hubness), model
+    """Train on one split and rank its test images."""
+    model = train(ImageTextModel(vectors, recipe), dataset, stages)
+    features = stages.folder / "features"
+    with stages.clock("image features"):
+        test, _ = image_features(dataset.part("test"), model.image_encoder, features)
+    with stages.clock("test"):
+        test = test.sample("test", test_images, repeat) if test_images else test
+        return model.rank(test, features), model
 
 
 def _digest(
@@ -156,13 +156,13 @@ def _mean_figures(found: list[Figures]) -> Figures:
     }
 
 
-def _curve(ranks: list[np.ndarray]) -> list[float]:
+def _recall_curve(ranks: list[np.ndarray]) -> list[float]:
     together = np.concatenate(ranks)
     counts = np.bincount(np.minimum(together, HIGHEST_RANK_DRAWN + 1), minlength=HIGHEST_RANK_DRAWN + 2)
     return np.round(100 * np.cumsum(counts)[1:-1] / len(together), 2).tolist()
 
 
-def _share_of_laplacian(model: ImageTextModel) -> float | None:
+def _laplacian_share(model: ImageTextModel) -> float | None:
     for mixture in model.sentence_encoder.mixtures:
         names = [family.name for family in mixture.families_]
         if "laplace" in names and len(names) > 1:

@@ -1,4 +1,4 @@
-"""The table of a reproduction beside the published ones: as text, CSV and one self-contained page."""
+"""The table of a reproduction next to the published ones: as text, CSV and one self-contained page."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from rich.table import Table
 from fishermix.experiments.published import COLUMNS, PUBLISHED
 from fishermix.experiments.reproduce import Result
 
-NAMES = {"mean": "Mean Vec", "gmm": "GMM", "lmm": "LMM", "hglmm": "HGLMM", "gmm+hglmm": "GMM+HGLMM"}
 SHORT = {"search": "search", "annotation": "annot.", "similarity": "sent."}
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#3ca951", "#a463f2", "#6cc5b0")
+COLORS = ("#4269d0", "#efb118", "#ff725c", "#3ca951", "#a463f2", "#6cc5b0")
 Line = tuple[str, str, tuple[float | None, ...]]
 
 
 def lines(kind: str, results: Sequence[Result]) -> list[Line]:
-    """(encoder, row, figures) of the published rows of this table, then of ours."""
-    published = [(row.encoder or "published", row.row, row.figures) for row in PUBLISHED.get(kind, ())]
+    """(encoder, variant, figures) of the published variants of this table, then of ours."""
+    published = [(row.encoder or "published", row.variant, row.figures) for row in PUBLISHED.get(kind, ())]
     ours = [
         (
             f"fishermix, {result.encoder}",
-            NAMES[result.row],
+            result.label,
             tuple(result.figures.get(task, {}).get(measure) for task, measure in COLUMNS),
         )
         for result in results
@@ -34,12 +33,12 @@ def lines(kind: str, results: Sequence[Result]) -> list[Line]:
 
 
 def as_text(kind: str, results: Sequence[Result]) -> Table:
-    table = Table("images", "row", title=f"{kind}: search | annotation | sentences", title_justify="left")
+    table = Table("images", "variant", title=f"{kind}: search | annotation | sentences", title_justify="left")
     for task, measure in COLUMNS:
         table.add_column(f"{SHORT[task]}\n{measure}", justify="right")
-    for encoder, row, values in lines(kind, results):
+    for encoder, variant, values in lines(kind, results):
         table.add_row(
-            encoder, row, *map(_number, values), style="bold" if encoder.startswith("fishermix") else None
+            encoder, variant, *map(_number, values), style="bold" if encoder.startswith("fishermix") else None
         )
     return table
 
@@ -48,16 +47,18 @@ def as_csv(kind: str, results: Sequence[Result]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["images", "row", *(f"{task} {measure}" for task, measure in COLUMNS)])
-    for encoder, row, values in lines(kind, results):
-        writer.writerow([encoder, row, *("" if value is None else round(value, 2) for value in values)])
+    for encoder, variant, values in lines(kind, results):
+        writer.writerow([encoder, variant, *("" if value is None else round(value, 2) for value in values)])
     return text.getvalue()
 
 
 def as_markdown(kind: str, results: Sequence[Result]) -> str:
-    head = "| images | row | " + " | ".join(f"{SHORT[task]} {measure}" for task, measure in COLUMNS) + " |"
+    head = (
+        "| images | variant | " + " | ".join(f"{SHORT[task]} {measure}" for task, measure in COLUMNS) + " |"
+    )
     rows = [head, "|---" * (len(COLUMNS) + 2) + "|"]
-    for encoder, row, values in lines(kind, results):
-        rows.append(f"| {encoder} | {row} | " + " | ".join(map(_number, values)) + " |")
+    for encoder, variant, values in lines(kind, results):
+        rows.append(f"| {encoder} | {variant} | " + " | ".join(map(_number, values)) + " |")
     return "\n".join(rows) + "\n"
 
 
@@ -66,21 +67,23 @@ def _number(value: float | None) -> str:
 
 
 def as_page(kind: str, results: Sequence[Result]) -> str:
-    """One HTML page without outside resources: the table, recall curves, rank histograms, Laplacian share."""
+    """One HTML page without external resources: table, recall curves, rank histograms, Laplacian shares."""
     head = "".join(f"<th>{SHORT[task]}<br>{measure}</th>" for task, measure in COLUMNS)
     body = "".join(
         f"<tr{' class=ours' if encoder.startswith('fishermix') else ''}><td>{html.escape(encoder)}</td>"
-        f"<td>{html.escape(row)}</td>" + "".join(f"<td>{_number(value)}</td>" for value in values) + "</tr>"
-        for encoder, row, values in lines(kind, results)
+        f"<td>{html.escape(variant)}</td>"
+        + "".join(f"<td>{_number(value)}</td>" for value in values)
+        + "</tr>"
+        for encoder, variant, values in lines(kind, results)
     )
     plots = "".join(
         f"<figure>{_recall_plot(results, task)}<figcaption>{title}</figcaption></figure>"
-        f"<figure>{_histogram(results, task)}<figcaption>{title}: where the first right answer stands"
+        f"<figure>{_histogram(results, task)}<figcaption>{title}: rank of the first right answer"
         "</figcaption></figure>"
         for task, title in (("search", "Image search"), ("annotation", "Image annotation"))
     )
     legend = "".join(
-        f"<li><span style='background:{_colour(number)}'></span>{html.escape(NAMES[result.row])}, "
+        f"<li><span style='background:{_color(number)}'></span>{html.escape(result.label)}, "
         f"{html.escape(result.encoder)}</li>"
         for number, result in enumerate(results)
     )
@@ -90,7 +93,7 @@ def as_page(kind: str, results: Sequence[Result]) -> str:
         f"<h1>{html.escape(kind)}</h1><ul class=legend>{legend}</ul><div class=plots>{plots}"
         f"<figure>{_laplacian_bars(results)}<figcaption>Share of Laplacian cells in the hybrid mixture"
         "</figcaption></figure></div>"
-        f"<div class=wide><table><thead><tr><th>images</th><th>row</th>{head}</tr></thead>"
+        f"<div class=wide><table><thead><tr><th>images</th><th>variant</th>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div></html>"
     )
 
@@ -109,8 +112,8 @@ td,th{padding:.25em .5em;text-align:right;border-bottom:1px solid #8884;white-sp
 WIDTH, HEIGHT, LEFT, BOTTOM = 360, 220, 36, 28
 
 
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+def _color(number: int) -> str:
+    return COLORS[number % len(COLORS)]
 
 
 def _recall_plot(results: Sequence[Result], task: str) -> str:
@@ -119,7 +122,7 @@ def _recall_plot(results: Sequence[Result], task: str) -> str:
     for number, result in enumerate(results):
         curve = result.recall_curve[task][:deepest]
         points = " ".join(f"{_x(rank / deepest)},{_y(value / 100)}" for rank, value in enumerate(curve, 1))
-        marks.append(f"<polyline points='{points}' fill=none stroke='{_colour(number)}' stroke-width=2 />")
+        marks.append(f"<polyline points='{points}' fill=none stroke='{_color(number)}' stroke-width=2 />")
     ticks = [(rank / deepest, str(rank)) for rank in (1, 10, 20, 30, 40, 50)]
     return _axes(
         "".join(marks), ticks, [(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)], "rank"
@@ -139,7 +142,7 @@ def _histogram(results: Sequence[Result], task: str) -> str:
     bar = width * 0.8 / len(shares)
     marks = "".join(
         f"<rect x='{LEFT + place * width + number * bar:.1f}' y='{_y(share / top)}' width='{bar:.1f}' "
-        f"height='{max(0.0, HEIGHT - BOTTOM - float(_y(share / top))):.1f}' fill='{_colour(number)}' />"
+        f"height='{max(0.0, HEIGHT - BOTTOM - float(_y(share / top))):.1f}' fill='{_color(number)}' />"
         for number, row in enumerate(shares)
         for place, share in enumerate(row)
     )
@@ -153,8 +156,8 @@ def _laplacian_bars(results: Sequence[Result]) -> str:
     height = 24
     bars = "".join(
         f"<rect x=90 y='{place * height + 4}' width='{(result.laplacian or 0) * (WIDTH - 150):.1f}' "
-        f"height=16 fill='{_colour(number)}' />"
-        f"<text x=86 y='{place * height + 16}' text-anchor=end>{NAMES[result.row]}</text>"
+        f"height=16 fill='{_color(number)}' />"
+        f"<text x=86 y='{place * height + 16}' text-anchor=end>{result.label}</text>"
         f"<text x='{94 + (result.laplacian or 0) * (WIDTH - 150):.1f}' y='{place * height + 16}'>"
         f"{result.laplacian or 0:.1%}</text>"
         for place, (number, result) in enumerate(having)

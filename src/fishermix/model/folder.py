@@ -1,106 +1,164 @@
-"""A model's folder, and its parts made of it when they are first asked for.
+"""The folder of a model: one `save_model`, one `load_model`, and the parts that are made on first use.
 
-To answer a query takes the words, a few sums and two matrices. The estimators, the image network and the
-captioner bring scikit-learn, a compiler and onnxruntime along, and wait until somebody needs them.
+A search needs the sentence vectors and the joint space, which are plain numpy objects. The estimators, the
+image network and the captioner import scikit-learn, numba and onnxruntime, so they are made only when someone
+asks for them.
+
+    config.json                the recipe, the networks, the mixtures' and the CCA's parameters
+    tensors-HASH.safetensors   words.*, whitening_*, mixtureN.*, cca.*
+    hubness-HASH/              the hubness correction; 0.1 called the folder crowding-HASH
+    captioner/                 optional
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
-from fishermix.model.recipe import Recipe
-from fishermix.storage import NAME_DIGITS, load_folder, part_folder, require_tensor
+from fishermix.model.hubness import HubnessCorrection
+from fishermix.model.joint_space import JointSpace, image_networks
+from fishermix.storage import CONFIG, NAME_DIGITS, load_folder, part_folder, save_folder
 from fishermix.text.sentence_vectors import SentenceVectors
 from fishermix.text.vectors import WordVectors
-from fishermix.vision.network_file import features_key
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.cca import RegularizedCCA
-    from fishermix.model.hubness import HubnessCorrection
+    from fishermix.model.model import ImageTextModel
+    from fishermix.model.recipe import Recipe
     from fishermix.text.encoder import SentenceEncoder
 
 KIND, VERSION = "image-text model", 1
 CAPTIONER, HUBNESS = "captioner", "hubness"
+T = TypeVar("T")
 
 
-def hubness_folder(model: Path, config: Mapping[str, Any]) -> Path:
-    """The folder of a model's hubness correction; 0.1 did not name it in `config.json`."""
-    found = part_folder(model, config, HUBNESS)
-    return found or model / f"crowding-{config['sha256'][:NAME_DIGITS]}"
+def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = False) -> None:
+    """Write a model; with `half`, word vectors and CCA weights are stored in float16."""
+    encoder, space, cca = model.sentence_encoder, model.joint_space, model.cca
+    dtype = np.float16 if half else np.float32
+    tensors: dict[str, np.ndarray] = {}
+    for name, value in encoder.vectors.to_tensors().items():
+        tensors[f"words.{name}"] = value.astype(dtype) if value.dtype.kind == "f" else value
+    if encoder.whitening is not None:
+        tensors |= encoder.whitening.to_tensors()
+    mixtures = []
+    for number, mixture in enumerate(encoder.mixtures):
+        config, parts = mixture.to_tensors()
+        mixtures.append(config)
+        tensors |= {f"mixture{number}.{name}": value for name, value in parts.items()}
+    for name, value in space.projections.to_tensors().items():
+        tensors[f"cca.{name}"] = value.astype(dtype) if value.ndim == 2 else value
+    config = {
+        "recipe": model.recipe.as_json(),
+        "encoders": [str(part.encoder) for part in image_networks(model.image_encoder)],
+        "view": model.image_encoder.view,
+        "encoder_key": model.image_encoder.key,
+        "widths": list(space.image_widths),
+        "power": encoder.power,
+        "norm": encoder.norm,
+        "mixtures": mixtures,
+        "cca": cca.get_params() | {"scale": space.power},
+        "cca_fit": {"method": cca.method_, "x_ridge": cca.x_ridge_, "y_ridge": cca.y_ridge_},
+        "report": model.report,
+    }
+    parts = {HUBNESS: space.hubness.save} if space.hubness else {}
+    save_folder(folder, KIND, VERSION, config, tensors, parts)
+    if model.captioner is not None:
+        model.captioner.save(Path(folder) / CAPTIONER)
 
 
-@dataclass(frozen=True)
-class JointSpace:
-    """The fitted attributes of a `RegularizedCCA` that give points, under the same names."""
+def load_model(folder: str | os.PathLike) -> SavedParts:
+    """Read and check the folder of a model."""
+    folder = Path(folder)
+    config, tensors = load_folder(folder, KIND, VERSION)
 
-    correlations_: np.ndarray
-    x_weights_: np.ndarray
-    y_weights_: np.ndarray
-    x_mean_: np.ndarray
-    y_mean_: np.ndarray
-    scale: float
-
-
-class SavedModel:
-    """The checked content of a model's folder."""
-
-    def __init__(self, folder: str | os.PathLike):
-        self.folder = Path(folder)
-        self.config, self.tensors = load_folder(self.folder, KIND, VERSION)
+    def read(name: str, parse: Callable[[Any], T]) -> T:
         try:
-            self.recipe = self._read_recipe()
-            self.space = self._read_space()
-            n_features = self.sentences.n_features
-            names, view = list(self.config["encoders"]), str(self.config["view"])
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, FishermixError):
-                raise
+            return parse(config[name])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FishermixError(
-                f"{self.folder} is damaged: its config.json lacks or garbles {error}"
+                f"'{name}' is missing or invalid in {folder / CONFIG}: the file is damaged."
             ) from error
-        if len(self.space.y_weights_) != n_features:
-            raise FishermixError(f"{self.folder} is damaged: sentence vectors and CCA differ in size")
-        if "+".join(features_key(name, view) for name in names) != self.config["encoder_key"]:
-            raise FishermixError(
-                f"{self.folder} was trained with another version of the network {', '.join(names)}: "
-                "train it again"
-            )
 
-    def _read_recipe(self) -> Recipe:
+    read("encoders", lambda names: [_expect(str, name) for name in _expect(list, names)])
+    read("view", lambda view: _expect(str, view))
+    read("mixtures", lambda mixtures: _expect(list, mixtures))
+    read("power", float)
+    image_power, image_l2, neighbours = read("recipe", _parse_recipe)
+    projections = CanonicalProjections.from_tensors(_take_part("cca.", tensors), folder)
+    space = JointSpace(
+        projections,
+        power=read("cca", lambda params: float(params["scale"])),
+        hubness=_load_hubness(folder, config, neighbours, len(projections.correlations)),
+        image_power=image_power,
+        image_l2=image_l2,
+        image_widths=read("widths", lambda widths: [int(width) for width in widths]),
+    )
+    return SavedParts(folder, config, tensors, space, read("encoder_key", str))
+
+
+def _parse_recipe(recipe: Mapping[str, Any]) -> tuple[float, bool, int]:
+    """What the joint space needs of a recipe, of this version or of 0.1."""
+    neighbours = recipe.get("csls_neighbours", recipe.get("neighbours", 0))
+    return _expect((int, float), recipe["image_power"]), bool(recipe["image_l2"]), int(neighbours)
+
+
+def _expect(kind: Any, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(value)
+    return value
+
+
+def _load_hubness(
+    folder: Path, config: Mapping[str, Any], neighbours: int, dimension: int
+) -> HubnessCorrection | None:
+    # 0.1 did not name the folder in config.json.
+    place = part_folder(folder, config, HUBNESS) or folder / f"crowding-{config['sha256'][:NAME_DIGITS]}"
+    if place.is_dir():
+        return HubnessCorrection.load(place, dimension)
+    if neighbours:
+        raise FishermixError(f"{place} is missing: the model is incomplete. Copy it again or train it again.")
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class SavedParts:
+    """The checked content of a model's folder. The methods make its parts, which takes a moment each."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    tensors: Mapping[str, np.ndarray]
+    joint_space: JointSpace
+    encoder_key: str
+
+    def recipe(self) -> Recipe:
+        from fishermix.model.recipe import Recipe
+
         try:
-            values: dict[str, Any] = {}
-            for name, value in self.config["recipe"].items():
-                values[name] = tuple(value) if isinstance(value, list) else value
-            return Recipe(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FishermixError(f"{self.folder} is damaged: its recipe cannot be read ({error})") from error
+            return Recipe.from_json(self.config["recipe"])
+        except (AttributeError, TypeError, ValueError) as error:
+            raise FishermixError(
+                f"'recipe' is invalid in {self.folder / CONFIG}: the file is damaged ({error})."
+            ) from error
 
-    def _read_space(self) -> JointSpace:
-        parts = _under("cca.", self.tensors)
-        correlations = require_tensor(parts, "correlations_", (None,), self.folder)
-        found = {"correlations_": correlations}
-        for side in "xy":
-            weights = require_tensor(parts, f"{side}_weights_", (None, len(correlations)), self.folder)
-            found[f"{side}_weights_"] = weights
-            found[f"{side}_mean_"] = require_tensor(parts, f"{side}_mean_", (len(weights),), self.folder)
-        return JointSpace(**found, scale=float(self.config["cca"]["scale"]))
-
-    @cached_property
-    def sentences(self) -> SentenceVectors:
-        """What `sentence_encoder` gives, without the estimators."""
+    def sentence_vectors(self) -> SentenceVectors:
+        """What `sentence_encoder` computes with, without scikit-learn."""
         from fishermix.mixture.parameters import MixtureParameters
         from fishermix.text.whitening_transform import WhiteningTransform
 
-        return SentenceVectors(*self._text_parts(WhiteningTransform, MixtureParameters))
+        sentences = SentenceVectors(*self._text_parts(WhiteningTransform, MixtureParameters))
+        if sentences.n_features != len(self.joint_space.projections.y_weights):
+            raise FishermixError(f"{self.folder} is damaged: sentence vectors and CCA differ in size.")
+        return sentences
 
     def sentence_encoder(self) -> SentenceEncoder:
         from fishermix.mixture import Mixture
@@ -110,60 +168,47 @@ class SavedModel:
         return SentenceEncoder(*self._text_parts(Whitening, Mixture))
 
     def _text_parts(self, whitening: Any, mixture: Any) -> tuple[Any, ...]:
-        """What makes sentence vectors, with whitening and mixtures of these classes."""
+        """The arguments of a `SentenceEncoder`, with whitening and mixtures of these classes."""
         white = whitening.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
         mixtures = [
-            mixture.from_tensors(parameters, _under(f"mixture{number}.", self.tensors), self.folder)
+            mixture.from_tensors(parameters, _take_part(f"mixture{number}.", self.tensors), self.folder)
             for number, parameters in enumerate(self.config["mixtures"])
         ]
-        power, norm = float(self.config["power"]), self.config["norm"]
-        return self._vectors, white, mixtures, power, norm, self.recipe.stop_words
+        power, norm = float(self.config["power"]), self.config.get("norm")
+        return self._vectors, white, mixtures, power, norm, tuple(self.config["recipe"].get("stop_words", ()))
 
     @cached_property
     def _vectors(self) -> WordVectors:
-        return WordVectors.from_tensors(_under("words.", self.tensors))
+        return WordVectors.from_tensors(_take_part("words.", self.tensors))
 
     def cca(self) -> RegularizedCCA:
         from fishermix.cca import RegularizedCCA
 
-        cca = RegularizedCCA(**self.config["cca"])
-        for name, value in vars(self.space).items():
-            if name.endswith("_"):
-                setattr(cca, name, value)
-        cca.n_features_in_, cca.n_components_ = len(cca.x_weights_), len(cca.correlations_)
-        return cca
+        # 0.1 did not save how the CCA was fitted; a training always streams.
+        fit = self.config.get("cca_fit") or {"method": "streaming", "x_ridge": None, "y_ridge": None}
+        return RegularizedCCA.from_projections(self.joint_space.projections, self.config["cca"], **fit)
 
     def image_encoder(self) -> Any:
         from fishermix.vision.fusion import open_encoders
 
-        encoder = open_encoders(tuple(self.config["encoders"]), self.config["view"])
-        if encoder.n_features != len(self.space.x_weights_):
-            raise FishermixError(f"{self.folder} is damaged: image features and CCA differ in size")
+        names = self.config["encoders"]
+        encoder = open_encoders(tuple(names), self.config["view"])
+        if encoder.key != self.encoder_key:
+            raise FishermixError(
+                f"{self.folder} was trained with another version of the network {', '.join(names)}. "
+                "Train it again."
+            )
+        if encoder.n_features != len(self.joint_space.projections.x_weights):
+            raise FishermixError(f"{self.folder} is damaged: image features and CCA differ in size.")
         return encoder
 
-    def hubness(self) -> HubnessCorrection | None:
-        folder = hubness_folder(self.folder, self.config)
-        if not folder.is_dir():
-            if self.recipe.neighbours:
-                raise FishermixError(
-                    f"{folder} is missing: the model is incomplete, copy it or train it again"
-                )
-            return None
-        from fishermix.model.hubness import HubnessCorrection
-
-        return HubnessCorrection.load(folder, len(self.space.correlations_))
-
     def captioner(self) -> Captioner | None:
-        if not (self.folder / CAPTIONER / "config.json").is_file():
+        if not (self.folder / CAPTIONER / CONFIG).is_file():
             return None
         from fishermix.caption.captioner import Captioner
 
         return Captioner.load(self.folder / CAPTIONER)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Grows with the words it has seen, and holds a lock.
-        return {name: value for name, value in vars(self).items() if name != "sentences"}
 
-
-def _under(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _take_part(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

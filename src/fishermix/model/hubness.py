@@ -1,16 +1,16 @@
-"""Match scores that do not favour hubs: the cosine, less how crowded it is around the sentence and the photo.
+"""Scores that do not favor hubs: the cosine, less the hubness of the sentence and of the photo.
 
-In a space of many dimensions some photos are near to every sentence and some sentences near to every photo
-(Radovanovic et al., 2010); they push in front of the right answers. The hubness r of a photo is the mean
-cosine with its k nearest sentences among a bank of training sentences, that of a sentence likewise among
-training photos, and
+In a space of many dimensions some photos are near every sentence and some sentences are near every photo
+(Radovanovic et al., 2010). Such hubs displace the right answers. The hubness r of a photo is its mean cosine
+with its k nearest sentences among a bank of training sentences; that of a sentence is the same among training
+photos. Then
 
-    match = cosine - r(photo) / 2 - r(sentence) / 2,
+    score = cosine - r(photo) / 2 - r(sentence) / 2,
 
-with r counted from its mean over the bank, so that the match stays on the scale of the cosine. This is half
-of the measure CSLS (Conneau et al., 2018), with banks from the training set (Bogolin et al., 2022): the other
-photos and sentences of a search play no part. It is the dot product of two longer vectors,
-(photo, -r / 2, 1) and (sentence, 1, -r / 2), so that every index of dot products can serve it.
+where r is measured from its mean over the bank, so that scores stay on the scale of the cosine. This is half
+of the measure CSLS (Conneau et al., 2018) with banks from the training set (Bogolin et al., 2022): a pair's
+score does not depend on the rest of the collection. It is the dot product of two longer vectors,
+(photo, -r / 2, 1) and (sentence, 1, -r / 2), so any index of dot products can compute it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.storage import load_folder, require_tensor, save_folder
 
-KIND, VERSION = "crowding", 1
-BLOCK_CELLS = 8_000_000
+KIND, VERSION = "crowding", 1  # as 0.1 called it
+BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time
 
 
 @dataclass(frozen=True, eq=False)
 class HubnessCorrection:
-    """Banks of points of training photos (m, d) and sentences (n, d), int8: their directions count, no more.
+    """Banks of points of training photos (m, d) and sentences (n, d), stored as int8; only directions matter.
 
-    neighbours : k, how many of the nearest of a bank say how crowded it is
-    mean_of_images, mean_of_sentences : the mean cosine of a bank's points with their k nearest of the other
+    neighbours : k, the number of nearest points of a bank whose cosines are averaged
+    mean_of_images, mean_of_sentences : the mean of r over the bank's own points
     """
 
     images: np.ndarray
@@ -44,13 +44,11 @@ class HubnessCorrection:
     mean_of_sentences: float = 0.0
 
     @classmethod
-    def of_points(cls, images: np.ndarray, sentences: np.ndarray, neighbours: int) -> HubnessCorrection:
-        """Banks of unit points; zero rows (sentences without a known word) are left out."""
-        banks = cls(_in_bytes(images), _in_bytes(sentences), neighbours)
-        of_images, of_sentences = (
-            banks.of_images(banks._image_points),
-            banks.of_sentences(banks._sentence_points),
-        )
+    def from_points(cls, images: np.ndarray, sentences: np.ndarray, neighbours: int) -> HubnessCorrection:
+        """Banks of unit points; zero rows (sentences without a known word) are skipped."""
+        banks = cls(_to_bytes(images), _to_bytes(sentences), neighbours)
+        of_images = banks.of_images(banks._image_points)
+        of_sentences = banks.of_sentences(banks._sentence_points)
         return replace(
             banks, mean_of_images=float(of_images.mean()), mean_of_sentences=float(of_sentences.mean())
         )
@@ -63,13 +61,15 @@ class HubnessCorrection:
         """r (n,) of the unit points (n, d) of sentences."""
         return _mean_of_largest(points, self._image_points, self.neighbours) - self.mean_of_sentences
 
-    def match_images(self, points: np.ndarray) -> np.ndarray:
-        """(n, d + 2): the dot product with `match_sentences` is the match. A zero row stays zero."""
-        return _longer(points, -0.5 * self.of_images(points), 1.0)
+    def csls_images(self, points: np.ndarray) -> np.ndarray:
+        """(n, d + 2): the dot product with `csls_sentences` is the score. A zero row stays zero."""
+        return _append_columns(points, -0.5 * self.of_images(points), 1.0)
 
-    def match_sentences(self, points: np.ndarray) -> np.ndarray:
-        """(n, d + 2): the dot product with `match_images` is the match. A zero row stays zero."""
-        return _longer(points, 1.0, -0.5 * self.of_sentences(points))
+    def csls_sentences(self, points: np.ndarray) -> np.ndarray:
+        """(n, d + 2): the dot product with `csls_images` is the score. A zero row stays zero."""
+        return _append_columns(points, 1.0, -0.5 * self.of_sentences(points))
+
+    match_images, match_sentences, of_points = csls_images, csls_sentences, from_points  # as 0.1 called them
 
     @cached_property
     def _image_points(self) -> np.ndarray:
@@ -96,19 +96,20 @@ class HubnessCorrection:
             neighbours = int(config["neighbours"])
             means = float(config["mean_of_images"]), float(config["mean_of_sentences"])
         except (KeyError, TypeError, ValueError) as error:
-            raise FishermixError(f"{folder} is damaged: its numbers cannot be read ({error})") from error
-        images, sentences = (
-            require_tensor(tensors, name, (None, dimension), folder) for name in ("images", "sentences")
-        )
-        whole = all(
+            raise FishermixError(
+                f"{folder} is damaged: a number in config.json is invalid ({error})."
+            ) from error
+        images = require_tensor(tensors, "images", (None, dimension), folder)
+        sentences = require_tensor(tensors, "sentences", (None, dimension), folder)
+        valid = all(
             bank.dtype == np.int8 and len(bank) and bank.any(axis=1).all() for bank in (images, sentences)
         )
-        if neighbours < 1 or not np.isfinite(means).all() or not whole:
-            raise FishermixError(f"{folder} is damaged: its banks or its numbers are not what a save writes")
+        if neighbours < 1 or not np.isfinite(means).all() or not valid:
+            raise FishermixError(f"{folder} is damaged: the banks or the numbers are invalid.")
         return cls(images, sentences, neighbours, *means)
 
 
-def _in_bytes(points: np.ndarray) -> np.ndarray:
+def _to_bytes(points: np.ndarray) -> np.ndarray:
     points = points[np.any(points, axis=1)]
     return np.rint(127 * points / np.abs(points).max(axis=1, keepdims=True)).astype(np.int8)
 
@@ -129,7 +130,7 @@ def _mean_of_largest(points: np.ndarray, bank: np.ndarray, k: int) -> np.ndarray
     return means
 
 
-def _longer(points: np.ndarray, *columns: np.ndarray | float) -> np.ndarray:
+def _append_columns(points: np.ndarray, *columns: np.ndarray | float) -> np.ndarray:
     points = np.asarray(points, np.float32)
     longer = np.zeros((len(points), points.shape[1] + len(columns)), np.float32)
     longer[:, : points.shape[1]] = points

@@ -1,43 +1,60 @@
-"""How the whole line is put together: every choice that the paper leaves open, as data."""
+"""Recipes: every choice that the paper leaves open, as data."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from fishermix.aliases import RECIPE_KEYS
 from fishermix.errors import FishermixError
 
-# The families of each mixture whose Fisher vectors stand side by side: the rows of the paper, and two more.
-ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "mean": (),
-    "gmm": (("gaussian",),),
-    "lmm": (("laplace",),),
-    "hglmm": (("gaussian", "laplace"),),
-    "gmm+hglmm": (("gaussian",), ("gaussian", "laplace")),
-    "logistic": (("logistic",),),
-    "four families": (("gaussian", "laplace", "logistic", "student-t"),),
+
+class Variant(NamedTuple):
+    """A row of the paper's tables: its label there, and the families of each mixture.
+
+    The Fisher vectors of several mixtures are concatenated; without a mixture a sentence is the mean of its
+    word vectors.
+    """
+
+    label: str
+    families: tuple[tuple[str, ...], ...]
+
+
+# The variants of the paper, and two more.
+VARIANTS = {
+    "mean": Variant("Mean Vec", ()),
+    "gmm": Variant("GMM", (("gaussian",),)),
+    "lmm": Variant("LMM", (("laplace",),)),
+    "hglmm": Variant("HGLMM", (("gaussian", "laplace"),)),
+    "gmm+hglmm": Variant("GMM+HGLMM", (("gaussian",), ("gaussian", "laplace"))),
+    "logistic": Variant("Logistic", (("logistic",),)),
+    "four families": Variant("Four families", (("gaussian", "laplace", "logistic", "student-t"),)),
 }
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to go from words and photographs to the joint space.
+    """One way from words and photos to the joint space.
 
-    row : which Fisher vectors, a key of `ROWS`
-    components : of each mixture (the paper: 30)
-    corpus_words : whitening and mixtures are learned on so many of the first word vectors
-    whitening, l2_before, l2_after : of the word vectors, see `Whitening`
-    encoders, view : networks side by side; None is each network's own view
-    image_power, image_l2 : sign(z)|z|^power of a network's vector, then length 1
-    kept : dimensions of the joint space (fewer if the image side has fewer)
-    scales : powers of the correlations to choose from on the validation images
+    variant : the kind of sentence vector, a key of `VARIANTS`
+    mixture_components : number of components of each mixture (30 in the paper)
+    corpus_words : whitening and mixtures are fitted to this many of the first word vectors
+    whitening, l2_before, l2_after : how the word vectors are whitened, see `Whitening`
+    encoders, view : image networks, whose vectors are concatenated; None is each network's default view
+    image_power, image_l2 : sign(z)|z|^power of a network's vector, then scaling to unit length
+    n_components : dimensions of the joint space (fewer if a side has fewer features)
+    correlation_powers : powers of the correlations to choose from on the validation images
     reg_x, reg_y : ridges of the image and the sentence side to choose from on the validation images
-    neighbours, bank : in the match of a sentence and a photo, see `HubnessCorrection`; 0: cosine.
-        The banks hold so many training photos, and so many sentences
+    csls_neighbours : k of the hubness correction, see `HubnessCorrection`; 0 ranks by the cosine alone
+    csls_bank_size : number of training photos, and of training sentences, that it compares with
+    stop_words : words that sentence vectors ignore
+    seed : seeds whitening, mixtures, held-out images and the banks
     """
 
-    row: str = "hglmm"
-    components: int = 30
+    variant: str = "hglmm"
+    mixture_components: int = 30
     corpus_words: int = 100_000
     whitening: str = "ica"
     l2_before: bool = False
@@ -46,53 +63,92 @@ class Recipe:
     view: str | None = None
     image_power: float = 1.0
     image_l2: bool = False
-    kept: int = 1024
-    scales: tuple[float, ...] = (1.0,)
+    n_components: int = 1024
+    correlation_powers: tuple[float, ...] = (1.0,)
     reg_x: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
     reg_y: tuple[float, ...] = (0.003, 0.01, 0.03)
-    neighbours: int = 0
-    bank: int = 6_000
+    csls_neighbours: int = 0
+    csls_bank_size: int = 6_000
     stop_words: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.row not in ROWS:
-            raise FishermixError(f"there is no row '{self.row}': choose among {', '.join(ROWS)}")
+        if self.variant not in VARIANTS:
+            raise FishermixError(
+                f"There is no variant '{self.variant}'. Choose one of {', '.join(VARIANTS)}."
+            )
 
     @property
     def families(self) -> tuple[tuple[str, ...], ...]:
-        return ROWS[self.row]
+        return VARIANTS[self.variant].families
 
     def with_(self, **changes: Any) -> Recipe:
-        return replace(self, **changes)
+        """A copy with these fields changed."""
+        return replace(self, **_rename_keys(changes))
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Recipe:
+        """Read what `as_json` gave, of this version or of 0.1."""
+        fields: dict[str, Any] = {}
+        for name, value in values.items():
+            fields[RECIPE_KEYS.get(name, name)] = tuple(value) if isinstance(value, list) else value
+        return cls(**fields)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in RECIPE_KEYS:
+            (new,) = _rename_keys({name: None})
+            return getattr(self, new)
+        raise AttributeError(f"'Recipe' object has no attribute '{name}'")
+
+
+def _accept_old_keys(given_init: Any) -> Any:
+    def init(self: Recipe, *values: Any, **fields: Any) -> None:
+        given_init(self, *values, **_rename_keys(fields))
+
+    return init
+
+
+def _rename_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
+    for name in fields:
+        if name in RECIPE_KEYS:
+            message = f"The recipe key '{name}' is now '{RECIPE_KEYS[name]}'."
+            warnings.warn(message, DeprecationWarning, stacklevel=3)
+    return {RECIPE_KEYS.get(name, name): value for name, value in fields.items()}
+
+
+Recipe.__init__ = _accept_old_keys(Recipe.__init__)  # type: ignore[method-assign]
 
 _BEST = Recipe(
-    row="gmm+hglmm",
+    variant="gmm+hglmm",
     encoders=("efficientnet-lite2:depths",),
     view="flip",
     image_power=0.5,
     image_l2=True,
-    kept=512,
-    scales=(0.75, 1.0, 1.5),
+    n_components=512,
+    correlation_powers=(0.75, 1.0, 1.5),
     reg_x=(0.003, 0.01, 0.03),
     reg_y=(0.001, 0.003),
-    neighbours=10,
+    csls_neighbours=10,
 )
 RECIPES = {
     "paper": Recipe(),
     "best": _BEST,
-    # The model in the package: one view, so that indexing is quick, and small enough to ship.
+    # The model in the package: one view, so that indexing is fast, and small enough to ship.
     "shipped": _BEST.with_(
-        row="hglmm", view="squeeze", kept=384, reg_y=(0.002, 0.005), neighbours=5, bank=3_000
+        variant="hglmm",
+        view="squeeze",
+        n_components=384,
+        reg_y=(0.002, 0.005),
+        csls_neighbours=5,
+        csls_bank_size=3_000,
     ),
 }
 
 
-def recipe_named(name: str) -> Recipe:
+def find_recipe(name: str) -> Recipe:
     if name not in RECIPES:
-        raise FishermixError(f"there is no recipe '{name}': choose among {', '.join(RECIPES)}")
+        raise FishermixError(f"There is no recipe '{name}'. Choose one of {', '.join(RECIPES)}.")
     return RECIPES[name]

@@ -1,0 +1,64 @@
+"""The fitted arrays of a CCA and the projections they define. Needs numpy alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fishermix.storage import require_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalProjections:
+    """Correlations (k,), falling; weights (features, k) and mean (features,) of each side.
+
+    A row x projects to (x - mean) W diag(correlations ** power). The power weights the directions: 0 treats
+    them alike, 1 follows Klein et al., 4 follows Gong et al. (2014).
+    """
+
+    correlations: np.ndarray
+    x_weights: np.ndarray
+    y_weights: np.ndarray
+    x_mean: np.ndarray
+    y_mean: np.ndarray
+
+    def scale_columns(self, columns: np.ndarray, power: float, dtype: Any) -> np.ndarray:
+        """Columns (n, k) times `correlations ** power`, computed in `dtype`.
+
+        This is the only place that applies the power: to weights, and to points projected with power 0.
+        """
+        return np.multiply(columns, (self.correlations**power).astype(dtype), dtype=dtype)
+
+    def project_x(self, rows: np.ndarray, power: float) -> np.ndarray:
+        """Points (n, k) of rows (n, p) of X, in the type of the rows."""
+        return self._project(rows, self.x_weights, self.x_mean, power)
+
+    def project_y(self, rows: np.ndarray, power: float) -> np.ndarray:
+        """Points (n, k) of rows (n, q) of Y, in the type of the rows."""
+        return self._project(rows, self.y_weights, self.y_mean, power)
+
+    def _project(self, rows: np.ndarray, weights: np.ndarray, mean: np.ndarray, power: float) -> np.ndarray:
+        scaled = self.scale_columns(weights, power, np.result_type(weights, np.float32))
+        points = rows @ scaled.astype(rows.dtype, copy=False)
+        points -= (mean @ scaled).astype(points.dtype)
+        return points
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        return {f"{name}_": value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
+    ) -> CanonicalProjections:
+        """Read what `to_tensors` gave; errors name `where`."""
+        correlations = require_tensor(tensors, "correlations_", (None,), where)
+        shape = None, len(correlations)
+        x_weights = require_tensor(tensors, "x_weights_", shape, where)
+        y_weights = require_tensor(tensors, "y_weights_", shape, where)
+        x_mean = require_tensor(tensors, "x_mean_", (len(x_weights),), where)
+        y_mean = require_tensor(tensors, "y_mean_", (len(y_weights),), where)
+        return cls(correlations, x_weights, y_weights, x_mean, y_mean)
