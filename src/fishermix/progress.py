@@ -27,6 +27,11 @@ def show_progress(shown: bool = True) -> None:
     _shown = shown
 
 
+def is_shown() -> bool:
+    """Whether progress is shown in this process."""
+    return _shown
+
+
 class Bar(Protocol):
     def advance(self, steps: int = 1, note: str | None = None) -> None: ...
 

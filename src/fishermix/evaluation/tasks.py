@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fishermix.evaluation.ranks import annotation_ranks, search_ranks, similarity_ranks, summary
-from fishermix.model.hubness import HubnessCorrection
+
+if TYPE_CHECKING:
+    from fishermix.model.hubness import HubnessCorrection
 
 Figures = dict[str, dict[str, float]]
 

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import (
     THRESHOLD,
     add_sets,
@@ -117,7 +117,9 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             self._encode_compiled(out, mixture, form, rows, offsets, posteriors)
         if (sizes == 0).any():
             warnings.warn(
-                f"{(sizes == 0).sum()} of {len(sizes)} sets are empty: their vectors are 0", stacklevel=2
+                f"{(sizes == 0).sum()} of {len(sizes)} sets are empty: their vectors are 0",
+                FishermixWarning,
+                stacklevel=2,
             )
         return out
 

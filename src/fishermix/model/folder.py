@@ -59,7 +59,7 @@ class SavedModel:
         try:
             self.recipe = self._read_recipe()
             self.space = self._read_space()
-            n_features = self.sentences.n_features
+            n_features = self._count_text_features()
             names, view = list(self.config["encoders"]), str(self.config["view"])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, FishermixError):
@@ -74,6 +74,12 @@ class SavedModel:
                 f"{self.folder} was trained with another version of the network {', '.join(names)}: "
                 "train it again"
             )
+
+    def _count_text_features(self) -> int:
+        """Dimensions of the sentence vectors, from shapes alone: an index update builds no text side."""
+        float(self.config["power"])
+        chosen = [self.tensors[f"mixture{number}.choice"] for number in range(len(self.config["mixtures"]))]
+        return sum(2 * choice.size for choice in chosen) or self.tensors["words.vectors"].shape[1]
 
     def _read_recipe(self) -> Recipe:
         try:

@@ -99,14 +99,20 @@ class ImageTextModel:
         blocks += [self.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
         return np.concatenate(blocks)
 
-    def unknown_words(self, sentence: str) -> list[str]:
-        """The words that carry meaning and that the model does not know."""
+    def encode_query(self, sentence: str | Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """The point (d,) of a sentence, or of its tokens, and its out-of-vocabulary words.
+
+        The sentence is tokenized once. The point is zero if no word is known.
+        """
         lookup = self._sentences.lookup
-        return [
-            word
-            for word in dict.fromkeys(lookup.tokens(sentence))
-            if word not in EMPTY_WORDS and not lookup[word]
-        ]
+        tokens = lookup.tokens(sentence)
+        vector = next(iter(self._sentences.blocks([tokens])))  # not read to its end, so it does not warn
+        unknown = [word for word in dict.fromkeys(tokens) if word not in EMPTY_WORDS and not lookup[word]]
+        return self.sentence_points(vector)[0], unknown
+
+    def unknown_words(self, sentence: str) -> list[str]:
+        """The out-of-vocabulary words of a sentence."""
+        return self.encode_query(sentence)[1]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photographs (paths, bytes or Pillow images), float32 of length 1."""

@@ -57,7 +57,7 @@ class Stages:
         start = time.monotonic()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
-        if progress._shown:
+        if progress.is_shown():
             print(f"{name}: {self.seconds[name]:.1f} s", file=sys.stderr)
 
     def kept(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.mixture.parameters import MixtureParameters
 from fishermix.text.lookup import WordLookup
 from fishermix.text.vectors import WordVectors
@@ -104,4 +104,5 @@ def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
 
 def warn_of_empty(empty: int, n: int) -> None:
     if empty:
-        warnings.warn(f"{empty} of {n} sentences hold no known word: their vectors are 0", stacklevel=3)
+        message = f"{empty} of {n} sentences hold no known word: their vectors are 0"
+        warnings.warn(message, FishermixWarning, stacklevel=3)
