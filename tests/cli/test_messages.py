@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 from fishermix import cli
@@ -46,7 +47,7 @@ def test_what_the_package_warns_of_is_a_fishermix_warning():
     rows = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [0.5, 3.0]]
     mixture = GaussianMixture(1, random_state=0).fit(rows)
     with pytest.warns(FishermixWarning, match="1 of 1 sets"):
-        FisherEncoder(mixture).transform([[]])
+        FisherEncoder(mixture).transform([np.zeros((0, 2))])
     with pytest.warns(FishermixWarning, match="min_scale"):
         GaussianMixture(1, random_state=0).fit([[1.0, 2.0]] * 4)
     with pytest.warns(FishermixWarning, match="1 of 1 sentences"):

@@ -89,7 +89,9 @@ def test_explain_gives_the_hubness_correction_under_its_old_name_too(photos, mon
     assert listed["crowding"] == listed["hubness"]
     assert listed["score"] == pytest.approx(listed["rest"] + listed["hubness"])
     text = CliRunner().invoke(load_commands(), ["explain", "red", str(photos / "red.png")]).stdout
-    assert f"{listed['hubness']:+.3f}  hubness correction: many others are close to them" in text
+    assert (
+        f"{listed['hubness']:+.3f}  hubness correction: photo and sentence are close to many others" in text
+    )
 
 
 def test_doctor_is_well_and_notices_a_damaged_index(tiny, photos, tmp_path):

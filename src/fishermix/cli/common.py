@@ -70,7 +70,7 @@ def open_index(folder: Path, index: str | None, model, update: bool = True) -> P
     if changes.unreadable:
         first = next(iter(changes.unreadable))
         tell(
-            f"{len(changes.unreadable):,} files or folders could not be read, for example {first}. "
+            f"Unreadable files: {len(changes.unreadable):,}, for example {first}. "
             f"`fishermix index info {folder}` lists all."
         )
     return photos

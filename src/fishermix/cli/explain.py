@@ -19,10 +19,10 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     model: ModelOption = None,
 ) -> None:
-    """Show how much each word of a sentence contributes to its score with a photo, and each component of the
-    word mixtures.
+    """Show how much each word of a sentence contributes to its score with a photo.
 
-    A word contributes what the score would lose without it. A component is a group of similar words.
+    A word contributes what the score would lose without it.
+    The components of the word mixtures, which are groups of similar words, contribute too.
     Component contributions plus the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
@@ -54,5 +54,7 @@ def format_explanation(explanation) -> list[str]:
         lines.append(f"  {explanation.rest:+.3f}  all other components")
     if explanation.hubness:
         many = "many" if explanation.hubness < 0 else "few"
-        lines += [f"  {explanation.hubness:+.3f}  hubness correction: {many} others are close to them"]
+        lines += [
+            f"  {explanation.hubness:+.3f}  hubness correction: photo and sentence are close to {many} others"
+        ]
     return lines

@@ -22,7 +22,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder that contains the photo
 
 @index_app.command(epilog="Example: fishermix index add ~/Pictures")
 def add(folder: Folder, index: IndexOption = None, model: ModelOption = None) -> None:
-    """Create the index of a folder, or update it: encode all photos in the folder and its subfolders."""
+    """Index a folder: encode all photos in it and in its subfolders, once."""
     _update(folder, index, model)
 
 
@@ -67,7 +67,10 @@ def info(
 
 @index_app.command(epilog="Example: fishermix index verify ~/Pictures && echo OK")
 def verify(folder: Folder, index: IndexOption = None) -> None:
-    """Check the database, references and checksums of an index. The exit code is 1 if one is wrong."""
+    """Check the index of a folder.
+
+    This reads the database, every reference and every checksum. The exit code is 1 if one is wrong.
+    """
     store = _open_existing(folder, index, folder_must_exist=False)
     problems = store.verify()
     photos = store.summary().photos if not problems else 0
@@ -96,8 +99,8 @@ def _update(folder: Path, index: str | None, model: Path | None) -> None:
         summary = photos.store.summary()
     say(
         f"{summary.photos:,} photos in the index: {changes.encoded:,} encoded, "
-        f"{changes.recognised:,} recognized by content, {changes.removed:,} removed. "
-        f"{len(summary.unreadable):,} files are unreadable."
+        f"{changes.recognised:,} recognized by content, {changes.removed:,} removed, "
+        f"{len(summary.unreadable):,} unreadable."
     )
     for path, reason in changes.unreadable.items():
-        tell(f"{path}: {reason}.")
+        tell(f"{path}: {reason}")

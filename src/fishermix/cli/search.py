@@ -57,9 +57,9 @@ def search(
 ) -> None:
     """Find the photos of a folder that a sentence describes.
 
-    The first search of a folder encodes every photo; later searches encode only new and changed photos.
-    Nothing leaves this machine. Photos with higher scores match better; unrelated photos usually score below
-    0.3.
+    The first search of a folder encodes every photo. Later searches encode only new photos.
+    Nothing leaves this machine.
+    The higher the score, the better the match. Unrelated photos usually score below 0.3.
     """
     from fishermix.retrieval.query import encode_terms, parse_arguments
 

@@ -26,7 +26,7 @@ def serve(
 ) -> None:
     """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only.
 
-    Type a sentence to find photos; drop a photo to get a description; click a photo to see why it matches.
+    Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
     """
     try:
         import uvicorn

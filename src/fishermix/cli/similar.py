@@ -23,9 +23,9 @@ def similar(
     ] = False,
     model: ModelOption = None,
 ) -> None:
-    """Rank sentences by how similar they are to yours: whether they would describe the same photos.
+    """Rank sentences by whether they describe the same photos as yours.
 
-    The score is the cosine in the joint space; your own sentence would score 1.
+    The score is the cosine in the joint space. A sentence scores 1 with itself.
     """
     from fishermix.retrieval.query import encode_sentence
     from fishermix.retrieval.sentences import SentencePool, read_sentences
