@@ -1,7 +1,7 @@
 """Time of one query against an index of N synthetic points, through the local store: p50 and p95.
 
 Peers on the same points, in memory: a full sort in numpy, and faiss' exact index. Ours also reads the paths
-of the photos found. Beyond a million the store switches to a shortlist; here it stays exact.
+of the photos found. Beyond a million the store uses candidates of faiss; here the search is exact.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
 from fishermix.evaluation.ranks import TIE, summary
 from fishermix.progress import show_progress, track
-from fishermix.retrieval.query import query_vector, terms_of_arguments
+from fishermix.retrieval.query import encode_terms, parse_arguments
 
 SHOWN = 10  # photos that the command lists
 FIRST_LOOK = 256  # photos of the whole folder, among which most right ones are
@@ -27,7 +27,7 @@ FIRST_LOOK = 256  # photos of the whole folder, among which most right ones are
 
 def answer(photos, caption: str, n: int) -> list:
     """The n best photos for a caption, by the steps of `fishermix search`."""
-    return photos.search(query_vector(terms_of_arguments([caption]), photos.model), n)
+    return photos.search(encode_terms(parse_arguments([caption]), photos.model), n)
 
 
 def rank_among(photos, total: int, caption: str, right: str, wanted: set[str]) -> int:

@@ -70,11 +70,11 @@ class TinyModel:
         return cls()
 
     def encode_text(self, sentences):
-        counts = np.array([[s.lower().split().count(name) for name in NAMES] for s in sentences], np.float32)
+        counts = np.array([[_words(s).count(name) for name in NAMES] for s in sentences], np.float32)
         return _unit(counts.reshape(-1, len(NAMES)))
 
-    def unknown_words(self, sentence):
-        return [word for word in sentence.lower().split() if word not in NAMES]
+    def encode_query(self, sentence):
+        return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))
@@ -111,6 +111,10 @@ class CrowdedModel(TinyModel):
 
     def match_sentences(self, points):
         return self.hubness.match_sentences(points)
+
+
+def _words(sentence):
+    return sentence.lower().split() if isinstance(sentence, str) else list(sentence)
 
 
 def _unit(rows):

@@ -19,7 +19,9 @@ _MODULE_OF = {
     "ImageEncoder": "fishermix.vision.encoders",
     "ImageTextModel": "fishermix.model.model",
     "Captioner": "fishermix.caption.captioner",
+    "PhotoIndex": "fishermix.retrieval.index",
     "FishermixError": "fishermix.errors",
+    "FishermixWarning": "fishermix.errors",
 }
 __all__ = ["__version__", *_MODULE_OF]
 
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner as Captioner
     from fishermix.cca import RegularizedCCA as RegularizedCCA
     from fishermix.errors import FishermixError as FishermixError
+    from fishermix.errors import FishermixWarning as FishermixWarning
     from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
     from fishermix.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture import Mixture as Mixture
     from fishermix.model.model import ImageTextModel as ImageTextModel
+    from fishermix.retrieval.index import PhotoIndex as PhotoIndex
     from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
     from fishermix.text.vectors import WordVectors as WordVectors
     from fishermix.vision.encoders import ImageEncoder as ImageEncoder

@@ -1,12 +1,10 @@
-import sys
-from types import SimpleNamespace
-
 import pytest
 from tiny_model import NAMES, TinyModel, paint
 from typer.testing import CliRunner
 
 from fishermix.cli import load_commands
 from fishermix.errors import FishermixError
+from fishermix.model.model import ImageTextModel
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def photos(tmp_path):
 def tiny(tmp_path, monkeypatch):
     """Run a command with the tiny model in place of the shipped one; indexes go to a temporary place."""
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
-    monkeypatch.setitem(sys.modules, "fishermix.model.model", SimpleNamespace(ImageTextModel=TinyModel))
+    monkeypatch.setattr(ImageTextModel, "load", TinyModel.load)
     app = load_commands()
 
     def run(*arguments, fails=False):

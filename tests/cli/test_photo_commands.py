@@ -10,8 +10,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tiny_model import CrowdedModel
+from typer.testing import CliRunner
 
 from fishermix.cli import demo as demo_command
+from fishermix.cli import load_commands
+from fishermix.model.model import ImageTextModel
 from fishermix.retrieval.sentences import read_sentences
 
 
@@ -49,7 +53,7 @@ def test_similar_ranks_sentences(tiny, sentences):
     assert json.loads(tiny("similar", "blue", "--sentences", sentences, "-n", 1, "--json")) == [
         {"sentence": "blue sky", "score": 1.0}
     ]
-    assert "knows no word" in tiny("similar", "zorblax", "--sentences", sentences, fails=True)
+    assert "out of the model's vocabulary" in tiny("similar", "zorblax", "--sentences", sentences, fails=True)
 
 
 def test_sentence_files_that_cannot_be_used(tiny, photos, tmp_path):
@@ -71,13 +75,29 @@ def test_explain(tiny, photos):
     assert lines[0] == "score 1.000"
     assert lines[3].split()[:2] == ["red", "+1.000"]
     assert lines[4].split()[:2] == ["boat", "+0.000"]
-    assert json.loads(tiny("explain", "red boat", photos / "red.png", "--json"))["words"][0]["word"] == "red"
+    assert lines[4].endswith("not in the vocabulary")
+    listed = json.loads(tiny("explain", "red boat", photos / "red.png", "--json"))
+    assert [part["word"] for part in listed["words"]] == ["red", "boat"]
+    assert listed["out_of_vocabulary"] == ["boat"]
+
+
+def test_explain_gives_the_hubness_correction_under_its_old_name_too(photos, monkeypatch):
+    monkeypatch.setattr(ImageTextModel, "load", CrowdedModel.load)
+    done = CliRunner().invoke(load_commands(), ["explain", "red", str(photos / "red.png"), "--json"])
+    listed = json.loads(done.stdout)
+    assert listed["hubness"] < -0.1
+    assert listed["crowding"] == listed["hubness"]
+    assert listed["score"] == pytest.approx(listed["rest"] + listed["hubness"])
+    text = CliRunner().invoke(load_commands(), ["explain", "red", str(photos / "red.png")]).stdout
+    assert (
+        f"{listed['hubness']:+.3f}  hubness correction: photo and sentence are close to many others" in text
+    )
 
 
 def test_doctor_is_well_and_notices_a_damaged_index(tiny, photos, tmp_path):
     tiny("index", "add", photos)
-    assert "8 photos, sound" in tiny("doctor")
-    assert "everything is well" in tiny("doctor", photos)
+    assert "8 photos, no problems" in tiny("doctor")
+    assert "No problems found." in tiny("doctor", photos)
     next((tmp_path / "home").rglob("vectors-*.f32")).unlink()
     assert "is missing" in tiny("doctor", fails=True)
 
@@ -105,13 +125,12 @@ def test_serve_answers_and_stops(photos, tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     start = (
-        "import sys; from types import SimpleNamespace; from tiny_model import TinyModel; "
-        "sys.modules['fishermix.model.model'] = SimpleNamespace(ImageTextModel=TinyModel); "
-        "from fishermix.cli import main; main()"
+        "from fishermix import ImageTextModel; from tiny_model import TinyModel; "
+        "ImageTextModel.load = TinyModel.load; from fishermix.cli import main; main()"
     )
     environment = os.environ | {
         "FISHERMIX_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path]),
     }
     command = [sys.executable, "-c", start, "--quiet", "serve", str(photos), "--port", str(port)]
     server = subprocess.Popen(
@@ -130,7 +149,7 @@ def test_serve_answers_and_stops(photos, tmp_path):
             pytest.fail("the service did not come up")
         again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert again.returncode == 1
-        assert "choose another with --port" in again.stderr
+        assert "Choose another with --port." in again.stderr
     finally:
         server.terminate()
         _, errors = server.communicate(timeout=20)

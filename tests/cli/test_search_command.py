@@ -38,9 +38,9 @@ def test_remarks_name_unknown_words_and_a_folder_that_was_taken_for_a_sentence(t
     monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
     (photos / "grey").mkdir()
     tiny("search", "grey", "-n", 1)
-    assert "say what for" in remarks.pop()
+    assert remarks.pop().startswith("Searching for 'grey' in the current folder.")
     tiny("search", "red zorblax", "-n", 1)
-    assert remarks.pop() == "left out, since the model does not know it: zorblax"
+    assert remarks.pop() == "Ignored, not in the model's vocabulary: zorblax."
 
 
 def test_a_terminal_gets_no_control_characters(monkeypatch, capsys):
@@ -103,14 +103,14 @@ def test_the_contact_sheet_is_one_safe_file(tiny, photos, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["zorblax"], "knows no word"),
+        (["zorblax"], "out of the model's vocabulary"),
         (["red", "/no/such/folder"], "not a folder"),
         (["red", "Picturs"], "no folder 'Picturs'"),
-        (["red", "-"], "nothing follows"),
+        (["red", "-"], "Nothing follows"),
         (["red", "--min-score", "high"], "auto"),
         (["red", "--min-score", "nan"], "between -1 and 1"),
         (["red", "--min-score", "5"], "between -1 and 1"),
-        (["./sub"], "say what for"),
+        (["./sub"], "Say what to search for"),
     ],
 )
 def test_mistakes_are_explained(tiny, photos, monkeypatch, arguments, message):
@@ -123,7 +123,7 @@ def test_the_verbs_of_an_index(tiny, photos):
     assert "no index yet" in tiny("index", "update", photos, fails=True)
     assert "8 encoded" in tiny("index", "add", photos)
     (photos / "red.png").unlink()
-    assert "7 photos in the index: 0 encoded, 0 recognised by content, 1 removed" in tiny(
+    assert "7 photos in the index: 0 encoded, 0 recognized by content, 1 removed" in tiny(
         "index", "update", photos
     )
     assert "7 photos" in tiny("index", "verify", photos)

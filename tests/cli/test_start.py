@@ -5,12 +5,15 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fishermix
 from fishermix import __version__
-from fishermix.cli.demo import _packaged_photos
+from fishermix.cli import load_commands
+from fishermix.cli.demo import copy_packaged_photos
 from fishermix.model.model import SHIPPED, ImageTextModel
 
 HEAVY = {"scipy", "sklearn", "numba", "pandas", "torch", "onnxruntime", "faiss", "PIL", "matplotlib"}
@@ -41,7 +44,7 @@ def run(home, *arguments):
 
 @shipped
 def test_a_second_search_imports_nothing_heavy(tmp_path):
-    photos = _packaged_photos(tmp_path / "photos")
+    photos = copy_packaged_photos(tmp_path / "photos")
     _, imported = run(tmp_path, "--quiet", "search", "a cat", photos)
     assert "onnxruntime" in imported  # it did index
     listed, imported = run(tmp_path, "--quiet", "search", "a cat", "-", "a dog", photos, "--json", "-n", 2)
@@ -57,6 +60,43 @@ def test_help_and_version_import_no_numbers(tmp_path):
     listed, imported = run(tmp_path, "search", "--help")
     assert "--min-score" in listed
     assert not imported & (HEAVY | {"numpy"})
+
+
+@shipped
+def test_a_search_tokenizes_its_sentence_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
+    photos = copy_packaged_photos(tmp_path / "photos")
+    called = functions_called_by("search", "a zorblax cat", photos, "-n", "1")
+    assert called.count(("text/tokens.py", "tokenize")) == 1
+
+
+@shipped
+def test_an_index_is_updated_without_the_text_side(tmp_path, monkeypatch):
+    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
+    photos = copy_packaged_photos(tmp_path / "photos")
+    ImageTextModel.load().encode_text(["a cat"])  # imports what it needs
+    for command in ("add", "info", "update"):
+        called = functions_called_by("index", command, photos)
+        assert ("cli/index.py", command) in called
+        assert [place for place, _ in called if place.startswith("text/")] == []
+
+
+def functions_called_by(*arguments):
+    """(file, function) of the package for each call that a command makes in this thread."""
+    called, package = [], f"{Path(fishermix.__file__).parent}{os.sep}"
+
+    def record(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            place = frame.f_code.co_filename.removeprefix(package).replace(os.sep, "/")
+            called.append((place, frame.f_code.co_name))
+
+    app = load_commands()
+    sys.setprofile(record)
+    try:
+        app([str(argument) for argument in arguments], standalone_mode=False)
+    finally:
+        sys.setprofile(None)
+    return called
 
 
 @shipped

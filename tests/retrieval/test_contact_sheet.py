@@ -9,12 +9,11 @@ from PIL import Image
 from tiny_model import HOSTILE, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.contact_sheet import contact_sheet, write_contact_sheet
-from fishermix.retrieval.thumbnails import jpeg
+from fishermix.retrieval.contact_sheet import make_thumbnail, render_contact_sheet, write_contact_sheet
 
 
 def opened(path, side):
-    return Image.open(io.BytesIO(jpeg(path, side)))
+    return Image.open(io.BytesIO(make_thumbnail(path, side)))
 
 
 def test_a_photo_taken_sideways_stands_upright(tmp_path):
@@ -39,13 +38,13 @@ def test_every_kind_of_pixel_is_shown(tmp_path, mode):
 
 def test_what_is_no_photo_is_told(tmp_path):
     (tmp_path / "no.jpg").write_text("no photo")
-    with pytest.raises(FishermixError):
-        jpeg(tmp_path / "no.jpg", 100)
+    with pytest.raises(FishermixError, match="not an image"):
+        make_thumbnail(tmp_path / "no.jpg", 100)
 
 
 def test_a_sheet_escapes_everything_and_survives_missing_photos(tmp_path):
     photo = paint(tmp_path / "a.png", "red")
-    page = contact_sheet(
+    page = render_contact_sheet(
         HOSTILE, [(photo, HOSTILE, 0.5, HOSTILE), (tmp_path / "gone.png", "caf\udce9.png", None, "")], HOSTILE
     )
     assert page.count("data:image/jpeg;base64,") == 1

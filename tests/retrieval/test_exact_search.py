@@ -1,12 +1,12 @@
-"""Exact search against a full sort, and the cut against what it promises."""
+"""Exact search against a full sort, and the threshold against what it promises."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fishermix.retrieval import exact_search as nearest
-from fishermix.retrieval.threshold import automatic_cut
+from fishermix.retrieval import exact_search
+from fishermix.retrieval.threshold import estimate_threshold
 
 
 @settings(max_examples=150, deadline=None)
@@ -25,8 +25,8 @@ def test_equal_to_a_stable_full_sort(rows, queries, n, block, seed):
     wanted = rng.integers(-2, 3, size=(queries, 3)).astype(np.float32)
     excluded = rng.choice(rows, size=rng.integers(0, rows + 1), replace=False) if rows else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "BLOCK_ROWS", block)
-        found, scores = nearest.nearest_rows(vectors, wanted, n, excluded)
+        patch.setattr(exact_search, "BLOCK_ROWS", block)
+        found, scores = exact_search.find_nearest(vectors, wanted, n, excluded)
     alive = np.setdiff1d(np.arange(rows), excluded)
     for query, rows_found, scores_found in zip(wanted, found, scores):
         products = vectors[alive] @ query
@@ -36,10 +36,10 @@ def test_equal_to_a_stable_full_sort(rows, queries, n, block, seed):
 
 
 @pytest.mark.parametrize("n", [50, 1000, 20_000])
-def test_hardly_anything_unrelated_passes_the_cut(n):
+def test_hardly_anything_unrelated_passes_the_threshold(n):
     rng = np.random.default_rng(0)
     passed = [
-        np.sum(scores >= automatic_cut(scores, scores.max()))
+        np.sum(scores >= estimate_threshold(scores, scores.max()))
         for scores in rng.normal(0.1, 0.05, size=(40, n))
     ]
     assert 0.2 < np.mean(passed) < 3
@@ -49,24 +49,25 @@ def test_matches_pass_the_cut_and_do_not_raise_it():
     rng = np.random.default_rng(1)
     background = rng.normal(0, 0.05, size=1000)
     matches = rng.normal(0.5, 0.05, size=150)
-    cut = automatic_cut(np.concatenate([background, matches]), matches.max())
-    assert np.mean(matches >= cut) > 0.99
-    assert np.mean(background >= cut) < 0.01
+    threshold = estimate_threshold(np.concatenate([background, matches]), matches.max())
+    assert np.mean(matches >= threshold) > 0.99
+    assert np.mean(background >= threshold) < 0.01
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 10), st.floats(-5, 5))
-def test_the_cut_moves_with_the_scores(scale, shift):
+def test_the_threshold_moves_with_the_scores(scale, shift):
     scores = np.random.default_rng(2).normal(size=200)
     for best in (0.5, 9.0):
-        moved = automatic_cut(scale * scores + shift, scale * best + shift)
-        assert moved == pytest.approx(scale * automatic_cut(scores, best) + shift)
+        moved = estimate_threshold(scale * scores + shift, scale * best + shift)
+        assert moved == pytest.approx(scale * estimate_threshold(scores, best) + shift, abs=1e-9)
 
 
 def test_a_photo_that_stands_far_out_leaves_the_half_matches_behind():
     scores = np.random.default_rng(3).normal(0, 0.05, size=1000)
-    assert automatic_cut(scores, 0.2) < 0.2
-    assert automatic_cut(scores, 0.9) == pytest.approx(0.45, abs=0.01)
+    assert estimate_threshold(scores, 0.2) < 0.2
+    assert estimate_threshold(scores, 0.9) == pytest.approx(0.45, abs=0.01)
 
 
-def test_a_handful_of_photos_is_not_cut():
-    assert automatic_cut(np.array([0.1, 0.2, 0.9]), 0.9) == -np.inf
+def test_a_handful_of_photos_has_no_threshold():
+    assert estimate_threshold(np.array([0.1, 0.2, 0.9]), 0.9) == -np.inf

@@ -38,7 +38,7 @@ def test_parts_of_components_add_up_to_the_cosine(model, photo):
     sentence = "ae bo hu ca ae"
     found = Explainer(model).explain(sentence, photo)
     assert found.score == pytest.approx(float(model.encode_text([sentence])[0] @ photo), abs=1e-6)
-    parts = Explainer(model)._coordinate_parts(sentence, photo)
+    parts = Explainer(model)._split_cosine(sentence.split(), photo)
     assert parts.sum() == pytest.approx(found.score, abs=1e-5)
     assert sum(component.part for component in found.components) + found.rest == pytest.approx(found.score)
     assert {word for component in found.components for word in component.words} == {"ae", "bo", "hu", "ca"}
@@ -60,15 +60,15 @@ def test_a_component_s_part_is_its_blocks_alone(model, photo):
             for half in range(2):
                 first = start + (half * components + component) * dimensions
                 masked[first : first + dimensions] = vector[first : first + dimensions]
-            if (number, component) in explainer._homes(["ae", "bo"]):
+            if (number, component) in explainer._words_of_components(["ae", "bo"]):
                 expected.append(float((cca.transform_y(masked[None])[0] @ photo) / length))
         start += 2 * components * dimensions
     assert [part.part for part in found.components] == pytest.approx(sorted(expected, reverse=True), abs=1e-5)
 
 
-def test_near_words_are_the_component_s_own(model):
+def test_similar_words_are_the_component_s_own(model):
     explainer = Explainer(model)
-    for mixture, near in zip(model.sentence_encoder.mixtures, explainer._near_words):
+    for mixture, near in zip(model.sentence_encoder.mixtures, explainer._similar_words):
         for component, words in enumerate(near):
             vectors = np.stack([model.sentence_encoder.vectors[word] for word in words])
             assert (mixture.predict(vectors) == component).all()
@@ -85,5 +85,5 @@ def test_models_without_mixtures_explain_words_only():
     point = np.eye(7, dtype=np.float32)[0]
     found = Explainer(TinyModel()).explain("red", point)
     assert (found.components, found.rest) == ([], found.score)
-    with pytest.raises(FishermixError, match="knows no word"):
+    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
         Explainer(TinyModel()).explain("zorblax", point)

@@ -1,4 +1,4 @@
-"""The faiss shortlist finds nearly all that exact search finds, with exact scores."""
+"""The faiss index finds nearly all that exact search finds, with exact scores."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def store(tmp_path, points):
 
 
 def test_it_is_used_and_agrees_with_exact_search(store, points, tmp_path):
-    assert store._shortlist(1, 4000) is not None
+    assert store._faiss_index(1, 4000) is not None
     exact = LocalStore(tmp_path / "index")
     queries = unit(points[::100] + 0.1)
     agreed = 0
@@ -61,9 +61,9 @@ def test_points_added_since_are_found_and_dead_ones_are_not(store, points):
 
 def test_it_is_built_anew_when_it_has_fallen_behind(store, points):
     store.write(entries(unit(points[:1000] + 0.05), first=4000))
-    assert store._shortlist(1, 5000) is None  # exact search meanwhile
+    assert store._faiss_index(1, 5000) is None  # exact search meanwhile
     store.tune()
-    assert store._shortlist(1, 5000).rows == 5000
+    assert store._faiss_index(1, 5000).rows == 5000
 
 
 def test_a_damaged_one_is_ignored(store, points, tmp_path):

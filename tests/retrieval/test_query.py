@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.query import Term, query_vector, terms_of_arguments, terms_of_text
+from fishermix.retrieval.query import Term, encode_terms, parse_arguments, parse_query
 
 
 def text(*signed):
@@ -15,38 +15,53 @@ def text(*signed):
 
 
 def test_arguments_are_terms_with_signs_between():
-    assert terms_of_arguments(["two dogs - or one"]) == text("+two dogs - or one")
-    assert terms_of_arguments(["beach", "-", "people", "+", "a dog"]) == text("+beach", "-people", "+a dog")
-    assert terms_of_arguments(["-", "people"]) == text("-people")
+    assert parse_arguments(["two dogs - or one"]) == text("+two dogs - or one")
+    assert parse_arguments(["beach", "-", "people", "+", "a dog"]) == text("+beach", "-people", "+a dog")
+    assert parse_arguments(["-", "people"]) == text("-people")
 
 
 def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
     photo = paint(tmp_path / "a.png", "red")
-    assert terms_of_arguments([str(photo), "+", "at night"]) == [
+    assert parse_arguments([str(photo), "+", "at night"]) == [
         Term("+", "photo", str(photo)),
         *text("+at night"),
     ]
-    assert terms_of_arguments(["missing.png"]) == text("+missing.png")
+    assert parse_arguments(["missing.png"]) == text("+missing.png")
 
 
 def test_one_line_is_split_at_lone_signs():
-    assert terms_of_text("a dog on a beach - people") == text("+a dog on a beach", "-people")
-    assert terms_of_text('"beach" - "people"') == text("+beach", "-people")
-    assert terms_of_text('"black - white" photo') == text("+black - white photo")
-    assert terms_of_text("a well-known t-shirt") == text("+a well-known t-shirt")
-    assert terms_of_text("photo:ab12 + at night") == [Term("+", "id", "ab12"), *text("+at night")]
+    assert parse_query("a dog on a beach - people") == text("+a dog on a beach", "-people")
+    assert parse_query('"beach" - "people"') == text("+beach", "-people")
+    assert parse_query('"black - white" photo') == text("+black - white photo")
+    assert parse_query("a well-known t-shirt") == text("+a well-known t-shirt")
+    assert parse_query("photo:ab12 + at night") == [Term("+", "id", "ab12"), *text("+at night")]
 
 
-@pytest.mark.parametrize("arguments", [["a", "b"], ["a", "+"], ["a", "+", "-", "b"], ["-", "+", "b"], []])
-def test_unclear_queries_are_refused(arguments):
-    with pytest.raises(FishermixError):
-        terms_of_arguments(arguments)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "b"], "There is no folder 'b', and no sign between 'a' and 'b'"),
+        (["a", "+"], "Nothing follows '\\+'"),
+        (["a", "+", "-", "b"], "'-' follows another sign"),
+        (["-", "+", "b"], "'\\+' follows another sign"),
+        ([], "The query is empty"),
+    ],
+)
+def test_unclear_queries_are_refused(arguments, message):
+    with pytest.raises(FishermixError, match=message):
+        parse_arguments(arguments)
+
+
+def test_a_sentence_longer_than_a_file_name_is_text():
+    sentence = "a dog and " * 40
+    assert parse_arguments([sentence]) == text(f"+{sentence}")
+    assert parse_arguments(["~nobody/x"]) == text("+~nobody/x")
 
 
 @given(st.text(max_size=60))
 def test_any_line_is_a_query_or_a_clear_mistake(line):
     try:
-        terms = terms_of_text(line)
+        terms = parse_query(line)
     except FishermixError:
         return
     assert terms
@@ -57,19 +72,19 @@ def test_the_point_of_a_combination():
     model = TinyModel()
     red, blue = np.eye(7, dtype=np.float32)[[NAMES.index("red"), NAMES.index("blue")]]
     np.testing.assert_allclose(
-        query_vector(text("+red", "+blue"), model), (red + blue) / np.sqrt(2), rtol=1e-6
+        encode_terms(text("+red", "+blue"), model).vector, (red + blue) / np.sqrt(2), rtol=1e-6
     )
-    minus = query_vector(text("+red", "-blue"), model)
+    minus = encode_terms(text("+red", "-blue"), model).vector
     np.testing.assert_allclose(minus, (red - blue) / np.sqrt(2), rtol=1e-6)
-    by_id = query_vector([Term("+", "id", "x")], model, {"x": blue}.get)
+    by_id = encode_terms([Term("+", "id", "x")], model, {"x": blue}.get).vector
     np.testing.assert_allclose(by_id, blue)
 
 
 def test_queries_without_a_direction_are_explained():
     model = TinyModel()
-    with pytest.raises(FishermixError, match="knows no word"):
-        query_vector(text("+zorblax"), model)
+    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+        encode_terms(text("+zorblax"), model)
     with pytest.raises(FishermixError, match="no photo"):
-        query_vector([Term("+", "id", "nothing")], model, {}.get)
-    with pytest.raises(FishermixError, match="takes away"):
-        query_vector(text("+red", "-red"), model)
+        encode_terms([Term("+", "id", "nothing")], model, {}.get)
+    with pytest.raises(FishermixError, match="cancel out"):
+        encode_terms(text("+red", "-red"), model)

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fishermix.cli import load_commands
-from fishermix.cli.demo import _packaged_photos
+from fishermix.cli.demo import copy_packaged_photos
 from fishermix.datasets import open_dataset
 from fishermix.evaluation.ranks import search_ranks, summary
 from fishermix.model.model import SHIPPED, ImageTextModel
@@ -24,7 +24,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def index(model, tmp_path_factory):
-    folder = _packaged_photos(tmp_path_factory.mktemp("demo") / "photos")
+    folder = copy_packaged_photos(tmp_path_factory.mktemp("demo") / "photos")
     with PhotoIndex(folder, model, index=tmp_path_factory.mktemp("index") / "i") as index:
         index.update()
         yield index
@@ -56,7 +56,7 @@ def test_explanations_add_up_and_name_the_word(index, model):
     point = index.point_of(index.store.id_of("chelsea.png"))
     found = Explainer(model).explain("a cat looks at the camera", point)
     assert max(found.words, key=lambda part: part.drop).word == "cat"
-    parts = Explainer(model)._coordinate_parts("a cat looks at the camera", point)
+    parts = Explainer(model)._split_cosine(["a", "cat", "looks", "at", "the", "camera"], point)
     assert parts.sum() + found.hubness == pytest.approx(found.score, abs=1e-3)
     listed = {hit.path: hit.score for hit in index.search("a cat looks at the camera", n=100)}
     assert found.score == pytest.approx(listed["chelsea.png"], abs=1e-5)

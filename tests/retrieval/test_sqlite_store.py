@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import sqlite_schema as local_schema
-from fishermix.retrieval import sqlite_store as local_store
+from fishermix.retrieval import sqlite_store
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
@@ -82,7 +81,7 @@ def test_a_failed_write_changes_nothing(store):
 
 
 def test_dead_rows_are_compacted_and_readers_in_between_see_whole_states(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_store, "FEWEST_DEAD_TO_COMPACT", 4)
+    monkeypatch.setattr(sqlite_store, "FEWEST_DEAD_TO_COMPACT", 4)
     store, reader = LocalStore(tmp_path / "index"), LocalStore(tmp_path / "index")
     store.adopt("model", 4)
     store.write([entry(str(i), i) for i in range(20)])
@@ -125,7 +124,7 @@ def test_readers_in_threads_while_a_writer_writes(store, tmp_path):
 
 def test_an_old_version_is_migrated_with_its_photos(tmp_path, monkeypatch):
     with monkeypatch.context() as past:
-        past.setattr(local_schema, "MIGRATIONS", local_schema.MIGRATIONS[:1])
+        past.setattr(sqlite_store, "MIGRATIONS", sqlite_store.MIGRATIONS[:1])
         old = LocalStore(tmp_path / "index")
         old.adopt("model", 4)
         old.write([entry("a", 1)])
@@ -134,7 +133,7 @@ def test_an_old_version_is_migrated_with_its_photos(tmp_path, monkeypatch):
     assert [hit.path for hit in store.nearest(point(1)[None], 5)[0]] == ["a"]
     assert store.verify() == []
     with sqlite3.connect(tmp_path / "index" / "index.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(local_schema.MIGRATIONS)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(sqlite_store.MIGRATIONS)
         fresh = LocalStore(tmp_path / "fresh")
         schema = "SELECT name, sql FROM sqlite_master ORDER BY name"
         assert connection.execute(schema).fetchall() == fresh._connection.execute(schema).fetchall()
@@ -148,7 +147,7 @@ def test_a_newer_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "index" / "index.sqlite") as connection:
         connection.execute("PRAGMA user_version = 999")
     connection.close()
-    with pytest.raises(FishermixError, match="newer fishermix"):
+    with pytest.raises(FishermixError, match="has version 999"):
         LocalStore(tmp_path / "index")
 
 
@@ -163,10 +162,10 @@ def test_damage_is_explained(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("DELETE FROM vectors", "name a point that is not there"),
+        ("DELETE FROM vectors", "refer to a missing point"),
         ("DELETE FROM photos WHERE path = CAST('a' AS BLOB)", "belong to no photo"),
         ("INSERT INTO dead SELECT row FROM vectors", "both alive and dead"),
-        ("DELETE FROM dead", "unaccounted for"),
+        ("DELETE FROM dead", "neither alive nor dead"),
         ("UPDATE vectors SET crc32 = crc32 + 1 WHERE row = 2", "checksums"),
         ("UPDATE vectors SET sha256 = x'00' WHERE row = 2", "32 bytes"),
     ],
@@ -193,12 +192,12 @@ def test_verify_sees_a_short_or_missing_vector_file(store):
 CRASH = """
 import os, sys
 import numpy as np
-from fishermix.retrieval import sqlite_store as local_store
+from fishermix.retrieval import sqlite_store
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
 step, place = sys.argv[1:]
-append = local_store._append
+append = sqlite_store._append
 
 def crashing_append(path, offset, data):
     append(path, offset, {"before": b"", "half": data[: len(data) // 2], "after": data}[step])
@@ -209,10 +208,10 @@ def crashing_cleanup(self):
 
 store = LocalStore(place)
 if step == "compacted":
-    local_store.FEWEST_DEAD_TO_COMPACT = 1
+    sqlite_store.FEWEST_DEAD_TO_COMPACT = 1
     LocalStore._remove_stale_files = crashing_cleanup
 else:
-    local_store._append = crashing_append
+    sqlite_store._append = crashing_append
 entry = Entry("new", Stamp(1, 2), bytes([9]) * 32, np.ones(4, np.float32))
 store.write([entry], removed=["a"])
 """

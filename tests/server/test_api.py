@@ -33,7 +33,9 @@ def test_search(client, index):
     assert [(found["id"], found["score"]) for found in answer["photos"]] == [
         (hit.id, pytest.approx(hit.score)) for hit in expected
     ]
-    assert isinstance(answer["cut"], float)
+    assert isinstance(answer["threshold"], float)
+    assert answer["cut"] == answer["threshold"]  # the name in 0.1
+    assert answer["out_of_vocabulary"] == []
 
 
 def test_combined_queries_with_a_photo(client, index):
@@ -68,6 +70,8 @@ def test_explain(client, index):
     assert [part["word"] for part in answer["words"]] == ["red", "flag"]
     assert answer["words"][0]["drop"] == pytest.approx(answer["score"])
     assert answer["words"][1]["drop"] == pytest.approx(0)
+    assert answer["out_of_vocabulary"] == ["flag"]
+    assert answer["crowding"] == answer["hubness"] == pytest.approx(0)  # its name in 0.1
     assert client.get("/api/explain", params={"q": f"photo:{flag}", "id": flag}).status_code == 400
 
 

@@ -1,4 +1,6 @@
-"""The command line: every module of this package adds its commands to `app`, thin layers over the library."""
+"""The command line: each module of this package adds its commands to `app`. Commands open things and print
+results; the library computes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import TextIO
 import typer
 
 from fishermix import __version__
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
 
 app = typer.Typer(
@@ -19,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Find and describe your own photos with sentences, offline; and the tools behind it.",
+    help="Find your photos with sentences and describe them, offline. Train the models that do it.",
 )
 
 
@@ -30,17 +32,18 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def common(
-    quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
+def set_options(
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results only: no progress, no remarks."),
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    show_progress(not quiet)
+    if quiet:
+        show_progress(False)
 
 
 def load_commands() -> typer.Typer:
-    """Import every module of this package, each of which registers its commands; returns the whole app."""
+    """Import all modules of this package, which register their commands, and return the app."""
     for module in sorted(found.name for found in pkgutil.iter_modules(__path__)):
         import_module(f"{__name__}.{module}")
     return app
@@ -54,15 +57,16 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A remark of ours in one line; those of other packages as Python prints them."""
-    ours = category is UserWarning
+    """Print a warning of fishermix on one line, and those of other packages as Python does."""
+    ours = issubclass(category, FishermixWarning)
     text = f"fishermix: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno)
     (file or sys.stderr).write(text)
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on standard error and exit code 1."""
+    """Run the command line. A user's mistake is reported on one line, with exit code 1."""
     load_commands()
+    show_progress()
     warnings.showwarning = _show_warning
     try:
         app()
@@ -70,7 +74,7 @@ def main() -> None:
         print(f"fishermix: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("fishermix: interrupted; finished parts are kept", file=sys.stderr)
+        print("fishermix: Interrupted. Completed steps are kept.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

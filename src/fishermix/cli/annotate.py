@@ -1,4 +1,4 @@
-"""`fishermix annotate`: the sentences that fit a photo best."""
+"""`fishermix annotate`: rank sentences for photos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, SentencesOption, open_model, photo_files, say, tell
+from fishermix.cli.common import ModelOption, SentencesOption, check_photo, open_model, say, tell
 from fishermix.errors import FishermixError
 
 
@@ -19,29 +19,35 @@ from fishermix.errors import FishermixError
 )
 def annotate(
     photos: Annotated[
-        list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False, readable=False)
+        list[Path],
+        typer.Argument(help="One or more photos.", metavar="PHOTO...", show_default=False, readable=False),
     ],
     sentences: SentencesOption = None,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Sentences a photo.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, help="Print this many sentences per photo.")
+    ] = 5,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list with one entry per photo.")
+    ] = False,
     model: ModelOption = None,
 ) -> None:
-    """Rank sentences for photos, best first, with their scores.
+    """Rank sentences for photos, with their scores, best first.
 
-    Exit code 1 if one of the photos cannot be read; the others are done all the same.
+    Photos that cannot be read are skipped and reported; the exit code is then 1.
     """
     from fishermix.retrieval.sentences import SentencePool, read_sentences
 
-    pool_of = read_sentences(sentences)
+    candidates = read_sentences(sentences)
     loaded = open_model(model)
-    pool = SentencePool(loaded, pool_of)
+    pool = SentencePool(loaded, candidates)
     found, unreadable = [], 0
     for photo in photos:
         try:
-            found.append((photo, pool.for_photos(loaded.encode_images(photo_files([photo])), number)[0]))
+            check_photo(photo)
+            found.append((photo, pool.rank_for_photos(loaded.encode_images([photo]), number)[0]))
         except FishermixError as error:
             unreadable += 1
-            tell(f"{photo}: {error}")
+            tell(str(error))
     if as_json:
         listed = [
             {"path": str(photo), "sentences": [{"sentence": s, "score": round(x, 6)} for s, x in ranked]}
@@ -55,4 +61,4 @@ def annotate(
             for sentence, score in ranked:
                 say(f"{score:.3f}  {sentence}")
     if unreadable:
-        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read")
+        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read.")

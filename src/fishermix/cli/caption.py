@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, open_model, photo_files, say, tell
+from fishermix.cli.common import ModelOption, check_photo, open_model, say, tell
 from fishermix.errors import FishermixError
 
 
@@ -32,7 +32,8 @@ def caption(
     written, unreadable = [], 0
     for photo in photos:
         try:
-            sentence = loaded.caption(photo_files([photo]), beam=beam)[0]
+            check_photo(photo)
+            sentence = loaded.caption([photo], beam=beam)[0]
         except FishermixError as error:
             if loaded.captioner is None:
                 raise

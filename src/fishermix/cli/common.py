@@ -1,4 +1,4 @@
-"""What the photo commands share: the options that name a model and an index, and opening them."""
+"""What commands share: options, opening the model and the index, and printing."""
 
 from __future__ import annotations
 
@@ -9,22 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 
 if TYPE_CHECKING:
     from fishermix.model.model import ImageTextModel
     from fishermix.retrieval.index import PhotoIndex
 
 ModelOption = Annotated[
-    Path | None, typer.Option("--model", help="Folder of a model of your own; the shipped one if left out.")
+    Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
 ]
 IndexOption = Annotated[
     str | None,
-    typer.Option("--index", help="Where the index is kept: a directory, or postgresql://HOST/DATABASE#NAME."),
+    typer.Option(
+        "--index",
+        help="Where the index is kept: a directory, or postgresql://HOST/DATABASE#NAME. "
+        "Default: a folder in your data directory.",
+    ),
 ]
 SentencesOption = Annotated[
     Path | None,
-    typer.Option("--sentences", help="Text file with one sentence a line; plain everyday ones if left out."),
+    typer.Option(
+        "--sentences",
+        help="Text file with one sentence per line. Default: plain sentences about everyday photos.",
+    ),
 ]
 
 
@@ -33,72 +40,70 @@ def open_model(folder: Path | None) -> ImageTextModel:
 
     from fishermix.model.model import ImageTextModel
 
-    # The commands say themselves, and better, what to do about it.
-    warnings.filterwarnings("ignore", message=".*hold no known word")
+    # The commands report these themselves, with the photo or the words concerned.
+    warnings.filterwarnings("ignore", message=".*(known word|vocabulary)", category=FishermixWarning)
     warnings.filterwarnings("ignore", message=".*decompression bomb")
     return ImageTextModel.load(folder)
 
 
 def open_index(folder: Path, index: str | None, model, update: bool = True) -> PhotoIndex:
-    """The index of a folder, brought up to date; what happened is told on standard error."""
+    """Open the index of a folder and update it; problems are reported on standard error."""
     from fishermix.retrieval.index import PhotoIndex
     from fishermix.retrieval.store import StoreLocked
 
     photos = PhotoIndex(folder, model, index)
     if not update:
         if not photos.store.model_key():
-            raise FishermixError(f"{folder} has no index yet: leave out --no-update to make one")
+            raise FishermixError(f"{folder} has no index yet. Omit --no-update to create it.")
         if photos.store.model_key() != model.key:
-            raise FishermixError(
-                "the index was made with another model: leave out --no-update to make it anew"
-            )
+            raise FishermixError("The index was made with another model. Omit --no-update to build it again.")
         return photos
     try:
         changes = photos.update()
     except StoreLocked as locked:
         if photos.store.model_key() != model.key:
             raise
-        tell(f"{locked}; searching what it holds now")
+        tell(f"{locked} The search uses the index as it is now.")
         return photos
     if changes.another_model:
-        tell("the index was made with another model: all photos were encoded anew")
+        tell("The index was made with another model. All photos were encoded again.")
     if changes.unreadable:
         first = next(iter(changes.unreadable))
         tell(
-            f"{len(changes.unreadable)} could not be read, {first} among them; "
-            f"`fishermix index info {folder}` lists all"
+            f"Unreadable files: {len(changes.unreadable):,}, for example {first}. "
+            f"`fishermix index info {folder}` lists all."
         )
     return photos
 
 
-def photo_files(photos: list[Path]) -> list[Path]:
-    """The photos named, if they are all there."""
-    for photo in photos:
-        if not photo.is_file():
-            raise FishermixError(f"{photo} is not a file: name a photo")
-    return photos
+def check_photo(photo: Path) -> None:
+    """Raise if there is no such file."""
+    if not photo.is_file():
+        raise FishermixError(f"{photo} is not a file. Name a photo.")
 
 
 def expect_folder_of(*files: Path | None) -> None:
-    """Before hours of work: the folders are there in which files will be written at the end."""
+    """Raise, before hours of work, if a file could not be written at the end."""
     for file in files:
         if file is not None and not file.absolute().parent.is_dir():
-            raise FishermixError(f"there is no folder {file.parent} to write {file.name} in: make it first")
+            raise FishermixError(
+                f"There is no folder {file.parent} to write {file.name} to. Create it first."
+            )
         if file is not None and file.is_dir():
-            raise FishermixError(f"{file} is a folder: name a file")
+            raise FishermixError(f"{file} is a folder. Name a file.")
 
 
 def tell(message: str) -> None:
-    """A remark beside the results: on standard error, and not with --quiet."""
-    from fishermix import progress
+    """Print a remark on standard error, unless --quiet is given."""
+    from fishermix.progress import is_shown
 
-    if progress.is_shown():
+    if is_shown():
         print(f"fishermix: {message}", file=sys.stderr)
 
 
 def say(text: str = "", end: str = "\n") -> None:
-    """A line of the result; a file name's bytes that are no text go out as they are, but a terminal gets a
-    question mark for every character that would steer it.
+    """Print a line of the result. A file name that is not valid text is written as its bytes. On a terminal,
+    control characters become question marks.
     """
     if sys.stdout.isatty():
         text = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
@@ -109,8 +114,8 @@ def say(text: str = "", end: str = "\n") -> None:
         sys.stdout.buffer.write(os.fsencode(text + end))
 
 
-def shown_path(folder: Path, path: str) -> str:
-    """A photo's path as the user can use it: with the folder in front as it was named."""
+def format_path(folder: Path, path: str) -> str:
+    """The path of a photo as other programs can use it: below the folder as the user named it."""
     if str(folder) != ".":
         return os.path.join(folder, path)
-    return f"./{path}" if path.startswith("-") else path  # no program takes it for an option
+    return f"./{path}" if path.startswith("-") else path  # so that no program takes it for an option

@@ -1,4 +1,4 @@
-"""`fishermix demo`: the whole program on a few photos, in one go."""
+"""`fishermix demo`: search, captions and explanations on a few photos."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import ModelOption, open_index, open_model, say
-from fishermix.cli.explain import explanation_lines
+from fishermix.cli.explain import format_explanation
 from fishermix.errors import FishermixError
 
-# Photographs that other packages bring along.
+# Photos that are part of installed packages.
 PICTURES = (
     ("skimage.data", "astronaut.png"),
     ("skimage.data", "chelsea.png"),
@@ -44,17 +44,19 @@ QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", 
 def demo(
     photos: Annotated[
         Path | None,
-        typer.Argument(help="A folder of photos; a few that come with installed packages if left out."),
+        typer.Argument(help="A folder of photos. Default: photos that are part of installed packages."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the contact sheet.")] = Path("demo-out"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for the index and the contact sheet.")] = Path(
+        "demo-out"
+    ),
     model: ModelOption = None,
 ) -> None:
-    """Search, describe and explain a few photos, and write a contact sheet."""
-    from fishermix.retrieval.contact_sheet import contact_sheet, write_contact_sheet
+    """Try the commands on a few photos: search, caption, explain, and a contact sheet."""
+    from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
     from fishermix.retrieval.explain import Explainer
 
     out.mkdir(parents=True, exist_ok=True)
-    folder = photos or _packaged_photos(out / "photos")
+    folder = photos or copy_packaged_photos(out / "photos")
     queries = QUERIES_FOR_ANY_FOLDER if photos else QUERIES
     loaded = open_model(model)
     cards = []
@@ -62,7 +64,7 @@ def demo(
         say(f"{index.store.summary().photos:,} photos in {folder}")
         found = [index.search(query, 3) for query in queries]
         if not any(found):
-            raise FishermixError(f"there are no photos in {folder}: name a folder that holds some")
+            raise FishermixError(f"There are no photos in {folder}. Name a folder that contains some.")
         for query, hits in zip(queries, found):
             say(f'\nfishermix search "{query}"')
             for hit in hits:
@@ -74,17 +76,17 @@ def demo(
         if loaded.captioner:
             say(f"\nfishermix caption {best[0].path}\n  {cards[0][3]}")
         say(f'\nfishermix explain "{query}" {best[0].path}')
-        for line in explanation_lines(Explainer(loaded).explain(query, index.point(best[0]))):
+        for line in format_explanation(Explainer(loaded).explain(query, index.point(best[0]))):
             say(f"  {line}".rstrip())
     sheet = out / "contact-sheet.html"
-    write_contact_sheet(sheet, contact_sheet(query, cards, f"The nearest of the photos in {folder}"))
-    say(f"\nThe contact sheet is {sheet}. Next, on your own photos:")
+    write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
+    say(f"\nWrote the contact sheet {sheet}. Next, try your own photos:")
     say('  fishermix search "two dogs run on a beach" ~/Pictures')
     say("  fishermix serve ~/Pictures --open")
 
 
-def _packaged_photos(target: Path) -> Path:
-    """Copy the photographs that installed packages carry into a folder; nothing is downloaded."""
+def copy_packaged_photos(target: Path) -> Path:
+    """Copy photos that are part of installed packages into a folder; nothing is downloaded."""
     from importlib.resources import as_file, files
 
     target.mkdir(parents=True, exist_ok=True)
@@ -100,5 +102,5 @@ def _packaged_photos(target: Path) -> Path:
         if not (target / name).exists():
             (target / name).write_bytes(data)
     if not copied:
-        raise FishermixError("no installed package carries photos: name a folder of photos")
+        raise FishermixError("No installed package contains photos. Name a folder of photos.")
     return target

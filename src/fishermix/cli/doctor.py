@@ -1,4 +1,4 @@
-"""`fishermix doctor`: is everything in place?"""
+"""`fishermix doctor`: check the installation, the model and the indexes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,16 @@ EXTRAS = {
 @app.command(epilog="Example: fishermix doctor ~/Pictures")
 def doctor(
     folder: Annotated[
-        Path | None, typer.Argument(help="Check the index of this folder only; all of yours if left out.")
+        Path | None,
+        typer.Argument(
+            help="Check the index of this folder only. Default: all indexes in your data directory."
+        ),
     ] = None,
     model: ModelOption = None,
 ) -> None:
-    """Show versions, threads, linear algebra, the model and the health of the indexes; exit code 1 if
-    something is wrong.
+    """Check the installation, the model and the indexes, and show versions and threads.
+
+    The exit code is 1 if there is a problem.
     """
     problems: list[str] = []
     say(f"fishermix   {__version__}")
@@ -50,15 +54,15 @@ def doctor(
     for line in _indexes(folder, problems):
         say(line)
     if problems:
-        raise FishermixError("; ".join(problems))
-    say("everything is well")
+        raise FishermixError(" ".join(problems))
+    say("No problems found.")
 
 
 def _version(name: str, problems: list[str]) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        problems.append(f"{name} is missing: install fishermix again")
+        problems.append(f"The package {name} is missing. Install fishermix again.")
         return "missing"
 
 
@@ -83,33 +87,31 @@ def _model(folder: Path | None, problems: list[str]) -> str:
     try:
         model = open_model(folder)
         if not model.encode_text(["a red ball on a beach"]).any():
-            problems.append("the model does not know the words 'a red ball on a beach'")
+            problems.append("All words of 'a red ball on a beach' are out of the model's vocabulary.")
         model.image_encoder  # noqa: B018 (opens the network)
         captions = "with" if model.captioner is not None else "without"
     except FishermixError as error:
         problems.append(str(error))
         return "cannot be loaded"
-    return f"{model.key}, {model.dimension} dimensions, {captions} a captioner; a sentence was encoded"
+    return f"{model.key}, {model.dimension} dimensions, {captions} captioner"
 
 
 def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
-    from fishermix.paths import data_folder
-    from fishermix.retrieval.photo_files import default_index
+    from fishermix.retrieval.photo_files import default_index, list_indexes
     from fishermix.retrieval.sqlite_store import LocalStore
 
-    home = data_folder() / "indexes"
-    found = sorted(home.iterdir()) if home.is_dir() else []
+    found = list_indexes()
     if folder is not None:
         found = [place for place in found if place == default_index(folder.expanduser().resolve())]
-    yield f"indexes     {len(found)} in {home}"
+    yield f"indexes     {len(found)}"
     for place in found:
         try:
             store = LocalStore(place)
             wrong = store.verify()
-            found_well = f"{store.summary().photos:,} photos, sound"
-            yield f"  {place.name}: {'; '.join(wrong) or found_well}"
+            healthy = f"{store.summary().photos:,} photos, no problems"
+            yield f"  {place}: {' '.join(wrong) or healthy}"
             store.close()
         except FishermixError as error:
             wrong = [str(error)]
-            yield f"  {place.name}: cannot be used"
-        problems += [f"index {place.name}: {text}" for text in wrong]
+            yield f"  {place}: cannot be used"
+        problems += [f"Index {place.name}: {text}" for text in wrong]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, open_model, photo_files, say
+from fishermix.cli.common import ModelOption, check_photo, open_model, say
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
@@ -20,38 +19,42 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     model: ModelOption = None,
 ) -> None:
-    """Say which words, and which components of the mixtures, carry the match of a sentence and a photo.
+    """Show how much each word of a sentence contributes to its score with a photo.
 
-    A word counts by what the score would lose without it. A component is a group of kindred words; the parts
-    of all components add up to the score, with what is taken off where sentence and photo are near to much.
+    A word contributes what the score would lose without it.
+    The components of the word mixtures, which are groups of similar words, contribute too.
+    Component contributions plus the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
 
-    photo_files([photo])
+    check_photo(photo)
     loaded = open_model(model)
     explanation = Explainer(loaded).explain(sentence, loaded.encode_images([photo])[0])
     if as_json:
-        say(json.dumps(asdict(explanation), indent=1))
+        say(json.dumps(explanation.as_json(), indent=1))
         return
-    for line in explanation_lines(explanation):
+    for line in format_explanation(explanation):
         say(line)
 
 
-def explanation_lines(explanation) -> list[str]:
+def format_explanation(explanation) -> list[str]:
     """An explanation as lines of text."""
     widest = max(len(part.word) for part in explanation.words)
     most = max(1e-6, *(abs(part.drop) for part in explanation.words))
-    lines = [f"score {explanation.score:.3f}", "", "words: what the score loses without them"]
+    lines = [f"score {explanation.score:.3f}", "", "words: what the score would lose without each"]
     for part in explanation.words:
         bar = ("█" if part.drop > 0 else "░") * round(20 * abs(part.drop) / most)
+        bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
         lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
     if explanation.components:
-        lines += ["", "components: what each adds to the score"]
+        lines += ["", "components: what each contributes to the score"]
         for component in explanation.components:
-            kin = f" (kin of {', '.join(component.near)})" if component.near else ""
-            lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{kin}")
-        lines.append(f"  {explanation.rest:+.3f}  all others")
+            similar = f" (similar words: {', '.join(component.near)})" if component.near else ""
+            lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{similar}")
+        lines.append(f"  {explanation.rest:+.3f}  all other components")
     if explanation.hubness:
         many = "many" if explanation.hubness < 0 else "few"
-        lines += ["", f"{explanation.hubness:+.3f}  because photo and sentence are near to {many} others"]
+        lines += [
+            f"  {explanation.hubness:+.3f}  hubness correction: photo and sentence are close to {many} others"
+        ]
     return lines

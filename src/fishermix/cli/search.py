@@ -1,15 +1,16 @@
-"""`fishermix search`: photos of a folder that a sentence describes."""
+"""`fishermix search`: find the photos of a folder that a sentence describes."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import IndexOption, ModelOption, open_index, open_model, say, shown_path, tell
+from fishermix.cli.common import IndexOption, ModelOption, format_path, open_index, open_model, say, tell
 from fishermix.errors import FishermixError
 
 
@@ -23,79 +24,89 @@ def search(
         list[str],
         typer.Argument(
             metavar="QUERY... [FOLDER]",
-            help="A sentence or a photo, or several with + and - between; then the folder, if not this one.",
+            help="A sentence or a photo, or several with + and - between them; then the folder. "
+            "Default: the current folder.",
             show_default=False,
         ),
     ],
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="At most this many photos.")] = 10,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, help="Print at most this many photos.")
+    ] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of paths and scores.")] = False,
     paths_only: Annotated[bool, typer.Option("-f", "--files", help="Print paths only, for pipes.")] = False,
     null: Annotated[
-        bool, typer.Option("-0", "--null", help="Print paths only, each ended by a zero byte, for xargs -0.")
+        bool, typer.Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
     ] = False,
     min_score: Annotated[
         str | None,
         typer.Option(
-            "--min-score", help="Leave out photos below this score; auto: a cut made for the query."
+            "--min-score",
+            metavar="SCORE|auto",
+            help="Print only photos with at least this score. auto: estimate a threshold for the query.",
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a contact sheet, a single HTML file.")
+        Path | None,
+        typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
     ] = None,
-    update: Annotated[bool, typer.Option("--update/--no-update", help="Look for new photos first.")] = True,
+    update: Annotated[
+        bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
+    ] = True,
     index: IndexOption = None,
     model: ModelOption = None,
 ) -> None:
     """Find the photos of a folder that a sentence describes.
 
-    The first search of a folder looks at every photo once; later ones only at what is new. Nothing leaves
-    this machine. The higher the score, the better the match: 0 is none, above 0.3 is rare without one.
+    The first search of a folder encodes every photo. Later searches encode only new photos.
+    Nothing leaves this machine.
+    The higher the score, the better the match. Unrelated photos usually score below 0.3.
     """
-    from fishermix.retrieval.query import query_vector, terms_of_arguments
+    from fishermix.retrieval.query import encode_terms, parse_arguments
 
-    limit = _score_limit(min_score)
-    terms, folder = _terms_and_folder(query)
-    parsed = terms_of_arguments(terms)
+    limit = _parse_min_score(min_score)
+    terms, folder = _split_folder(query)
+    parsed = parse_arguments(terms)
     loaded = open_model(model)
-    for term in parsed:
-        if term.kind == "text" and (unknown := loaded.unknown_words(term.value)):
-            tell(f"left out, since the model does not know it: {', '.join(unknown)}")
-    vector = query_vector(parsed, loaded)
+    encoded = encode_terms(parsed, loaded)
+    if encoded.out_of_vocabulary:
+        tell(f"Ignored, not in the model's vocabulary: {', '.join(encoded.out_of_vocabulary)}.")
     with open_index(folder, index, loaded, update) as photos:
-        hits = photos.search(vector, number, limit)
+        hits = photos.search(encoded, number, limit)
         if not hits:
-            tell(_why_nothing(photos.store.summary().photos, folder))
+            tell(_explain_nothing(photos.store.summary().photos, folder))
         if html:
-            _write_sheet(html, " ".join(terms), photos, folder, hits)
+            _write_contact_sheet(html, " ".join(terms), photos, folder, hits)
     if as_json:
-        found = [{"path": shown_path(folder, hit.path), "score": round(hit.score, 6)} for hit in hits]
+        found = [{"path": format_path(folder, hit.path), "score": round(hit.score, 6)} for hit in hits]
         say(json.dumps(found, indent=1))
         return
     for hit in hits:
-        path = shown_path(folder, hit.path)
+        path = format_path(folder, hit.path)
         if null:
             say(path, end="\0")
         else:
             say(path if paths_only else f"{hit.score:.3f}  {path}")
 
 
-def _terms_and_folder(arguments: list[str]) -> tuple[list[str], Path]:
-    """The last argument is the folder if it is one and a query stands before it."""
+def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
+    """The query and the folder: the last argument is the folder if it is one and a query precedes it."""
     *before, last = arguments
-    if not before and Path(last).expanduser().is_dir():
-        what = f'to search in the folder {last}, say what for: fishermix search "two dogs" {last}'
+    folder = os.path.expanduser(last)
+    is_folder = os.path.isdir(folder)
+    if not before and is_folder:
+        example = f'fishermix search "two dogs" {last}'
         if last in (".", "..") or "/" in last:
-            raise FishermixError(what)
-        tell(f"looking for '{last}' in this folder; {what}")
+            raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
+        tell(f"Searching for '{last}' in the current folder. To search in the folder {last}: `{example}`.")
     if before and before[-1] not in ("+", "-"):
-        if Path(last).expanduser().is_dir():
-            return before, Path(last).expanduser()
+        if is_folder:
+            return before, Path(folder)
         if last.endswith("/") or last.startswith(("/", "~", "./", "../")):
-            raise FishermixError(f"{last} is not a folder: name the folder that holds your photos")
+            raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
     return arguments, Path(".")
 
 
-def _score_limit(text: str | None) -> float | str | None:
+def _parse_min_score(text: str | None) -> float | str | None:
     if text is None or text == "auto":
         return text
     try:
@@ -103,19 +114,19 @@ def _score_limit(text: str | None) -> float | str | None:
     except ValueError:
         limit = float("nan")
     if not -1 <= limit <= 1:
-        raise FishermixError(f"--min-score is a number between -1 and 1, or auto; not '{text}'")
+        raise FishermixError(f"--min-score must be a number between -1 and 1, or auto, not '{text}'.")
     return limit
 
 
-def _why_nothing(photos: int, folder: Path) -> str:
+def _explain_nothing(photos: int, folder: Path) -> str:
     if not photos:
-        return f"there are no photos in {folder}"
-    return f"none of the {photos} photos scores high enough; leave out --min-score to see the nearest"
+        return f"There are no photos in {folder}."
+    return f"None of the {photos:,} photos reaches the threshold. Omit --min-score to see the best ones."
 
 
-def _write_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
-    from fishermix.retrieval.contact_sheet import contact_sheet, write_contact_sheet
+def _write_contact_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
+    from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
 
-    cards = [(photos.path(hit), shown_path(folder, hit.path), hit.score, "") for hit in hits]
-    write_contact_sheet(out, contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))
-    tell(f"wrote {out}")
+    cards = [(photos.path(hit), format_path(folder, hit.path), hit.score, "") for hit in hits]
+    write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))
+    tell(f"Wrote {out}.")

@@ -1,4 +1,4 @@
-"""`fishermix serve`: the search page and its JSON API, for this machine alone."""
+"""`fishermix serve`: the search page and its JSON API, for this machine only."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from fishermix.errors import FishermixError
 
 @app.command(epilog="Example: fishermix serve ~/Pictures, then open http://127.0.0.1:8321")
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds the photos.")] = Path("."),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on 127.0.0.1.")] = 8321,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    update: Annotated[bool, typer.Option("--update/--no-update", help="Look for new photos first.")] = True,
+    folder: Annotated[Path, typer.Argument(help="The folder that contains the photos.")] = Path("."),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 8321,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
+    ] = True,
     index: IndexOption = None,
     sentences: SentencesOption = None,
     model: ModelOption = None,
 ) -> None:
     """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only.
 
-    Type a sentence to see photos; drop a photo to get it described; click one to see why it matched.
+    Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
     """
     try:
         import uvicorn
@@ -32,15 +34,15 @@ def serve(
         from fishermix.server.app import SERVER, create_app
     except ImportError as error:
         raise FishermixError(
-            f"the service needs {error.name}: pip install 'fishermix[serve]' brings it"
+            f"The server needs {error.name}. Install it with `pip install 'fishermix[serve]'`."
         ) from error
     from fishermix.retrieval.sentences import read_sentences
 
-    read = read_sentences(sentences)
-    listener = _listener(port)
+    candidates = read_sentences(sentences)
+    listener = _bind(port)
     with open_index(folder, index, open_model(model), update) as photos:
-        service = create_app(photos, read)
-        say(f"open http://127.0.0.1:{port} in your browser; Ctrl-C ends it")
+        service = create_app(photos, candidates)
+        say(f"Open http://127.0.0.1:{port} in your browser. Press Ctrl-C to stop.")
         if browser:
             import webbrowser
 
@@ -48,8 +50,8 @@ def serve(
         uvicorn.Server(uvicorn.Config(service, **SERVER)).run(sockets=[listener])
 
 
-def _listener(port: int):
-    """The socket, taken before the photos are looked at, so that a port in use is found out at once."""
+def _bind(port: int):
+    """A socket, bound before the photos are indexed, so that a port in use is reported at once."""
     import socket
 
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -59,6 +61,6 @@ def _listener(port: int):
     except OSError as error:
         listener.close()
         raise FishermixError(
-            f"port {port} cannot be used ({error.strerror}): choose another with --port"
+            f"Port {port} cannot be used ({error.strerror}). Choose another with --port."
         ) from error
     return listener

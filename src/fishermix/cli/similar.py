@@ -1,4 +1,4 @@
-"""`fishermix similar`: sentences that mean much the same."""
+"""`fishermix similar`: rank sentences by their similarity to a sentence."""
 
 from __future__ import annotations
 
@@ -8,27 +8,34 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, SentencesOption, open_model, say
-from fishermix.errors import FishermixError
+from fishermix.cli.common import ModelOption, SentencesOption, open_model, say, tell
 
 
 @app.command(epilog='Example: fishermix similar "a dog at the seaside" --sentences captions.txt -n 3')
 def similar(
     sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
     sentences: SentencesOption = None,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="At most this many sentences.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, help="Print at most this many sentences.")
+    ] = 10,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list of sentences and scores.")
+    ] = False,
     model: ModelOption = None,
 ) -> None:
-    """Rank sentences by how much they would describe the same photos as yours."""
+    """Rank sentences by whether they describe the same photos as yours.
+
+    The score is the cosine in the joint space. A sentence scores 1 with itself.
+    """
+    from fishermix.retrieval.query import encode_sentence
     from fishermix.retrieval.sentences import SentencePool, read_sentences
 
-    pool_of = read_sentences(sentences)
+    candidates = read_sentences(sentences)
     loaded = open_model(model)
-    point = loaded.encode_text([sentence])
-    if not point.any():
-        raise FishermixError(f"the model knows no word of '{sentence}': try other, plainer words")
-    ranked = SentencePool(loaded, pool_of).nearest(point, number)[0]
+    point, unknown = encode_sentence(sentence, loaded)
+    if unknown:
+        tell(f"Ignored, not in the model's vocabulary: {', '.join(unknown)}.")
+    ranked = SentencePool(loaded, candidates).rank_for_sentences(point[None], number)[0]
     if as_json:
         say(json.dumps([{"sentence": found, "score": round(score, 6)} for found, score in ranked], indent=1))
         return

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import THRESHOLD, FisherScores
 
 INFORMATION = ("closed-form", "empirical")
@@ -84,7 +84,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         rows, offsets = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
         out = scores.encode(rows, offsets)
         if n_empty := int((np.diff(offsets) == 0).sum()):
-            warnings.warn(f"{n_empty} of {len(out)} sets are empty. Their vectors are 0.", stacklevel=2)
+            message = f"{n_empty} of {len(out)} sets are empty. Their vectors are 0."
+            warnings.warn(message, FishermixWarning, stacklevel=2)
         return out
 
     def factor(self) -> np.ndarray:

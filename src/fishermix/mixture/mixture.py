@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import pack, unpack
 from fishermix.mixture.density import FittedDensity
@@ -294,7 +294,7 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
             )
         if happened:
-            warnings.warn(f"{'; '.join(happened)}. The fit went on.", UserWarning, stacklevel=3)
+            warnings.warn(f"{'; '.join(happened)}. The fit went on.", FishermixWarning, stacklevel=3)
         if not self.converged_ and self.tol > 0:
             warnings.warn(
                 f"EM did not converge in {self.n_iter_} iterations: raise max_iter or tol.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,6 +68,8 @@ class MixtureParameters:
         if threads == 1:
             panels = list(map(of_panel, starts))
         else:
+            from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
             with ThreadPoolExecutor(threads) as pool:
                 panels = list(pool.map(of_panel, starts))
         return Posteriors.of_panels(panels, len(self.weights))

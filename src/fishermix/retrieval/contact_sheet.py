@@ -1,17 +1,18 @@
-"""A contact sheet: one HTML file that needs nothing else, pictures inside."""
+"""A contact sheet: one self-contained HTML file with small copies of photos."""
 
 from __future__ import annotations
 
 import base64
+import io
 import os
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.photo_files import readable_name
-from fishermix.retrieval.thumbnails import jpeg
+from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.storage import write_atomically
+from fishermix.vision.images import decode, default_max_pixels, read_bytes
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -51,41 +52,56 @@ PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span> {ca
 """
 
 
-def contact_sheet(
+def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
+    """A photo as JPEG bytes, with no side longer than `longest_side` pixels.
+
+    The photo is decoded, turned upright, scaled and encoded again, so that nothing but its pixels is shown:
+    no location, no camera, and nothing that is not a picture.
+    """
+    most = default_max_pixels()
+    image = decode(read_bytes(photo, most), most, side=longest_side)
+    image.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=quality)
+    return out.getvalue()
+
+
+def render_contact_sheet(
     title: str,
     photos: Iterable[tuple[Path, str, float | None, str]],
     subtitle: str = "",
     longest_side: int = 480,
 ) -> str:
-    """HTML of photos given as (file, path to show, score, caption); every text is escaped."""
+    """The HTML of photos, given as (file, path to show, score, caption). Every text is escaped."""
     cards = [
         PHOTO.format(
             picture=_picture(file, longest_side),
             score="" if score is None else f"{score:.3f}",
-            caption=_shown(caption),
-            path=_shown(path),
+            caption=_escape(caption),
+            path=_escape(path),
         )
         for file, path, score, caption in photos
     ]
-    return PAGE.format(title=_shown(title), subtitle=_shown(subtitle), photos="".join(cards))
+    return PAGE.format(title=_escape(title), subtitle=_escape(subtitle), photos="".join(cards))
 
 
 def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
+    """Write the HTML file completely or not at all."""
     try:
         write_atomically(out, html.encode())
     except OSError as error:
         raise FishermixError(
-            f"{out} cannot be written ({error.strerror}): name another file with --html"
+            f"{out} cannot be written ({error.strerror}). Name another file with --html."
         ) from error
 
 
-def _shown(text: str) -> str:
-    return escape(readable_name(text))
+def _escape(text: str) -> str:
+    return escape(replace_undecodable(text))
 
 
 def _picture(file: Path, longest_side: int) -> str:
     try:
-        data = base64.b64encode(jpeg(file, longest_side)).decode()
+        data = base64.b64encode(make_thumbnail(file, longest_side)).decode()
     except FishermixError:
         return '<div class="missing">cannot be shown</div>'
     return f'<img alt="" loading="lazy" src="data:image/jpeg;base64,{data}">'

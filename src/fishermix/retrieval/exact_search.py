@@ -9,13 +9,13 @@ import numpy as np
 BLOCK_ROWS = 65_536
 
 
-def nearest_rows(
+def find_nearest(
     vectors: np.ndarray, queries: np.ndarray, n: int, excluded: Sequence[int] | np.ndarray = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The n rows of `vectors` (N, d) with the largest dot product with each row of `queries` (m, d).
+    """Find the n rows of `vectors` (N, d) with the largest dot product with each row of `queries` (m, d).
 
     Returns rows and scores, both (m, min(n, N - excluded)), best first; ties go to the lower row. `vectors`
-    may be memory-mapped: it is read once, block by block, for all queries together.
+    may be memory-mapped: it is read once, in blocks, for all queries together.
     """
     excluded = np.asarray(excluded, np.int64)
     kept = max(0, min(n, len(vectors) - len(excluded)))
@@ -37,9 +37,7 @@ def nearest_rows(
 
 
 def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and values of the n largest of each row, in no order; ties at the edge go to the lower
-    column.
-    """
+    """Columns and values of the n largest of each row, unordered; ties go to the lower column."""
     if scores.shape[1] <= n:
         columns = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
         return columns, scores

@@ -1,8 +1,8 @@
-"""Search beyond a million points: `faiss` proposes, the exact cosine decides.
+"""Search of more than a million points: `faiss` proposes candidates, the exact score ranks them.
 
-An inverted file over 8-bit points, built after an update, names the rows that may be nearest; these are
-scored with the exact points, together with all rows appended since it was built. It is a cache beside the
-index: left out where `faiss` is not installed, built anew when it has fallen behind.
+An inverted file over 8-bit points, built after an update, proposes the rows that may be nearest. They are
+scored with the exact points, together with all rows appended since the file was built. The file is a cache
+next to the index: it is not used if `faiss` is not installed, and built again when too many rows are new.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from typing import Any
 import numpy as np
 
 from fishermix.progress import progress
-from fishermix.retrieval.exact_search import nearest_rows
+from fishermix.retrieval.exact_search import find_nearest
 
-LARGEST_TAIL = 0.1
-TRAINING_POINTS_A_LIST = 40
-ADDED_AT_ONCE = 65_536
+LARGEST_NEW_SHARE = 0.1  # new rows are scored one by one: beyond this share the file is built again
+TRAINING_POINTS_PER_LIST = 40  # faiss asks for at least 39 points per cluster
+POINTS_PER_ADD = 65_536
 
 
-class Shortlist:
-    """The first `rows` points of an index by a faiss inverted file."""
+class FaissIndex:
+    """The first `rows` points of an index in an inverted file of faiss."""
 
     def __init__(self, lists: Any):
         self.lists, self.rows = lists, int(lists.ntotal)
         self.lists.nprobe = max(16, lists.nlist // 32)
 
     def covers(self, rows: int) -> bool:
-        """Whether few enough points came after it was built."""
-        return self.rows <= rows and rows - self.rows <= LARGEST_TAIL * rows
+        """Whether it holds enough of the `rows` points of an index."""
+        return self.rows <= rows and rows - self.rows <= LARGEST_NEW_SHARE * rows
 
-    def nearest(
+    def find_nearest(
         self, vectors: np.ndarray, queries: np.ndarray, n: int, excluded: Sequence[int]
     ) -> list[tuple[list[int], list[float]]]:
-        """Rows and exact scores of about the n nearest of each query, best first."""
-        # More are proposed than wanted: some are dead, and 8 bits order close points only roughly.
+        """Rows and exact scores of approximately the n nearest rows of each query, best first."""
+        # More candidates than wanted: some rows are dead, and 8 bits order close points only roughly.
         wanted = min(4 * n + 100, self.rows)
-        _, proposed = self.lists.search(queries, wanted)
-        tail, dead = np.arange(self.rows, len(vectors)), np.asarray(excluded, np.int64)
+        _, candidates = self.lists.search(queries, wanted)
+        new, dead = np.arange(self.rows, len(vectors)), np.asarray(excluded, np.int64)
         found = []
-        for query, rows in zip(queries, proposed):
-            rows = np.setdiff1d(np.concatenate([rows[rows >= 0], tail]), dead)
-            best, scores = nearest_rows(vectors[rows], query[None], n)
+        for query, rows in zip(queries, candidates):
+            rows = np.setdiff1d(np.concatenate([rows[rows >= 0], new]), dead)
+            best, scores = find_nearest(vectors[rows], query[None], n)
             found.append((rows[best[0]].tolist(), scores[0].tolist()))
         return found
 
 
-def build_shortlist(folder: Path, generation: int, vectors: np.ndarray) -> None:
-    """Write the shortlist of all `vectors` (N, d) beside the index, whole or not at all."""
+def build_faiss_index(folder: Path, generation: int, vectors: np.ndarray) -> None:
+    """Write the faiss index of all `vectors` (N, d) next to the SQLite file, completely or not at all."""
     if not find_spec("faiss"):
         return
     import faiss
@@ -65,10 +65,10 @@ def build_shortlist(folder: Path, generation: int, vectors: np.ndarray) -> None:
         faiss.ScalarQuantizer.QT_8bit,
         faiss.METRIC_INNER_PRODUCT,
     )
-    with progress("preparing fast search", total=n) as bar:
-        lists.train(np.ascontiguousarray(vectors[:: max(1, n // (TRAINING_POINTS_A_LIST * count))]))
-        for start in range(0, n, ADDED_AT_ONCE):
-            block = np.ascontiguousarray(vectors[start : start + ADDED_AT_ONCE])
+    with progress("building the faiss index", total=n) as bar:
+        lists.train(np.ascontiguousarray(vectors[:: max(1, n // (TRAINING_POINTS_PER_LIST * count))]))
+        for start in range(0, n, POINTS_PER_ADD):
+            block = np.ascontiguousarray(vectors[start : start + POINTS_PER_ADD])
             lists.add(block)
             bar.advance(len(block))
     temporary = folder / f"faiss-{generation}.tmp"
@@ -76,15 +76,15 @@ def build_shortlist(folder: Path, generation: int, vectors: np.ndarray) -> None:
     os.replace(temporary, _file(folder, generation))
 
 
-def open_shortlist(folder: Path, generation: int) -> Shortlist | None:
-    """The shortlist of an index, or None if there is none that can be read."""
+def open_faiss_index(folder: Path, generation: int) -> FaissIndex | None:
+    """The faiss index of a folder; None if it does not exist or cannot be read."""
     file = _file(folder, generation)
     if not file.is_file() or not find_spec("faiss"):
         return None
     import faiss
 
     try:
-        return Shortlist(faiss.read_index(str(file)))
+        return FaissIndex(faiss.read_index(str(file)))
     except RuntimeError:
         return None
 

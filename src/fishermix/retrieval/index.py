@@ -1,4 +1,4 @@
-"""The index of a photo folder: brought up to date by looking only at what changed, then searched."""
+"""The index of a photo folder: an update looks only at what changed, then sentences and photos search it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
-from fishermix.retrieval.photo_files import default_index, photo_folder, photos_in
-from fishermix.retrieval.query import query_vector, terms_of_text
+from fishermix.retrieval.photo_files import default_index, list_photos
+from fishermix.retrieval.query import Query, encode_terms, parse_query
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store
-from fishermix.retrieval.threshold import automatic_cut
+from fishermix.retrieval.threshold import estimate_threshold
 
 T = TypeVar("T")
-# A change is committed per batch: a crash costs at most this many photos' work.
+# An update commits after each batch: a crash loses the work of at most this many photos.
 BATCH = 64
-# Files are hashed, and given to the encoder, this many at a time: its pipeline of threads runs dry once per
-# chunk.
+# Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
 CHUNK = 1024
-SCORES_FOR_CUT = 20_000
+SCORES_FOR_THRESHOLD = 20_000  # a sample of them is enough for the two quantiles of a threshold
 
 
 class Model(Protocol):
-    """What an index asks of `fishermix.ImageTextModel`."""
+    """The part of `fishermix.ImageTextModel` that an index and the server use."""
 
     @property
     def image_encoder(self) -> Any: ...
@@ -45,6 +44,7 @@ class Model(Protocol):
     def dimension(self) -> int: ...
     @property
     def match_dimension(self) -> int: ...
+    def encode_query(self, sentence: str) -> tuple[np.ndarray, list[str]]: ...
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray: ...
     def encode_images(self, images: Sequence[Any]) -> np.ndarray: ...
     def image_points(self, features: np.ndarray) -> np.ndarray: ...
@@ -55,8 +55,12 @@ class Model(Protocol):
 
 @dataclass
 class Changes:
-    """What an update did: photos encoded, photos recognised by content, photos forgotten, photos
-    unreadable.
+    """What an update did.
+
+    encoded, recognised, removed : numbers of photos: new ones, moved or copied ones that were recognized by
+        their content, deleted ones
+    unreadable : reasons by path
+    another_model : whether the index was made with another model, so that all photos were encoded again
     """
 
     encoded: int = 0
@@ -69,9 +73,17 @@ class Changes:
         return bool(self.encoded or self.recognised or self.removed or self.unreadable)
 
 
+def resolve_folder(folder: str | os.PathLike) -> Path:
+    """The absolute path of an existing folder."""
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
+    return path.resolve()
+
+
 def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist: bool = False) -> Store:
-    """The store of a folder: where `index` says (a directory or a postgresql:// address), else in its
-    default place.
+    """Open the store of a folder: in `index` (a directory or a postgresql:// address), or else in the default
+    place.
     """
     if index is not None and str(index).startswith(("postgresql://", "postgres://")):
         from fishermix.retrieval.postgres_store import PostgresStore
@@ -82,18 +94,20 @@ def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist:
     place = Path(index).expanduser() if index is not None else default_index(folder)
     if must_exist and not (place / "index.sqlite").is_file():
         if not folder.is_dir():
-            raise FishermixError(f"there is no folder {folder}, and no index of it in {place}")
+            raise FishermixError(f"There is no folder {folder}, and no index of it in {place}.")
         where = f" --index {index}" if index is not None else ""
-        raise FishermixError(f"{folder} has no index yet: `fishermix index add {folder}{where}` makes one")
+        raise FishermixError(
+            f"{folder} has no index yet. Create it with `fishermix index add {folder}{where}`."
+        )
     if place.is_dir() and any(place.iterdir()) and not (place / "index.sqlite").exists():
         raise FishermixError(
-            f"{place} is not empty and holds no index: name a new or empty directory with --index"
+            f"{place} is not empty and contains no index. Name a new or empty directory with --index."
         )
     return LocalStore(place)
 
 
 class PhotoIndex:
-    """The photos below one folder and their joint-space points, as `match_images` has them.
+    """The photos below one folder, with their points of the joint space and their hubness corrections.
 
     index = PhotoIndex("~/Pictures", model)
     index.update()
@@ -108,7 +122,7 @@ class PhotoIndex:
         index: str | os.PathLike | None = None,
         store: Store | None = None,
     ):
-        self.folder = photo_folder(folder)
+        self.folder = resolve_folder(folder)
         self.model = model
         self.store = store or open_store(self.folder, index)
 
@@ -116,7 +130,7 @@ class PhotoIndex:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self.store.close()
 
     def close(self) -> None:
         self.store.close()
@@ -125,44 +139,49 @@ class PhotoIndex:
         return self.folder / hit.path
 
     def point(self, hit: Hit) -> np.ndarray:
-        """The point (d,) of a photo found."""
+        """The point (d,) of a photo that a search found."""
         point = self.point_of(hit.id)
         if point is None:
-            raise FishermixError(f"{hit.path} is no longer in the index: search again")
+            raise FishermixError(f"{hit.path} is no longer in the index. Search again.")
         return point
 
     def point_of(self, photo: str) -> np.ndarray | None:
-        """The point (d,) of a photo by its id, None if there is no such photo."""
+        """The point (d,) of a photo by its id; None if there is no such photo."""
         stored = self.store.vector_of(photo)
         return None if stored is None else stored[: self.model.dimension]
 
-    # Keeping up with the folder
+    # Updating
 
     def update(self) -> Changes:
-        """Encode what is new or changed, recognise what was moved, forget what is gone."""
+        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
+        key, dimension = self.model.key, self.model.match_dimension
         with self.store.writing():
-            changes = Changes(another_model=self.store.adopt(self.model.key, self.model.match_dimension))
-            (present, closed), known = photos_in(self.folder), self.store.stamps()
-            if known and not present and not closed:
+            changes = Changes(another_model=self.store.adopt(key, dimension))
+            known, (present, unreadable) = self.store.stamps(), list_photos(self.folder)
+            if known and not present and not unreadable:
                 raise FishermixError(
-                    f"none of the {len(known):,} photos of the index is in {self.folder} any more: if that "
-                    "is on a disk, is it mounted? If they were deleted, `fishermix index remove` forgets them"
+                    f"The index has {len(known):,} photos, but {self.folder} has none. Is the disk mounted? "
+                    "If you deleted the photos, delete the index with "
+                    f"`fishermix index remove {self.folder}`."
                 )
             todo = {path: stamp for path, stamp in present.items() if known.get(path) != stamp}
-            gone = [path for path in known if path not in present and not path.startswith(tuple(closed))]
-            try:
-                if todo:
-                    with progress("indexing photos", total=len(todo)) as bar:
-                        for chunk in _chunks(iter(todo.items()), CHUNK):
-                            self._index(dict(chunk), changes, bar)
-                if gone:
-                    self.store.write([], removed=gone)
-            except OSError as error:
-                raise FishermixError(f"the index {self.store.name} could not be written ({error})") from error
-            changes.removed, changes.unreadable = len(gone), changes.unreadable | closed
-            if changes:
-                self.store.tune()
+            gone = [path for path in known if path not in present and not path.startswith(tuple(unreadable))]
+            changes.removed, changes.unreadable = len(gone), unreadable
+            if todo or gone:
+                self._write(todo, gone, changes)
             return changes
+
+    def _write(self, todo: dict[str, Stamp], gone: list[str], changes: Changes) -> None:
+        try:
+            if todo:
+                with progress("indexing photos", total=len(todo)) as bar:
+                    for chunk in _chunks(iter(todo.items()), CHUNK):
+                        self._index(dict(chunk), changes, bar)
+            if gone:
+                self.store.write([], removed=gone)
+        except OSError as error:
+            raise FishermixError(f"The index {self.store.name} could not be written ({error}).") from error
+        self.store.tune()
 
     def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:
         failed: list[Entry] = []
@@ -172,7 +191,7 @@ class PhotoIndex:
                 with open(self.folder / path, "rb") as file:
                     hashed[path] = hashlib.file_digest(file, "sha256").digest()
             except OSError as error:
-                # With a stamp that no file has, so that the next update tries again.
+                # The stamp matches no file, so that the next update tries again.
                 failed.append(Entry(path, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))
         known = self.store.known_contents(list(hashed.values()))
         recognised = [Entry(path, chunk[path], digest) for path, digest in hashed.items() if digest in known]
@@ -181,21 +200,21 @@ class PhotoIndex:
         changes.unreadable |= {entry.path: entry.reason or "" for entry in failed}
         bar.advance(len(recognised) + len(failed))
         fresh = [path for path, digest in hashed.items() if digest not in known]
-        for batch in _chunks(self._encoded(fresh), BATCH):
-            entries = self._entries(batch, chunk, hashed)
+        for batch in _chunks(self._encode(fresh), BATCH):
+            entries = self._make_entries(batch, chunk, hashed)
             self.store.write(entries)
             unreadable = {entry.path: entry.reason for entry in entries if entry.reason is not None}
             changes.unreadable |= unreadable
             changes.encoded += len(entries) - len(unreadable)
             bar.advance(len(batch))
 
-    def _encoded(self, paths: list[str]) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
+    def _encode(self, paths: list[str]) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
         if not paths:
             return
         for position, result in self.model.image_encoder.stream([self.folder / path for path in paths]):
             yield paths[position], result
 
-    def _entries(
+    def _make_entries(
         self,
         batch: list[tuple[str, np.ndarray | FishermixError]],
         chunk: dict[str, Stamp],
@@ -210,40 +229,43 @@ class PhotoIndex:
         for path, result in batch:
             if not isinstance(result, np.ndarray):
                 entries.append(Entry(path, chunk[path], reason=getattr(result, "reason", str(result))))
-        # A file that changed while it was read is left for the next update.
-        return [entry for entry in entries if _unchanged(self.folder / entry.path, entry.stamp)]
+        # The next update encodes a file that changed while it was read.
+        return [entry for entry in entries if _is_unchanged(self.folder / entry.path, entry.stamp)]
 
     # Searching
 
-    def search(self, query: str | np.ndarray, n: int = 10, min_score: float | str | None = None) -> list[Hit]:
-        """The photos that fit a query, best first; `min_score` is a score, or "auto".
+    def search(
+        self, query: str | np.ndarray | Query, n: int = 10, min_score: float | str | None = None
+    ) -> list[Hit]:
+        """The n photos with the highest scores, best first.
 
-        query : a sentence, or several with + and - between; a row of `match_sentences`; or a unit point (d,),
-            which is compared by the cosine alone, as for photos like a photo
+        query : a sentence, or several with + and - between them; a row of `match_sentences`; or a unit point
+            (d,) of a photo, which is compared by the cosine
+        min_score : only photos with at least this score; "auto" estimates a threshold for the query
         """
-        vector = self.query(query)
-        hits = self.store.nearest(vector[None], n)[0]
+        query = query if isinstance(query, Query) else self.encode_query(query)
+        hits = self.store.nearest(query.vector[None], n)[0]
         if min_score is None:
             return hits
-        limit = self.cut(vector, hits) if min_score == "auto" else float(min_score)
+        limit = self.estimate_threshold(query, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
 
-    def cut(self, query: np.ndarray, hits: list[Hit]) -> float:
-        """The score from which on a photo stands out for this `query`; `hits` are its best photos."""
+    def estimate_threshold(self, query: Query, hits: list[Hit]) -> float:
+        """The score from which on a photo stands out for this query; `hits` are its best photos."""
         best = hits[0].score if hits else 0.0
-        return automatic_cut(self.store.sample_scores(query, SCORES_FOR_CUT), best)
+        return estimate_threshold(self.store.sample_scores(query.vector, SCORES_FOR_THRESHOLD), best)
 
-    def query(self, query: str | np.ndarray) -> np.ndarray:
-        """What `search` takes, as the vector whose dot product with what is stored is the score."""
+    def encode_query(self, query: str | np.ndarray) -> Query:
+        """A query in the form in which the store is searched."""
         if isinstance(query, str):
-            query = query_vector(terms_of_text(query), self.model, self.point_of)
+            return encode_terms(parse_query(query), self.model, self.point_of)
         d, longer = self.model.dimension, self.model.match_dimension
         if np.shape(query) not in ((d,), (longer,)) or not np.isfinite(query).all():
-            raise FishermixError(f"a query is a sentence, or {d} or {longer} finite numbers")
-        return np.pad(np.asarray(query, np.float32), (0, longer - len(query)))
+            raise FishermixError(f"A query must be a sentence, or {d} or {longer} finite numbers.")
+        return Query(np.pad(np.asarray(query, np.float32), (0, longer - len(query))))
 
 
-def _unchanged(path: Path, stamp: Stamp) -> bool:
+def _is_unchanged(path: Path, stamp: Stamp) -> bool:
     try:
         status = path.stat()
     except OSError:

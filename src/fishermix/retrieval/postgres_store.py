@@ -1,7 +1,7 @@
-"""An index that several machines share: PostgreSQL with pgvector, behind the interface of the local store.
+"""An index that several machines share: PostgreSQL with pgvector, with the interface of the local store.
 
-The address is `postgresql://USER@HOST/DATABASE#NAME`; one database holds any number of indexes, each by its
-name. Paths are relative to the folder, so every machine may have the photos mounted where it likes.
+The address is `postgresql://USER@HOST/DATABASE#NAME`; one database holds any number of named indexes. Paths
+are relative to the folder, so each machine may mount the photos in a different place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ try:
     from pgvector.psycopg import register_vector
 except ImportError as missing:
     raise FishermixError(
-        f"an index in PostgreSQL needs {missing.name}: pip install 'fishermix[postgres]' brings it"
+        f"An index in PostgreSQL needs {missing.name}. Install it with `pip install 'fishermix[postgres]'`."
     ) from missing
 
 MIGRATIONS = (
@@ -50,7 +50,7 @@ MIGRATIONS = (
         CHECK ((sha256 IS NULL) != (reason IS NULL))
     );
     """,
-    # Found points are turned into photos through this.
+    # A search looks up the photos of the points that it found.
     "CREATE INDEX fishermix_photos_by_content ON fishermix_photos (index_name, sha256);",
 )
 ORPHANED = (
@@ -59,12 +59,14 @@ ORPHANED = (
 
 
 class PostgresStore:
+    """The `Store` of one folder in a PostgreSQL database."""
+
     def __init__(self, address: str):
         self.address, _, name = address.partition("#")
         self.index = name or "photos"
         self.name = f"{self.index} in {_without_password(self.address)}"
         self._threads, self._connections = threading.local(), list[psycopg.Connection]()
-        with self._explained():
+        with self._explain_errors():
             _migrate(self._connection)
             self._connection.execute(
                 "INSERT INTO fishermix_indexes (name) VALUES (%s) ON CONFLICT DO NOTHING", (self.index,)
@@ -72,7 +74,7 @@ class PostgresStore:
 
     @property
     def _connection(self) -> psycopg.Connection:
-        """This thread's connection; autocommit, transactions are opened where they are wanted."""
+        """This thread's connection; autocommit, transactions are opened explicitly."""
         connection = getattr(self._threads, "connection", None)
         if connection is None or connection.closed:
             connection = psycopg.connect(self.address, autocommit=True, connect_timeout=10)
@@ -85,19 +87,19 @@ class PostgresStore:
         return connection
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
             raise FishermixError(
-                f"the index {self.name} cannot be used ({str(error).strip()}): "
-                "check the address, and that the server has the extension pgvector"
+                f"The index {self.name} cannot be used ({str(error).strip()}). "
+                "Check the address, and that the server has the pgvector extension."
             ) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:
-        """One snapshot, all or nothing."""
-        with self._explained():
+        """One transaction with one snapshot."""
+        with self._explain_errors():
             connection = self._connection
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -106,7 +108,7 @@ class PostgresStore:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold an advisory lock, which ends with its connection."""
-        with self._explained():
+        with self._explain_errors():
             lock = psycopg.connect(self.address, autocommit=True)
         try:
             row = lock.execute(
@@ -114,7 +116,7 @@ class PostgresStore:
             ).fetchone()
             if not row or not row[0]:
                 raise StoreLocked(
-                    f"another fishermix is changing the index {self.name}: wait until it has finished"
+                    f"Another process is updating the index {self.name}. Wait until it has finished."
                 )
             yield
         finally:
@@ -142,7 +144,7 @@ class PostgresStore:
 
     def _rows(self, query: str, *arguments) -> list[tuple]:
         """The rows of a query whose first parameter is the name of this index."""
-        with self._explained():
+        with self._explain_errors():
             return self._connection.execute(query, (self.index, *arguments)).fetchall()
 
     def adopt(self, model_key: str, dimension: int) -> bool:
@@ -218,7 +220,7 @@ class PostgresStore:
             "WHERE index_name = %s ORDER BY point <#> %s, path LIMIT %s"
         )
         found = []
-        with self._explained():
+        with self._explain_errors():
             for point in np.asarray(queries, np.float32):
                 rows = self._connection.execute(query, (point, self.index, point, n))
                 found.append([Hit(photo, os.fsdecode(path), float(score)) for photo, path, score in rows])
@@ -227,7 +229,7 @@ class PostgresStore:
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
         count = self._rows("SELECT count(*) FROM fishermix_contents WHERE index_name = %s")[0][0]
         step = max(1, -(-count // at_most))
-        # In the order of their hashes the points come in no order.
+        # The order of the hashes is random with respect to the points.
         query_of_scores = (
             "WITH numbered AS (SELECT point, row_number() OVER (ORDER BY sha256) AS number "
             "FROM fishermix_contents WHERE index_name = %s) "
@@ -237,7 +239,7 @@ class PostgresStore:
         return np.array([score for (score,) in rows], np.float32)
 
     def tune(self) -> None:
-        with self._explained():
+        with self._explain_errors():
             self._connection.execute("ANALYZE fishermix_contents, fishermix_photos")
 
     def path_of(self, photo: str) -> str | None:
@@ -273,16 +275,16 @@ class PostgresStore:
         contents = "SELECT count(*) FROM fishermix_contents c JOIN fishermix_indexes ON name = index_name"
         mine = f"{contents} WHERE index_name = %s AND"
         rules = {
-            "points belong to no photo": f"{mine} {ORPHANED}",
-            "points have another dimension": f"{mine} vector_dims(point) != dimension",
-            "content hashes are not of 32 bytes": f"{mine} length(sha256) != 32",
+            "points belong to no photo.": f"{mine} {ORPHANED}",
+            "points have another dimension than the index.": f"{mine} vector_dims(point) != dimension",
+            "content hashes do not have 32 bytes.": f"{mine} length(sha256) != 32",
         }
         counts = {rule: self._rows(query)[0][0] for rule, query in rules.items()}
         return [f"{count} {rule}" for rule, count in counts.items() if count]
 
 
 def _migrate(connection: psycopg.Connection) -> None:
-    """Run the migrations this database has not seen, in one transaction; one client at a time."""
+    """Run the migrations that this database has not seen, in one transaction, one client at a time."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
         connection.execute("CREATE TABLE IF NOT EXISTS fishermix_schema (version integer NOT NULL)")
@@ -290,8 +292,8 @@ def _migrate(connection: psycopg.Connection) -> None:
         version = row[0] if row else 0
         if version > len(MIGRATIONS):
             raise FishermixError(
-                f"the database was written by a newer fishermix (version {version}; this one reads up to "
-                f"{len(MIGRATIONS)}): upgrade fishermix"
+                f"The database has version {version}; this fishermix reads up to {len(MIGRATIONS)}. "
+                "Upgrade to a newer fishermix."
             )
         for migration in MIGRATIONS[version:]:
             connection.execute(migration)

@@ -1,15 +1,16 @@
 """Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + "at night"`.
 
-Each term is a unit point of the joint space; the query is the sum of the terms with their signs, brought
-back to unit length. A query with a sentence in it is matched with photos as a sentence is; photos alone are
-compared with photos by the cosine.
+Each term is a unit point of the joint space; the query is the signed sum of the terms, scaled to unit
+length. A query that contains a sentence is scored like a sentence (CSLS); photos alone are compared with
+photos by the cosine.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,38 +18,46 @@ from fishermix.errors import FishermixError
 from fishermix.retrieval.photo_files import is_photo_name
 
 WEIGHT = {"+": 1.0, "-": -1.0}
-# A quoted part, or a word; a sign stands alone between spaces.
+# A quoted part or a word. A sign is a word of its own.
 TOKEN = re.compile(r'"([^"]*)"|(\S+)')
+SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
 
 @dataclass(frozen=True)
 class Term:
-    """A sentence, a photo's path or a photo's id (`kind`), added or subtracted."""
+    """A sentence, the path of a photo or the id of a photo (`kind`), added or subtracted."""
 
     sign: str
     kind: str
     value: str
 
 
-def terms_of_arguments(arguments: Sequence[str]) -> list[Term]:
-    """Terms of command-line arguments: signs stand alone, photos are named by their files, all else is
-    text.
+@dataclass(frozen=True, eq=False)
+class Query:
+    """vector : its dot product with the stored vector of a photo is the score
+    out_of_vocabulary : the words of the sentences that the model does not know, which it ignored
     """
-    from pathlib import Path
 
+    vector: np.ndarray
+    out_of_vocabulary: list[str] = field(default_factory=list)
+
+
+def parse_arguments(arguments: Sequence[str]) -> list[Term]:
+    """Terms of command-line arguments: a sign is an argument of its own, a photo is the name of an existing
+    picture file, everything else is text.
+    """
     pieces = [argument if argument in WEIGHT else ("", argument) for argument in arguments]
-    terms = _signed(pieces)
     return [
         Term(term.sign, "photo", term.value)
-        if is_photo_name(term.value) and Path(term.value).expanduser().is_file()
+        if os.path.isfile(os.path.expanduser(term.value)) and is_photo_name(term.value)
         else term
-        for term in terms
+        for term in _add_signs(pieces)
     ]
 
 
-def terms_of_text(query: str) -> list[Term]:
-    """Terms of one line: `beach - people`, `"a dog" + "a cat"`, `photo:1f2e + at night`; quotes keep a
-    sign as text.
+def parse_query(query: str) -> list[Term]:
+    """Terms of one line: `beach - people`, `"a dog" + "a cat"`, `photo:1f2e + at night`. A sign in quotes is
+    text.
     """
     pieces: list[str | tuple[str, str]] = []
     for match in TOKEN.finditer(query):
@@ -59,69 +68,74 @@ def terms_of_text(query: str) -> list[Term]:
             pieces[-1] = ("", f"{pieces[-1][1]} {quoted if word is None else word}")
         else:
             pieces.append(("", quoted if word is None else word))
-    terms = _signed(pieces)
     return [
         Term(term.sign, "id", term.value.removeprefix("photo:"))
         if re.fullmatch(r"photo:\w+", term.value)
         else term
-        for term in terms
+        for term in _add_signs(pieces)
     ]
 
 
-def _signed(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
-    """Terms from signs (str) and texts (a tuple's second)."""
+def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
+    """Terms from signs (str) and texts (the second of a tuple)."""
     terms: list[Term] = []
     sign: str | None = "+"
     for piece in pieces:
         if isinstance(piece, str):
             if sign is not None and (terms or sign == "-"):
                 raise FishermixError(
-                    f"'{piece}' follows another sign: put a sentence or a photo between them"
+                    f"'{piece}' follows another sign. Put a sentence or a photo between them."
                 )
             sign = piece
         elif sign is None:
             raise FishermixError(
-                f"'{terms[-1].value}' and '{piece[1]}' stand side by side: put a sentence of several words "
-                f"in quotes, or + or - between two; there is no folder '{piece[1]}'"
+                f"There is no folder '{piece[1]}', and no sign between '{terms[-1].value}' and '{piece[1]}'. "
+                "Put quotes around a sentence of several words, or + or - between two terms."
             )
         else:
             terms.append(Term(sign, "text", piece[1]))
             sign = None
     if not terms:
-        raise FishermixError("the query is empty: describe the photo in a few words")
+        raise FishermixError("The query is empty. Describe the photo in a few words.")
     if sign is not None:
-        raise FishermixError(f"nothing follows '{sign}': end the query with a sentence or a photo")
+        raise FishermixError(f"Nothing follows '{sign}'. End the query with a sentence or a photo.")
     return terms
 
 
-def query_vector(
+def encode_terms(
     terms: Sequence[Term], model, point_of: Callable[[str], np.ndarray | None] | None = None
-) -> np.ndarray:
-    """What a `PhotoIndex` searches for; `point_of` gives the point of a photo by its id."""
-    point = _query_point(terms, model, point_of)
-    if any(term.kind == "text" for term in terms):
-        return model.match_sentences(point[None])[0]
-    return point
-
-
-def _query_point(
-    terms: Sequence[Term], model, point_of: Callable[[str], np.ndarray | None] | None
-) -> np.ndarray:
-    total = np.zeros(model.dimension, np.float32)
+) -> Query:
+    """The query that a `PhotoIndex` searches for; `point_of` gives the point of a photo by its id."""
+    points, unknown = [], list[str]()
+    has_sentence = any(term.kind == "text" for term in terms)
     for term in terms:
         if term.kind == "photo":
             point = model.encode_images([term.value])[0]
         elif term.kind == "id":
-            found = point_of(term.value) if point_of else None
-            if found is None:
-                raise FishermixError(f"there is no photo '{term.value}' in this index")
-            point = found
+            point = point_of(term.value) if point_of else None
+            if point is None:
+                raise FishermixError(f"There is no photo '{term.value}' in this index.")
         else:
-            point = model.encode_text([term.value])[0]
-            if not point.any():
-                raise FishermixError(f"the model knows no word of '{term.value}': try other, plainer words")
-        total += np.float32(WEIGHT[term.sign]) * point
+            point, ignored = encode_sentence(term.value, model)
+            unknown += ignored
+        points.append(np.float32(WEIGHT[term.sign]) * point)
+    total = sum(points)
     norm = float(np.linalg.norm(total))
-    if norm < 1e-6:
-        raise FishermixError("the query takes away everything it asks for: leave a term out")
-    return total / np.float32(norm)
+    if norm < SHORTEST_SUM:
+        raise FishermixError("The terms of the query cancel out. Remove one of them.")
+    vector = total / np.float32(norm)
+    if has_sentence:
+        return Query(model.match_sentences(vector[None])[0], unknown)
+    # Zeros switch the hubness correction off.
+    return Query(np.pad(vector, (0, model.match_dimension - len(vector))))
+
+
+def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, list[str]]:
+    """The unit point (d,) of a sentence (a string or its tokens), and its out-of-vocabulary words."""
+    point, unknown = model.encode_query(sentence)
+    if not point.any():
+        text = sentence if isinstance(sentence, str) else " ".join(sentence)
+        raise FishermixError(
+            f"All words of '{text}' are out of the model's vocabulary. Use other, more common words."
+        )
+    return point, unknown

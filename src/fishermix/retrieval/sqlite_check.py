@@ -1,4 +1,4 @@
-"""Is a local index sound? Every rule the writer keeps, checked."""
+"""Checks every rule that the writer of a local index keeps."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 
 
-def problems(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
-    """What breaks a rule of the index, in words: the database, its references, and every point's checksum."""
+def find_problems(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
+    """A sentence for each rule that is broken: by the database, its references or the checksum of a point."""
     found = [
-        f"the database is damaged: {line}"
+        f"The database is damaged: {line}."
         for (line,) in connection.execute("PRAGMA integrity_check")
         if line != "ok"
     ]
     if found:
         return found
     rules = {
-        "photos name a point that is not there": "SELECT count(*) FROM photos WHERE row IS NOT NULL "
+        "photos refer to a missing point.": "SELECT count(*) FROM photos WHERE row IS NOT NULL "
         "AND row NOT IN (SELECT row FROM vectors)",
-        "points belong to no photo": "SELECT count(*) FROM vectors WHERE row NOT IN "
+        "points belong to no photo.": "SELECT count(*) FROM vectors WHERE row NOT IN "
         "(SELECT row FROM photos WHERE row IS NOT NULL)",
-        "points are both alive and dead": "SELECT count(*) FROM vectors JOIN dead USING (row)",
-        "rows of the vector file are unaccounted for": "SELECT coalesce(max(row) + 1, 0) - count(*) FROM "
-        "(SELECT row FROM vectors UNION SELECT row FROM dead)",
-        "content hashes are not of 32 bytes": "SELECT count(*) FROM vectors WHERE length(sha256) != 32",
+        "points are both alive and dead.": "SELECT count(*) FROM vectors JOIN dead USING (row)",
+        "rows of the vector file are neither alive nor dead.": "SELECT coalesce(max(row) + 1, 0) - count(*) "
+        "FROM (SELECT row FROM vectors UNION SELECT row FROM dead)",
+        "content hashes do not have 32 bytes.": "SELECT count(*) FROM vectors WHERE length(sha256) != 32",
     }
     for rule, query in rules.items():
         if count := connection.execute(query).fetchone()[0]:
@@ -41,7 +41,7 @@ def _damaged_points(connection: sqlite3.Connection, vector_file: Path, dimension
     if not points:
         return []
     if not vector_file.is_file():
-        return [f"{vector_file} is missing"]
+        return [f"{vector_file} is missing."]
     with open(vector_file, "rb") as file:
         for row, checksum in points:
             file.seek(row * width)
@@ -52,4 +52,4 @@ def _damaged_points(connection: sqlite3.Connection, vector_file: Path, dimension
                 or not np.isfinite(np.frombuffer(data, "<f4")).all()
             ):
                 damaged += 1
-    return [f"{damaged} points in {vector_file} do not match their checksums"] if damaged else []
+    return [f"{damaged} points in {vector_file} do not match their checksums."] if damaged else []

@@ -1,12 +1,12 @@
-"""The index on this machine: SQLite for what and where, one file of points that only ever grows.
+"""The index on this machine: a SQLite database, and one file of points that only grows.
 
-`index.sqlite` (write-ahead log) holds paths, stamps, hashes and, per point, its row in `vectors-G.f32` and
-the checksum of its bytes. A change appends points behind the last committed row, flushes them to the disk,
-and only then commits the transaction that names them: a crash at any moment leaves the old state or the new
-one, and bytes behind the last committed row mean nothing. Rows whose photos are gone are listed as dead;
-when they are many, the living ones are copied to the next generation G + 1 of the file and the switch is
-again one transaction. A reader takes one snapshot for the whole of a search, and its mapped file stays what
-it was.
+`index.sqlite` (write-ahead log) holds paths, stamps, hashes and, for each point, its row in `vectors-G.f32`
+and the checksum of its bytes. A change appends points after the last committed row, flushes them to disk,
+and only then commits the transaction that refers to them: a crash at any moment leaves the old state or the
+new one, and bytes after the last committed row have no meaning. Rows whose photos are gone are listed as
+dead; when there are many, the living rows are copied to the next generation G + 1 of the file, and the
+switch is one transaction again. A reader uses one snapshot for a whole search; the file that it has mapped
+does not change.
 """
 
 from __future__ import annotations
@@ -24,37 +24,59 @@ from pathlib import Path
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.exact_search import nearest_rows
-from fishermix.retrieval.faiss_index import Shortlist, build_shortlist, open_shortlist
-from fishermix.retrieval.sqlite_schema import migrate
+from fishermix.retrieval.exact_search import find_nearest
+from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 
-EXACT_UP_TO = 1_000_000
+EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 FEWEST_DEAD_TO_COMPACT = 1_000
+ROWS_PER_COPY = 65_536
+# The schema, as numbered migrations: opening an older index runs those that it has not seen.
+MIGRATIONS = (
+    """
+    CREATE TABLE state (generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL);
+    INSERT INTO state VALUES (0, '', 0);
+    CREATE TABLE vectors (row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL);
+    CREATE TABLE photos (
+        id TEXT PRIMARY KEY,
+        path BLOB NOT NULL UNIQUE,
+        size INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL,
+        row INTEGER,
+        reason TEXT,
+        CHECK ((row IS NULL) != (reason IS NULL))
+    ) WITHOUT ROWID;
+    CREATE TABLE dead (row INTEGER PRIMARY KEY);
+    """,
+    # A search looks up the photos of the rows that it found.
+    "CREATE INDEX photos_by_row ON photos (row);",
+)
 
 
 class LocalStore:
+    """The `Store` of one folder in a directory of this machine."""
+
     def __init__(self, folder: str | os.PathLike, exact_up_to: int = EXACT_UP_TO):
         self.folder, self.exact_up_to = Path(folder), exact_up_to
         self.name = str(self.folder)
         self._threads, self._connections = threading.local(), list[sqlite3.Connection]()
-        self._shortlists: dict[int, Shortlist | None] = {}
+        self._faiss_indexes: dict[int, FaissIndex | None] = {}
         self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise FishermixError(
-                f"the index cannot be kept in {self.folder} ({error.strerror}): "
-                "name another place with --index, or set FISHERMIX_HOME"
+                f"The index directory {self.folder} cannot be created ({error.strerror}). "
+                "Name another directory with --index or FISHERMIX_HOME."
             ) from error
-        with self._damage_explained():
-            migrate(self._connection, self.name)
+        with self._explain_damage():
+            _migrate(self._connection, self.name)
 
     # Connections, transactions, the writer's lock
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        """This thread's connection: threads that search at once do not share a snapshot."""
+        """This thread's connection: threads that search at the same time do not share a snapshot."""
         connection = getattr(self._threads, "connection", None)
         if connection is None:
             connection = sqlite3.connect(
@@ -67,18 +89,18 @@ class LocalStore:
         return connection
 
     @contextmanager
-    def _damage_explained(self) -> Iterator[None]:
+    def _explain_damage(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.DatabaseError as error:
             raise FishermixError(
-                f"the index in {self.folder} cannot be used ({error}): if it is damaged, "
-                "`fishermix index remove FOLDER` deletes it and the next search builds it anew"
+                f"The index in {self.folder} cannot be used ({error}). If it is damaged, delete it with "
+                "`fishermix index remove FOLDER`; the next search builds it again."
             ) from error
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
-        with self._damage_explained():
+        with self._explain_damage():
             connection = self._connection
             connection.execute(f"BEGIN {kind}")
             try:
@@ -90,16 +112,14 @@ class LocalStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the writer's lock: an exclusive transaction on a file of its own, which ends with the
-        process.
-        """
+        """Hold the writer's lock: an exclusive transaction on a separate file; it ends with the process."""
         lock = sqlite3.connect(self.folder / "writer.lock", timeout=0, isolation_level=None)
         try:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError as error:
                 raise StoreLocked(
-                    f"another fishermix is changing the index in {self.folder}: wait until it has finished"
+                    f"Another process is updating the index in {self.folder}. Wait until it has finished."
                 ) from error
             self._remove_stale_files()
             yield
@@ -130,7 +150,7 @@ class LocalStore:
 
     @staticmethod
     def _row_count(connection: sqlite3.Connection) -> int:
-        """Committed rows of the file: each is either alive (vectors) or dead."""
+        """The number of committed rows of the file: each is alive (in `vectors`) or dead."""
         alive, dead = (
             connection.execute(f"SELECT coalesce(max(row), -1) FROM {table}").fetchone()[0]
             for table in ("vectors", "dead")
@@ -141,9 +161,7 @@ class LocalStore:
         return self.folder / f"vectors-{generation}.f32"
 
     def _vectors(self, connection: sqlite3.Connection) -> np.ndarray:
-        """All committed rows (N, d), memory-mapped; rows never change once committed, so a mapping can be
-        kept.
-        """
+        """All committed rows (N, d), memory-mapped. Committed rows never change, so the mapping is kept."""
         generation, _, dimension = self._meta(connection)
         rows = self._row_count(connection)
         mapped_generation, vectors = self._mapped
@@ -155,8 +173,8 @@ class LocalStore:
                     vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
                 except (OSError, ValueError) as error:
                     raise FishermixError(
-                        f"{path} is missing or too short: `fishermix index remove FOLDER` deletes the "
-                        "damaged index and the next search builds it anew"
+                        f"{path} is missing or too short. Delete the damaged index with "
+                        "`fishermix index remove FOLDER`; the next search builds it again."
                     ) from error
             self._mapped = generation, vectors
         return vectors[:rows]
@@ -200,7 +218,7 @@ class LocalStore:
                 row = None
                 if entry.reason is None and (row := _row_of(connection, entry.sha256)) is None:
                     if entry.vector is None:
-                        raise ValueError(f"no point is given or stored for {entry.path}")
+                        raise ValueError(f"There is no point for {entry.path}.")
                     row = first + len(appended)
                     appended.append(np.ascontiguousarray(entry.vector, "<f4").tobytes())
                     connection.execute(
@@ -229,7 +247,7 @@ class LocalStore:
             self._compact()
 
     def _compact(self) -> None:
-        """Copy the living rows to a new file once a quarter of a large file is dead."""
+        """Copy the living rows to a new file when a quarter of a large file is dead."""
         with self._transaction("IMMEDIATE") as connection:
             dead = connection.execute("SELECT count(*) FROM dead").fetchone()[0]
             if dead < max(FEWEST_DEAD_TO_COMPACT, self._row_count(connection) // 4):
@@ -239,10 +257,10 @@ class LocalStore:
             alive = [row for (row,) in connection.execute("SELECT row FROM vectors ORDER BY row")]
             target = self._vector_file(generation + 1)
             target.unlink(missing_ok=True)
-            for start in range(0, len(alive), 65_536):
-                block = vectors[alive[start : start + 65_536]]
+            for start in range(0, len(alive), ROWS_PER_COPY):
+                block = vectors[alive[start : start + ROWS_PER_COPY]]
                 _append(target, start * block.shape[1] * 4, block.astype("<f4").tobytes())
-            # Ascending, a row never moves onto one that is still in use.
+            # In ascending order, a row never moves to one that is still in use.
             moves = [(new, old) for new, old in enumerate(alive) if new != old]
             connection.execute("DELETE FROM dead")
             connection.executemany("UPDATE vectors SET row = ? WHERE row = ?", moves)
@@ -250,23 +268,23 @@ class LocalStore:
             connection.execute("UPDATE state SET generation = generation + 1")
         self._remove_stale_files()
 
-    # Beyond what exact search does in good time
+    # Approximate search of a large index
 
     def tune(self) -> None:
-        """Above `exact_up_to` points, build the shortlist of `faiss`, where that is installed."""
+        """Above `exact_up_to` points, build the faiss index, if faiss is installed."""
         with self._transaction("DEFERRED") as connection:
             generation, vectors = self._meta(connection)[0], self._vectors(connection)
-        if len(vectors) > self.exact_up_to and not self._shortlist(generation, len(vectors)):
-            build_shortlist(self.folder, generation, vectors)
-            self._shortlists.clear()
+        if len(vectors) > self.exact_up_to and not self._faiss_index(generation, len(vectors)):
+            build_faiss_index(self.folder, generation, vectors)
+            self._faiss_indexes.clear()
 
-    def _shortlist(self, generation: int, rows: int) -> Shortlist | None:
+    def _faiss_index(self, generation: int, rows: int) -> FaissIndex | None:
         if rows <= self.exact_up_to:
             return None
-        if generation not in self._shortlists:
-            self._shortlists = {generation: open_shortlist(self.folder, generation)}
-        shortlist = self._shortlists[generation]
-        return shortlist if shortlist and shortlist.covers(rows) else None
+        if generation not in self._faiss_indexes:
+            self._faiss_indexes = {generation: open_faiss_index(self.folder, generation)}
+        found = self._faiss_indexes[generation]
+        return found if found and found.covers(rows) else None
 
     # Reading
 
@@ -275,10 +293,10 @@ class LocalStore:
             vectors = self._vectors(connection)
             dead = [row for (row,) in connection.execute("SELECT row FROM dead")]
             queries = np.ascontiguousarray(queries, np.float32)
-            if shortlist := self._shortlist(self._meta(connection)[0], len(vectors)):
-                found = shortlist.nearest(vectors, queries, n, dead)
+            if faiss_index := self._faiss_index(self._meta(connection)[0], len(vectors)):
+                found = faiss_index.find_nearest(vectors, queries, n, dead)
             else:
-                rows, scores = nearest_rows(vectors, queries, n, dead)
+                rows, scores = find_nearest(vectors, queries, n, dead)
                 found = list(zip(rows.tolist(), scores.tolist()))
             return [_hits(connection, *pair)[:n] for pair in found]
 
@@ -321,11 +339,37 @@ class LocalStore:
         return Summary(readable, contents, unreadable, model_key, dimension, size)
 
     def verify(self) -> list[str]:
-        from fishermix.retrieval.sqlite_check import problems
+        from fishermix.retrieval.sqlite_check import find_problems
 
         with self._transaction("DEFERRED") as connection:
             generation, _, dimension = self._meta(connection)
-            return problems(connection, self._vector_file(generation), dimension)
+            return find_problems(connection, self._vector_file(generation), dimension)
+
+
+def _migrate(connection: sqlite3.Connection, name: str) -> None:
+    """Run the migrations that this index has not seen, all in one transaction."""
+    if _version(connection, name) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in MIGRATIONS[_version(connection, name) :]:
+            for statement in migration.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection, name: str) -> int:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise FishermixError(
+            f"The index in {name} has version {version}; this fishermix reads up to {len(MIGRATIONS)}. "
+            "Upgrade to a newer fishermix, or name another directory with --index."
+        )
+    return version
 
 
 def _row_of(connection: sqlite3.Connection, digest: bytes | None) -> int | None:
@@ -347,7 +391,7 @@ def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) 
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
-    """Write at `offset`, over whatever a killed writer left there, and flush to the disk."""
+    """Write at `offset`, over what a killed writer may have left there, and flush to disk."""
     with open(path, "r+b" if path.exists() else "w+b") as file:
         file.seek(offset)
         file.write(data)

@@ -1,4 +1,4 @@
-"""What an index keeps, whatever keeps it: one interface for the local store and for a shared PostgreSQL."""
+"""What an index stores: one interface for the local store and for a shared PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fishermix.errors import FishermixError
 
 
 class StoreLocked(FishermixError):
-    """Another process is changing the index."""
+    """Another process is updating the index."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a directory listing tells of a file: enough to see that it has not changed."""
+    """What a directory listing shows of a file: enough to see that it has not changed."""
 
     size: int
     mtime_ns: int
@@ -26,11 +26,10 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Entry:
-    """One photo to be stored, by its path relative to the folder.
+    """One photo to store, by its path relative to the folder.
 
-    A readable photo carries the hash of its content and its point; the point may be None where the store
-    already holds one for this content (a moved, copied or touched file). An unreadable one carries the
-    reason instead.
+    A readable photo has the hash of its content and its vector; the vector may be None if the store already
+    holds one for this content (a moved, copied or touched file). An unreadable photo has the reason instead.
     """
 
     path: str
@@ -42,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """A photo found: its opaque id, its path relative to the folder, and how well it matches the query."""
+    """A photo that a search found: its opaque id, its path relative to the folder, and its score."""
 
     id: str
     path: str
@@ -62,33 +61,31 @@ class Summary:
 
 
 class Store(Protocol):
-    """Paths, stamps and joint-space points of one folder. Readers never wait; there is one writer at a
-    time.
-    """
+    """Paths, stamps and vectors of the photos of one folder. Readers never wait; there is one writer."""
 
     name: str
 
     def writing(self) -> AbstractContextManager[None]:
-        """Be the one writer; raises `StoreLocked` at once if another process is."""
+        """Hold the writer's lock; raises `StoreLocked` at once if another process holds it."""
 
     def adopt(self, model_key: str, dimension: int) -> bool:
-        """Make this the store of a model; points of any other model are dropped. True if some were."""
+        """Make this the store of a model and drop the photos of any other. True if some were dropped."""
 
     def stamps(self) -> dict[str, Stamp]: ...
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]: ...
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
-        """Store the entries and forget the removed paths: all of it or nothing."""
+        """Store the entries and delete the removed paths, in one transaction."""
 
     def tune(self) -> None:
-        """Prepare for searching, after all changes are written."""
+        """Prepare for searching after all changes are written."""
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
-        """The n best photos, best first, of each row of `queries` (m, d): largest dot product first."""
+        """The n photos with the largest dot products with each row of `queries` (m, d), best first."""
 
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
-        """Scores of one query (d,) against photos spread evenly over the index."""
+        """Scores of one query (d,) with at most `at_most` photos, spread evenly over the index."""
 
     def model_key(self) -> str: ...
 
@@ -101,7 +98,7 @@ class Store(Protocol):
     def summary(self) -> Summary: ...
 
     def verify(self) -> list[str]:
-        """Everything that is wrong with what is stored, in words; empty if nothing is."""
+        """A sentence for each problem of the index; empty if there is none."""
 
     def delete(self) -> None: ...
 

@@ -8,7 +8,6 @@ cluster offers the same members of `RowSource` and runs the same steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
@@ -100,6 +99,8 @@ class ArraySource:
         numbers = range(len(self._memos))
         if self.threads == 1 or len(numbers) == 1:
             return summed(step(self._block(number)) for number in numbers)
+        from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
         with ThreadPoolExecutor(self.threads) as pool:
             return summed(pool.map(lambda number: step(self._block(number)), numbers))
 

@@ -1,28 +1,28 @@
-"""The HTTP service: a JSON API over one index, and one page that uses it."""
+"""The HTTP server: a JSON API for one index, and one page that uses it."""
 
 # No `from __future__ import annotations` here: the types of the parameters below depend on the limits given.
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from fishermix import __version__
 from fishermix.errors import FishermixError
 from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.photo_files import readable_name
+from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.retrieval.store import Hit
 from fishermix.server.guards import Guard, Limits, Work
 from fishermix.server.metrics import Metrics
 from fishermix.server.photos import NotFound, PhotoService
 
 STATIC = Path(__file__).with_name("static")
-# How uvicorn is to serve the app: h11 bounds the size of a request's head, the other parser does not.
+# Settings of uvicorn: h11 limits the size of the request header, the other parser does not.
 SERVER: dict[str, Any] = {
     "http": "h11",
     "log_level": "warning",
@@ -44,10 +44,12 @@ class Photo(BaseModel):
 
 
 class Found(BaseModel):
-    """Photos, best first; those from the score `cut` on stand out from the rest of the folder."""
+    """Photos, best first. Those with a score of at least `threshold` stand out from the others."""
 
     photos: list[Photo]
-    cut: float | None = None
+    threshold: float | None = None
+    cut: float | None = Field(None, deprecated=True, description="The name of `threshold` in version 0.1.")
+    out_of_vocabulary: list[str] = Field([], description="Words of the query that the model ignored.")
 
 
 class Sentence(BaseModel):
@@ -75,8 +77,8 @@ class Component(BaseModel):
 
 
 class Why(BaseModel):
-    """`drop` is what the score loses without the word; the components' parts, `rest` and `crowding` add
-    up to the score.
+    """`drop` is what the score would lose without the word. The parts of the components, `rest` and `hubness`
+    add up to the score.
     """
 
     score: float
@@ -84,6 +86,8 @@ class Why(BaseModel):
     components: list[Component]
     rest: float
     hubness: float
+    crowding: float = Field(deprecated=True, description="The name of `hubness` in version 0.1.")
+    out_of_vocabulary: list[str] = Field([], description="Words of the query that the model ignored.")
 
 
 class Health(BaseModel):
@@ -94,11 +98,11 @@ class Health(BaseModel):
     captions: bool
 
 
-def _mistakes(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def _describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Mistake} for status in statuses}
 
 
-REFUSALS = _mistakes(400, 403, 421, 503, 504)
+REFUSALS = _describe_errors(400, 403, 421, 503, 504)
 UPLOAD = {
     "requestBody": {
         "required": True,
@@ -110,18 +114,18 @@ PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's 
 
 
 def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = None) -> FastAPI:
-    """The service of one index; `sentences` are those that photos are annotated with."""
+    """The server of one index; photos are annotated with `sentences`."""
     limits = limits or Limits()
     service, metrics, work = PhotoService(index, sentences), Metrics(), Work(limits)
     app = FastAPI(
         title="fishermix",
         version=__version__,
         description="Find and describe the photos of one folder.",
-        docs_url=None,  # FastAPI's pages load their code from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
         responses=REFUSALS,
     )
-    number = Annotated[int, Query(ge=1, le=limits.results, description="At most this many.")]
+    number = Annotated[int, Query(ge=1, le=limits.results, description="Return at most this many.")]
     text = Annotated[
         str,
         Query(
@@ -133,11 +137,11 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
 
     @app.exception_handler(FishermixError)
     async def mistaken(request: Request, error: FishermixError) -> JSONResponse:
-        return JSONResponse({"detail": readable_name(str(error))}, 400)
+        return JSONResponse({"detail": replace_undecodable(str(error))}, 400)
 
     @app.exception_handler(NotFound)
     async def missing(request: Request, error: NotFound) -> JSONResponse:
-        return JSONResponse({"detail": "there is no such photo in the index"}, 404)
+        return JSONResponse({"detail": "There is no such photo in the index."}, 404)
 
     async def uploaded(request: Request) -> bytes:
         return await request.body()
@@ -146,80 +150,65 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
 
     @app.get("/api/search")
     async def search(q: text, n: number = 30) -> Found:
-        """Photos that a sentence, or a combination of sentences and photos, describes."""
+        """Find the photos that a sentence, or a combination of sentences and photos, describes."""
+        return _make_found(*await work.run(service.search, q, n))
 
-        def answer() -> Found:
-            hits, cut = service.search(q, n)
-            return _found(hits, cut)
-
-        return await work.run(answer)
-
-    @app.get("/api/similar", responses=_mistakes(404))
+    @app.get("/api/similar", responses=_describe_errors(404))
     async def similar(id: PhotoId, n: number = 12) -> Found:
-        """Photos that look like one of the index."""
-        return _found(await work.run(service.similar, id, n))
+        """Find photos that are similar to one in the index."""
+        return _make_found(await work.run(service.find_similar, id, n))
 
-    @app.post("/api/similar", openapi_extra=UPLOAD, responses=_mistakes(408, 413))
+    @app.post("/api/similar", openapi_extra=UPLOAD, responses=_describe_errors(408, 413))
     async def similar_to_upload(data: upload, n: number = 12) -> Found:
-        """Photos that look like the one sent."""
+        """Find photos that are similar to the one in the body."""
+        return _make_found(*await work.run(lambda: service.search(service.point_of_upload(data), n)))
 
-        def answer() -> Found:
-            return _found(*service.search(service.point_of_upload(data), n))
-
-        return await work.run(answer)
-
-    @app.get("/api/annotate", responses=_mistakes(404))
+    @app.get("/api/annotate", responses=_describe_errors(404))
     async def annotate(id: PhotoId, n: number = 5) -> Sentences:
-        """The sentences that fit a photo of the index best."""
-        return _sentences(await work.run(lambda: service.sentences(service.point_of_photo(id), n)))
+        """Find the sentences with the highest scores for a photo in the index."""
+        return _make_sentences(await work.run(lambda: service.rank_sentences(service.point_of_photo(id), n)))
 
-    @app.post("/api/annotate", openapi_extra=UPLOAD, responses=_mistakes(408, 413))
+    @app.post("/api/annotate", openapi_extra=UPLOAD, responses=_describe_errors(408, 413))
     async def annotate_upload(data: upload, n: number = 5) -> Sentences:
-        """The sentences that fit the photo sent best."""
-        return _sentences(await work.run(lambda: service.sentences(service.point_of_upload(data), n)))
+        """Find the sentences with the highest scores for the photo in the body."""
+        return _make_sentences(
+            await work.run(lambda: service.rank_sentences(service.point_of_upload(data), n))
+        )
 
-    @app.get("/api/caption", responses=_mistakes(404))
+    @app.get("/api/caption", responses=_describe_errors(404))
     async def caption(id: PhotoId) -> Caption:
-        """A sentence made for a photo of the index."""
+        """Write a sentence for a photo in the index."""
         return Caption(caption=await work.run(lambda: service.caption(service.point_of_photo(id))))
 
-    @app.post("/api/caption", openapi_extra=UPLOAD, responses=_mistakes(408, 413))
+    @app.post("/api/caption", openapi_extra=UPLOAD, responses=_describe_errors(408, 413))
     async def caption_upload(data: upload) -> Caption:
-        """A sentence made for the photo sent."""
+        """Write a sentence for the photo in the body."""
         return Caption(caption=await work.run(lambda: service.caption(service.point_of_upload(data))))
 
-    @app.get("/api/explain", responses=_mistakes(404))
+    @app.get("/api/explain", responses=_describe_errors(404))
     async def explain(q: text, id: PhotoId) -> Why:
-        """Which words, and which components of the mixtures, carried a match."""
+        """Show how much each word, and each component of the mixtures, contributes to a score."""
         found = await work.run(service.explain, q, id)
-        return Why(
-            score=found.score,
-            words=[Word(word=part.word, drop=part.drop) for part in found.words],
-            components=[
-                Component(part=part.part, near=part.near, words=part.words) for part in found.components
-            ],
-            rest=found.rest,
-            hubness=found.hubness,
-        )
+        return Why(**found.as_json())
 
     @app.get(
         "/api/photos/{id}",
         response_class=Response,
-        responses={200: {"content": {"image/jpeg": {}}}, **_mistakes(404)},
+        responses={200: {"content": {"image/jpeg": {}}}, **_describe_errors(404)},
     )
     async def photo(id: str, size: Literal["small", "large"] = "small") -> Response:
-        """A photo as JPEG, its longest side at most 480 (small) or 1600 pixels."""
-        data = await work.run(service.picture, id, size)
+        """A photo as JPEG, its longest side at most 480 (small) or 1600 (large) pixels."""
+        data = await work.run(service.make_picture, id, size)
         return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
 
     @app.get("/api/health")
     async def health() -> Health:
-        """Whether the service is well, and what it serves."""
+        """Whether the server works, and what it serves."""
         return Health(
             status="ok",
             version=__version__,
             photos=await run_in_threadpool(service.count),
-            folder=readable_name(index.folder.name),
+            folder=replace_undecodable(index.folder.name),
             captions=index.model.captioner is not None,
         )
 
@@ -229,13 +218,13 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
         return metrics.text({"photos": await run_in_threadpool(service.count), "pending": work.pending})
 
     for path, name in PAGE.items():
-        app.add_api_route(path, _static(name), include_in_schema=False)
+        app.add_api_route(path, _serve_file(name), include_in_schema=False)
     app.add_middleware(Guard, limits=limits, metrics=metrics)
     return app
 
 
-def _static(name: str) -> Callable[[], Awaitable[Response]]:
-    """A file of the page, read once."""
+def _serve_file(name: str) -> Callable[[], Awaitable[Response]]:
+    """A route that serves a file of the page, read once."""
     content, kind = (STATIC / name).read_bytes(), guess_type(name)[0]
 
     async def page() -> Response:
@@ -244,10 +233,12 @@ def _static(name: str) -> Callable[[], Awaitable[Response]]:
     return page
 
 
-def _found(hits: list[Hit], cut: float | None = None) -> Found:
-    photos = [Photo(id=hit.id, path=readable_name(hit.path), score=hit.score) for hit in hits]
-    return Found(photos=photos, cut=cut if cut is not None and cut > float("-inf") else None)
+def _make_found(hits: list[Hit], threshold: float | None = None, unknown: Sequence[str] = ()) -> Found:
+    photos = [Photo(id=hit.id, path=replace_undecodable(hit.path), score=hit.score) for hit in hits]
+    if threshold == float("-inf"):
+        threshold = None  # JSON has no infinity
+    return Found(photos=photos, threshold=threshold, cut=threshold, out_of_vocabulary=list(unknown))
 
 
-def _sentences(ranked: list[tuple[str, float]]) -> Sentences:
+def _make_sentences(ranked: list[tuple[str, float]]) -> Sentences:
     return Sentences(sentences=[Sentence(sentence=sentence, score=score) for sentence, score in ranked])

@@ -1,8 +1,8 @@
-"""What stands before the service: who may ask, how much, for how long, and what a browser may do.
+"""The guards of the server: who may send requests, how large, for how long, and what a browser may do.
 
-The service is for this machine's user alone, but every web page this user opens can send requests to it. So
-the `Host` must be this machine (against DNS rebinding), requests from other sites are refused, and every
-answer forbids the browser to load, run or frame anything from elsewhere.
+The server is for the user of this machine only, but every web page that this user opens can send requests to
+it. So the `Host` must be this machine (against DNS rebinding), requests from other sites are refused, and
+every response forbids the browser to load, run or frame anything from other sites.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client can cost."""
+    """Limits of what one client can cost."""
 
     body_bytes: int = 25_000_000
     body_seconds: float = 15.0
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class Guard:
-    """The outermost layer of the service."""
+    """The outermost layer of the server."""
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics):
         self.app, self.limits, self.metrics = app, limits, metrics
@@ -66,15 +66,15 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_encoded(HEADERS)]
+                message["headers"] = [*message["headers"], *_encode_headers(HEADERS)]
             await send(message)
 
         try:
             self._check(scope)
-            await self.app(scope, self._counted(receive), send_guarded)
+            await self.app(scope, self._limit_body(receive), send_guarded)
         except Refused as refused:
             if not status:
-                await _answer(send_guarded, refused)
+                await _send_error(send_guarded, refused)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.count(route, status, time.perf_counter() - start)
@@ -83,21 +83,21 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
         if host.rsplit(":", 1)[0] not in HOSTS and host not in HOSTS:
-            raise Refused(421, "this service answers only to 127.0.0.1 and localhost")
+            raise Refused(421, "This server responds only to 127.0.0.1 and localhost.")
         origin = headers.get("origin")
         if origin not in (None, f"http://{host}"):
-            raise Refused(403, "requests from other sites are refused")
+            raise Refused(403, "Requests from other sites are refused.")
         if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
-            raise Refused(403, "requests from other sites are refused")
+            raise Refused(403, "Requests from other sites are refused.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body_bytes:
             raise Refused(413, self._too_large())
 
     def _too_large(self) -> str:
-        return f"the body is larger than {self.limits.body_bytes:,} bytes: send a smaller photo"
+        return f"The body is larger than {self.limits.body_bytes:,} bytes. Send a smaller photo."
 
-    def _counted(self, receive: Receive) -> Receive:
-        """Count the body while it arrives, and give it a limited time to do so."""
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Limit the size of the body while it arrives, and the time that it may take."""
         deadline, size, complete = time.monotonic() + self.limits.body_seconds, 0, False
 
         async def counted() -> Message:
@@ -107,7 +107,7 @@ class Guard:
             try:
                 message = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
             except TimeoutError:
-                raise Refused(408, "the body took too long to arrive") from None
+                raise Refused(408, "The body took too long to arrive.") from None
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))
                 complete = not message.get("more_body", False)
@@ -118,22 +118,20 @@ class Guard:
         return counted
 
 
-def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
-async def _answer(send: Send, refused: Refused) -> None:
+async def _send_error(send: Send, refused: Refused) -> None:
     body = json.dumps({"detail": refused.detail}).encode()
-    # The rest of a refused body is not read, so the connection cannot be used again.
+    # The rest of a refused body is not read, so the connection cannot be reused.
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
-    await send({"type": "http.response.start", "status": refused.status, "headers": _encoded(headers)})
+    await send({"type": "http.response.start", "status": refused.status, "headers": _encode_headers(headers)})
     await send({"type": "http.response.body", "body": body})
 
 
 class Work:
-    """Runs what takes processor time in a few threads; sends clients away when too many wait or it takes
-    too long.
-    """
+    """Runs computations in a few threads; refuses requests when too many wait or one takes too long."""
 
     def __init__(self, limits: Limits):
         self.limits, self.pending = limits, 0
@@ -141,18 +139,22 @@ class Work:
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.pending >= self.limits.workers + self.limits.waiting:
-            raise HTTPException(503, "too many requests at once: try again in a moment", {"Retry-After": "1"})
+            raise HTTPException(
+                503, "Too many requests at once. Try again in a moment.", {"Retry-After": "1"}
+            )
         self.pending += 1
         begun = asyncio.Event()
         task = asyncio.ensure_future(self._in_a_slot(begun, function, arguments))
         task.add_done_callback(self._finished)
         try:
-            # A thread cannot be stopped: the client is told, the slot stays taken until the thread is done.
+            # A thread cannot be stopped: the client gets an error, the slot is free when the thread is done.
             return await asyncio.wait_for(asyncio.shield(task), self.limits.work_seconds)
         except TimeoutError:
             if not begun.is_set():
-                task.cancel()  # nobody waits for what has not begun
-            raise HTTPException(504, "this took too long: try again, or with a smaller photo") from None
+                task.cancel()  # it has not started, and nobody waits for it
+            raise HTTPException(
+                504, "The request took too long. Try again, or send a smaller photo."
+            ) from None
 
     async def _in_a_slot(self, begun: asyncio.Event, function: Callable[..., Any], arguments: tuple) -> Any:
         async with self._slots:
@@ -162,4 +164,4 @@ class Work:
     def _finished(self, task: asyncio.Future) -> None:
         self.pending -= 1
         if not task.cancelled():
-            task.exception()  # looked at, so that one nobody waits for any more is not reported as lost
+            task.exception()  # read it, so that asyncio does not report an exception that nobody waits for

@@ -1,4 +1,4 @@
-"""Counters of the service in the text format that Prometheus reads."""
+"""Counters of the server in the text format of Prometheus."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the service does, without HTTP: queries and photos in, plain answers out. Called from several
-threads.
-"""
+"""What the server computes, without HTTP: queries and photos in, plain objects out. It is thread-safe."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.explain import Explainer, Explanation
 from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.query import terms_of_text
+from fishermix.retrieval.query import parse_query
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit
-from fishermix.retrieval.thumbnails import jpeg
 
 SIDES = {"small": 480, "large": 1600}
 REMEMBERED_UPLOADS = 32
@@ -30,6 +28,8 @@ class NotFound(Exception):
 
 
 class PhotoService:
+    """Answers the requests for one index."""
+
     def __init__(self, index: PhotoIndex, sentences: list[str]):
         self.index, self.model = index, index.model
         self.model.image_encoder  # noqa: B018 (opens the network before the first photo comes)
@@ -38,11 +38,11 @@ class PhotoService:
         self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
         self._counted = (float("-inf"), 0)
-        # The time of the last change is part of the key: a changed photo is drawn anew.
-        self._small = lru_cache(maxsize=1000)(lambda file, mtime_ns: jpeg(file, SIDES["small"]))
+        # The modification time is part of the key: a changed photo gets a new thumbnail.
+        self._small = lru_cache(maxsize=1000)(lambda file, mtime_ns: make_thumbnail(file, SIDES["small"]))
 
     def count(self) -> int:
-        """How many photos there are, or were a few seconds ago: counting a large index takes a while."""
+        """The number of photos now or a few seconds ago: counting a large index takes a while."""
         with self._lock:
             counted, photos = self._counted
         if time.monotonic() - counted > SECONDS_BETWEEN_COUNTS:
@@ -60,9 +60,9 @@ class PhotoService:
         return point
 
     def point_of_upload(self, data: bytes) -> np.ndarray:
-        """A dropped photo is asked about several times in a row: its point is remembered for a while."""
+        """The page sends a dropped photo several times in a row, so its point is kept for a while."""
         if not data:
-            raise FishermixError("the body is empty: send a photo")
+            raise FishermixError("The body is empty. Send a photo.")
         digest = hashlib.sha256(data).digest()
         with self._lock:
             if digest in self._uploads:
@@ -75,37 +75,37 @@ class PhotoService:
                 self._uploads.popitem(last=False)
         return point
 
-    # Answers
+    # Responses
 
-    def search(self, query: str | np.ndarray, n: int) -> tuple[list[Hit], float]:
-        """The best n photos, and the score from which on they stand out."""
-        vector = self.index.query(query)
-        hits = self.index.search(vector, n)
-        return hits, self.index.cut(vector, hits)
+    def search(self, query: str | np.ndarray, n: int) -> tuple[list[Hit], float, list[str]]:
+        """The best n photos, the score from which on they stand out, and the out-of-vocabulary words."""
+        encoded = self.index.encode_query(query)
+        hits = self.index.search(encoded, n)
+        return hits, self.index.estimate_threshold(encoded, hits), encoded.out_of_vocabulary
 
-    def similar(self, photo: str, n: int) -> list[Hit]:
+    def find_similar(self, photo: str, n: int) -> list[Hit]:
         hits = self.index.search(self.point_of_photo(photo), n + 1)
         return [hit for hit in hits if hit.id != photo][:n]
 
-    def sentences(self, point: np.ndarray, n: int) -> list[tuple[str, float]]:
-        return self._pool.for_photos(point[None], n)[0]
+    def rank_sentences(self, point: np.ndarray, n: int) -> list[tuple[str, float]]:
+        return self._pool.rank_for_photos(point[None], n)[0]
 
     def caption(self, point: np.ndarray) -> str:
         if self.model.captioner is None:
-            raise FishermixError("this model has no captioner: it can search and annotate only")
+            raise FishermixError("This model has no captioner. It can search and annotate.")
         return self.model.caption_points(point[None])[0]
 
     def explain(self, query: str, photo: str) -> Explanation:
-        """Why a photo matched the sentences that the query asks for; what it takes away or shows is left
-        aside.
+        """Explain the score of a photo with the sentences that the query adds. Subtracted sentences and
+        photos are ignored.
         """
-        wanted = [term.value for term in terms_of_text(query) if term.kind == "text" and term.sign == "+"]
+        wanted = [term.value for term in parse_query(query) if term.kind == "text" and term.sign == "+"]
         if not wanted:
-            raise FishermixError("only sentences can be explained: this query holds none")
+            raise FishermixError("Only sentences can be explained, and this query contains none.")
         return self._explainer.explain(" ".join(wanted), self.point_of_photo(photo))
 
-    def picture(self, photo: str, size: str) -> bytes:
-        """A photo of the index as JPEG; nothing outside the folder, whatever became of the file since."""
+    def make_picture(self, photo: str, size: str) -> bytes:
+        """A photo of the index as JPEG. A file that now leads outside the folder is not read."""
         relative = self.index.store.path_of(photo)
         if relative is None:
             raise NotFound
@@ -117,4 +117,4 @@ class PhotoService:
             raise NotFound
         if size == "small":
             return self._small(file, file.stat().st_mtime_ns)
-        return jpeg(file, SIDES[size])
+        return make_thumbnail(file, SIDES[size])

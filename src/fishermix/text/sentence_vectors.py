@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
@@ -200,6 +200,5 @@ def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
 
 def warn_if_empty(n_empty: int, n: int) -> None:
     if n_empty:
-        warnings.warn(
-            f"{n_empty} of {n} sentences have no word in the vocabulary. Their vectors are 0.", stacklevel=3
-        )
+        message = f"{n_empty} of {n} sentences have no word in the vocabulary. Their vectors are 0."
+        warnings.warn(message, FishermixWarning, stacklevel=3)

@@ -17,7 +17,7 @@ async function ask(path, body) {
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
     const detail = Array.isArray(answer.detail) ? answer.detail.map((part) => part.msg).join("; ") : answer.detail;
-    throw new Error(detail || `the service answered ${response.status}`);
+    throw new Error(detail || `The server responded with status ${response.status}.`);
   }
   return answer;
 }
@@ -54,15 +54,16 @@ function card(photo, position) {
 
 function show(found) {
   state.photos = found.photos;
-  const certain = found.cut === null ? found.photos.length : found.photos.filter((photo) => photo.score >= found.cut).length;
+  const certain = found.threshold === null ? found.photos.length : found.photos.filter((photo) => photo.score >= found.threshold).length;
   const cards = found.photos.map(card);
   $("strong").replaceChildren(...cards.slice(0, certain));
   $("weak").replaceChildren(...cards.slice(certain));
   $("weaker").hidden = certain === cards.length;
-  $("weaker").textContent = certain ? "Less certain" : "Nothing stands out; the nearest photos are";
+  $("weaker").textContent = certain ? "Weaker matches" : "No photo stands out. The best matches:";
   $("welcome").hidden = true;
   const count = (n) => (n === 1 ? "1 photo stands" : `${n} photos stand`);
-  tell(cards.length ? `${count(certain)} out` : "There are no photos in this folder yet");
+  const unknown = found.out_of_vocabulary.length ? ` Ignored, not in the vocabulary: ${found.out_of_vocabulary.join(", ")}.` : "";
+  tell(cards.length ? `${count(certain)} out.${unknown}` : "There are no photos in this folder yet.");
 }
 
 async function search(query) {
@@ -87,7 +88,7 @@ function fail(problem) {
   $("weak").replaceChildren();
   $("weaker").hidden = true;
   state.photos = [];
-  tell(problem.message.charAt(0).toUpperCase() + problem.message.slice(1), true);
+  tell(problem.message, true);
 }
 
 function listSentences(list, sentences) {
@@ -117,12 +118,12 @@ async function useFile(file) {
   $("dropped-photo").src = URL.createObjectURL(file);
   $("dropped").hidden = false;
   $("dropped-sentences").replaceChildren();
-  tell("Looking at your photo…");
+  tell("Analyzing your photo…");
   try {
     const found = await ask("/api/similar?n=60", file);
     if (!current()) return;
     show(found);
-    tell("Photos like yours, best first");
+    tell("Photos that are similar to yours, best first.");
     caption($("dropped-caption"), ask("/api/caption", file), current);
     const { sentences } = await ask("/api/annotate?n=5", file);
     if (current()) listSentences($("dropped-sentences"), sentences);
@@ -145,7 +146,7 @@ async function look(photo) {
   const current = () => $("viewer").open && $("viewer").dataset.id === photo.id;
   $("viewer").dataset.id = photo.id;
   $("viewer-path").textContent = photo.path;
-  $("viewer-photo").src = picture(photo.id, "small"); // at hand already; the large one takes its place
+  $("viewer-photo").src = picture(photo.id, "small"); // already loaded; the large one replaces it
   const large = new Image();
   large.onload = () => {
     if (current()) $("viewer-photo").src = large.src;
@@ -196,7 +197,7 @@ function explain(why) {
   }));
   $("why-components").replaceChildren(...why.components.slice(0, 5).map(({ part, near, words }) =>
     make("li", "", make("span", "score", (part >= 0 ? "+" : "−") + Math.abs(part).toFixed(3)),
-      make("span", "", words.join(", "), make("span", "near", near.length ? ` · kin of ${near.join(", ")}` : "")))));
+      make("span", "", words.join(", "), make("span", "near", near.length ? ` · similar words: ${near.join(", ")}` : "")))));
 }
 
 $("form").addEventListener("submit", (event) => {
@@ -253,7 +254,7 @@ function moveAmongCards(event) {
   else cards[Math.min(here + step, cards.length - 1)].focus();
 }
 
-// dragenter and dragleave come for every element on the way: count them.
+// dragenter and dragleave are sent for every element on the way: count them.
 let entered = 0;
 const dragging = (on) => document.body.classList.toggle("dragging", on);
 document.addEventListener("dragenter", () => dragging(++entered > 0));
