@@ -55,6 +55,7 @@ MODULES = {
     "text.words": "text.vocabulary",
     "training": "model.training",
     "vision.adding": "vision.install",
+    "vision.fusion": "vision.encoders",
     "vision.graphs": "vision.onnx_builder",
     "vision.networks": "vision.network_file",
     "vision.store": "vision.feature_cache",

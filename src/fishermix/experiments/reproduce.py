@@ -20,7 +20,7 @@ from fishermix.model.recipe import Recipe
 from fishermix.model.training import Stages, image_features, joint_space, sentence_encoder
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
-from fishermix.vision.fusion import open_encoders
+from fishermix.vision.encoders import open_encoders
 
 HIGHEST_RANK_DRAWN = 1000
 

@@ -134,7 +134,7 @@ class SavedModel:
         return cca
 
     def image_encoder(self) -> Any:
-        from fishermix.vision.fusion import open_encoders
+        from fishermix.vision.encoders import open_encoders
 
         encoder = open_encoders(tuple(self.config["encoders"]), self.config["view"])
         if encoder.n_features != len(self.space.x_weights_):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import os
 
-from fishermix.vision.images import decode, default_max_pixels, read_bytes
+from fishermix.vision.images import default_max_pixels, open_photo, read_bytes
 
 
 def jpeg(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
     """A photo as JPEG bytes with no side longer than `longest_side` pixels."""
     most = default_max_pixels()
-    image = decode(read_bytes(photo, most), most, side=longest_side)
+    # Bytes, not the path: the message of an error goes to clients, who must not learn where photos are.
+    image = open_photo(read_bytes(photo, most), most, side=longest_side)
     image.thumbnail((longest_side, longest_side))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=quality)
