@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 # Old module: new module. All names are below `fishermix.`.
 MODULES = {
+    "caption.corpus": "experiments.captions",
     "caption.dictionary": "caption.vocabulary",
     "caption.examples": "caption.batches",
     "caption.measures": "evaluation.captions",
+    "caption.originality": "evaluation.captions",
+    "caption.page": "experiments.captions",
     "caption.recipes": "caption.recipe",
     "caption.training": "caption.trainer",
     "cca.panels": "cca.blocked_cholesky",
@@ -66,10 +70,35 @@ MODULES = {
 NAMES = {
     "Components": "MixtureParameters",
     "Crowding": "HubnessCorrection",
+    "Dictionary": "CaptionVocabulary",
     "Lexicon": "WordLookup",
     "Source": "RowSource",
     "WordList": "Vocabulary",
+    "caption_set": "make_caption_set",
+    "page": "render_page",
 }
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def accept_old_arguments(**names: str) -> Callable[[F], F]:
+    """Decorate a function that renamed keyword arguments: `accept_old_arguments(old="new")`."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for old, new in names.items():
+                if old in kwargs:
+                    if new in kwargs:
+                        raise TypeError(f"{old} is the old name of {new}: pass {new} only.")
+                    warnings.warn(f"The argument {old} is now {new}.", DeprecationWarning, stacklevel=2)
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return decorate
 
 
 class _OldModule(ModuleType):

@@ -9,7 +9,7 @@ import toy
 
 from fishermix.caption import captioner as module
 from fishermix.caption.captioner import Captioner
-from fishermix.caption.vocabulary import END, Dictionary, word_points
+from fishermix.caption.vocabulary import END, CaptionVocabulary, encode_words
 from fishermix.errors import FishermixError
 
 WORDS = [END, "a", "dog", "cat", "runs", "sleeps", "beach"]
@@ -18,11 +18,11 @@ WORDS = [END, "a", "dog", "cat", "runs", "sleeps", "beach"]
 @pytest.fixture
 def captioner() -> Captioner:
     points = np.concatenate(
-        [np.zeros((1, toy.DIMENSION), np.float32), word_points(WORDS[1:], toy.encode_text, toy.DIMENSION)[0]]
+        [np.zeros((1, toy.DIMENSION), np.float32), encode_words(WORDS[1:], toy.encode_text, toy.DIMENSION)[0]]
     )
     # Sharp enough that rounding to half precision changes no choice.
     weights = toy.random_weights(toy.DIMENSION, 12, len(WORDS), seed=1, sharpness=3)
-    return Captioner(Dictionary(WORDS), points, weights, model_key="abc")
+    return Captioner(CaptionVocabulary(WORDS), points, weights, model_key="abc")
 
 
 IMAGES = toy.encode_text(["dog beach", "cat street", "bird lake", "horse"])
@@ -53,24 +53,24 @@ def test_candidates_hold_the_caption_first(captioner):
     assert all(len({text for text, _ in one}) == len(one) for one in found)
 
 
-def test_agreement_adds_the_cosine_with_the_image(captioner):
+def test_reranking_adds_the_cosine_with_the_image(captioner):
     plain = captioner.candidates(IMAGES, beam=4)
-    agreed = captioner.candidates(IMAGES, beam=4, encode_text=toy.encode_text, agreement=3.0)
-    for image, few, again in zip(IMAGES, plain, agreed):
+    reranked = captioner.candidates(IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=3.0)
+    for image, few, again in zip(IMAGES, plain, reranked):
         cosine = {text: float(toy.encode_text([text])[0] @ image) for text, _ in few}
         expected = {text: score + 3 * cosine[text] for text, score in few}
         assert dict(again) == pytest.approx(expected, abs=1e-5)
         assert all(first >= second for (_, first), (_, second) in pairwise(again))
-    best = captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, agreement=3.0)
-    assert best == [few[0][0] for few in agreed]
-    assert captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, agreement=0.0) == captioner.caption(
-        IMAGES, beam=4
-    )
+    best = captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=3.0)
+    assert best == [few[0][0] for few in reranked]
+    assert captioner.caption(
+        IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=0.0
+    ) == captioner.caption(IMAGES, beam=4)
 
 
-def test_many_images_go_through_in_blocks(captioner, monkeypatch):
+def test_many_images_go_through_in_parts(captioner, monkeypatch):
     whole = captioner.caption(IMAGES, beam=3, encode_text=toy.encode_text)
-    monkeypatch.setattr(module, "STARTS_AT_ONCE", 3)
+    monkeypatch.setattr(module, "IMAGES_AT_ONCE", 3)
     assert captioner.caption(IMAGES, beam=3, encode_text=toy.encode_text) == whole
 
 
@@ -91,7 +91,7 @@ def test_damage_is_named(captioner, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     for name, value, message in [
         ("words", WORDS[:-1], "shape"),
-        ("units", None, "lacks"),
+        ("units", None, "missing or invalid"),
         ("kind", "x", "holds no captioner"),
     ]:
         (tmp_path / "config.json").write_text(json.dumps({**config, name: value}))

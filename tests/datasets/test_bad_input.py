@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from fishermix.datasets import open_dataset
-from fishermix.datasets.parsing import safe_name
+from fishermix.datasets.parsing import parse_image_name
 from fishermix.errors import FishermixError
 
 
@@ -63,7 +63,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     with pytest.raises(FishermixError, match="refused the image name"):
-        safe_name(name, "here")
+        parse_image_name(name, "here")
     lines = (
         json.dumps({"image": "a.jpg", "captions": ["x"]})
         + "\n"
@@ -75,7 +75,7 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a.jpg", "sub/a.jpg", "a..b.jpg", ".hidden.jpg", "img:1.jpg", "ö ü.jpg"])
 def test_ordinary_names_are_not_refused(name):
-    assert safe_name(name, "here") == name
+    assert parse_image_name(name, "here") == name
 
 
 def test_every_reader_refuses_hostile_names(tmp_path):

@@ -190,7 +190,8 @@ def test_the_stream_reads_a_bounded_number_ahead(tiny, pictures):
 
 
 @pytest.mark.parametrize(
-    ("variable", "threads", "wanted"), [("3", None, 3), ("", None, 8), ("99", None, 8), ("3", 5, 5), ("3", -1, 3)]
+    ("variable", "threads", "wanted"),
+    [("3", None, 3), ("", None, 8), ("99", None, 8), ("3", 5, 5), ("3", -1, 3)],
 )
 def test_the_number_of_threads_is_that_of_the_mixtures(
     tiny, pictures, monkeypatch, variable, threads, wanted

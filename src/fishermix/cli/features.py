@@ -24,7 +24,9 @@ def features(
     encoder: Annotated[
         str, typer.Option(help="Name of a network (see `fishermix encoders list`) or path of an .onnx file.")
     ] = "efficientnet-lite2",
-    view: Annotated[str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")] = "squeeze",
+    view: Annotated[
+        str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")
+    ] = "squeeze",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads. Default: all cores.", show_default=False)
     ] = None,
@@ -39,8 +41,9 @@ def features(
 ) -> None:
     """Compute the image features of a data set.
 
-    The output folder contains `features.npy`, with one row per image in the order of `images.txt` (NaN if the
-    image could not be read), and `features.sqlite`, a cache: the next run encodes only new and changed photos.
+    The output folder contains `features.npy`, with one row per image in the order of `images.txt` (NaN if
+    the image could not be read), and `features.sqlite`, a cache: the next run encodes only new and changed
+    photos.
     You can interrupt the command at any time and run it again.
     """
     from fishermix.datasets import open_dataset

@@ -30,8 +30,8 @@ from fishermix.storage import load_folder, read_kind, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
-from fishermix.vision.feature_cache import extract
 from fishermix.vision.encoders import open_encoders
+from fishermix.vision.feature_cache import extract
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -141,7 +141,9 @@ class _FeatureCache:
             stamp = _make_stamp(os.stat(name))
         except OSError:
             return None
-        found = self._select("SELECT content FROM files WHERE path = ? AND stamp = ?", _make_path_key(name), stamp)
+        found = self._select(
+            "SELECT content FROM files WHERE path = ? AND stamp = ?", _make_path_key(name), stamp
+        )
         if found is not None:
             self.contents[name] = found
         return found
@@ -172,7 +174,8 @@ class _FeatureCache:
 
         def read_new() -> Iterator[bytes]:
             nonlocal files_read
-            for files_read, name in enumerate(names, 1):
+            for name in names:
+                files_read += 1
                 data = self._read(name)
                 if data is None or (content := self.contents[name]) in seen or self.knows(content):
                     continue

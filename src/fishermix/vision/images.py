@@ -45,7 +45,7 @@ class UnreadableImage(FishermixError):
 
 
 def memory_in_bytes() -> int | None:
-    """The memory available to this process: RAM or the container's limit, whichever is less; None if unknown."""
+    """The memory available to this process: RAM, or the container's limit if less; None if unknown."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -95,9 +95,9 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
     """The upright RGB image of a path, bytes or a PIL image; of an animation, the first frame.
 
     An image with more than `max_pixels` pixels (None: the default) is rejected before it is decoded. A JPEG
-    much larger than `side` x `side` pixels is decoded at a half, a quarter or an eighth of its size, but never
-    below twice `side`: this is several times faster, and deterministic. The message of an `UnreadableImage`
-    names the file if `photo` is a path.
+    much larger than `side` x `side` pixels is decoded at a half, a quarter or an eighth of its size, but
+    never below twice `side`: this is several times faster, and deterministic. The message of an
+    `UnreadableImage` names the file if `photo` is a path.
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):
@@ -139,8 +139,8 @@ def _load(image: Image.Image, max_pixels: int, side: int = 0) -> Image.Image:
 
 def _explain_limit(max_pixels: int) -> str:
     return (
-        f"the limit is {max_pixels:,} pixels. Use a smaller copy or, if you trust the image, raise max_pixels "
-        "(fishermix features: --max-pixels)"
+        f"the limit is {max_pixels:,} pixels. Use a smaller copy or, if you trust the image, raise "
+        "max_pixels (fishermix features: --max-pixels)"
     )
 
 

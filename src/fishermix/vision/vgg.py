@@ -37,9 +37,13 @@ PREPROCESSING = {
 def build_vgg19(weights: Path | None, preprocessing: str = "torchvision") -> tuple[Any, dict[str, Any]]:
     """The ONNX model up to fc7 and its JSON."""
     if weights is None:
-        raise FishermixError("The weights of VGG-19 are not available in a package. Pass a .pth or .onnx file with --weights.")
+        raise FishermixError(
+            "The weights of VGG-19 are not available in a package. Pass a .pth or .onnx file with --weights."
+        )
     if preprocessing not in PREPROCESSING:
-        raise FishermixError(f"preprocessing must be one of {', '.join(PREPROCESSING)}, not '{preprocessing}'.")
+        raise FishermixError(
+            f"preprocessing must be one of {', '.join(PREPROCESSING)}, not '{preprocessing}'."
+        )
     if not weights.is_file():
         raise FishermixError(f"The file {weights} does not exist.")
     sidecar = {"name": "vgg19", "size": SIZE, "layout": "NCHW", **PREPROCESSING[preprocessing]}
@@ -70,13 +74,13 @@ def read_pth(path: Path) -> dict[str, np.ndarray]:
     try:
         import torch
     except ImportError as error:
-        raise FishermixError("Reading a .pth file needs torch. Run: pip install 'fishermix[caption]'") from error
+        raise FishermixError(
+            "Reading a .pth file needs torch. Run: pip install 'fishermix[caption]'"
+        ) from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever the damaged file makes it raise
-        raise FishermixError(
-            f"Cannot read the weights in {path}: {str(error).splitlines()[0]}"
-        ) from error
+        raise FishermixError(f"Cannot read the weights in {path}: {str(error).splitlines()[0]}") from error
     if not isinstance(state, Mapping):
         raise FishermixError(f"{path} does not contain weights by name.")
     return {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
@@ -86,15 +90,15 @@ def build_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
     for name, shape in list_shapes().items():
         found = tensors[name].shape if name in tensors else None
         if found != shape:
-            raise FishermixError(
-                f"{where} is not VGG-19: '{name}' must have the shape {shape}, not {found}."
-            )
+            raise FishermixError(f"{where} is not VGG-19: '{name}' must have the shape {shape}, not {found}.")
     graph = Graph("vgg19", SIZE)
     value, position = Graph.INPUT, 0
     for layer in LAYERS:
         if isinstance(layer, int):
             name = f"features.{position}"
-            value = graph.add_convolution(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"], padding=1)
+            value = graph.add_convolution(
+                value, tensors[f"{name}.weight"], tensors[f"{name}.bias"], padding=1
+            )
             position += 2
         else:
             value = graph.add_max_pool(value, 2, 2)
@@ -105,7 +109,7 @@ def build_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
 
 
 def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
-    """The ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of its input and output."""
+    """The ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of input and output."""
     onnx = import_onnx()
     try:
         model = onnx.load(path)

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from fishermix.caption.page import page
+from fishermix.experiments.captions import render_page
 
 
 class Reader(HTMLParser):
@@ -28,7 +28,7 @@ def test_page_holds_everything_it_shows(tmp_path):
     Image.new("RGB", (900, 600), "red").save(tmp_path / "a.jpg")
     Image.new("L", (40, 90), 77).save(tmp_path / "b.png")
     written, true = ["a <b> & 'dog'", "two cats"], [["One.", "Two <i>."], ["Three"]]
-    text = page("Photos & more", [tmp_path / "a.jpg", tmp_path / "b.png"], written, true)
+    text = render_page("Photos & more", [tmp_path / "a.jpg", tmp_path / "b.png"], written, true)
     reader = Reader(text)
     assert reader.texts["h1"] == ["Photos & more"]
     assert reader.texts["p"][1:] == written
@@ -45,4 +45,4 @@ def test_page_holds_everything_it_shows(tmp_path):
 
 def test_lists_of_different_lengths_are_a_mistake(tmp_path):
     with pytest.raises(ValueError):
-        page("x", [], ["a"], [])
+        render_page("x", [], ["a"], [])
