@@ -63,9 +63,21 @@ def test_reranking_adds_the_cosine_with_the_image(captioner):
         assert all(first >= second for (_, first), (_, second) in pairwise(again))
     best = captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=3.0)
     assert best == [few[0][0] for few in reranked]
-    assert captioner.caption(
-        IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=0.0
-    ) == captioner.caption(IMAGES, beam=4)
+    plain = captioner.caption(IMAGES, beam=4)
+    assert captioner.caption(IMAGES, beam=4, encode_text=toy.encode_text, rerank_weight=0.0) == plain
+
+
+def test_names_of_0_1_still_work(captioner):
+    wanted = captioner.candidates(IMAGES, encode_text=toy.encode_text, rerank_weight=3.0)
+    with pytest.warns(DeprecationWarning, match="agreement is now rerank_weight"):
+        found = captioner.candidates(IMAGES, encode_text=toy.encode_text, agreement=3.0)
+    assert found == wanted
+    with pytest.warns(DeprecationWarning, match="dictionary is now vocabulary"):
+        old = Captioner(dictionary=captioner.vocabulary, points=captioner.points, weights=captioner.weights)
+    assert old.dictionary is captioner.vocabulary
+    assert old.caption(IMAGES) == captioner.caption(IMAGES)
+    with pytest.raises(TypeError, match="pass rerank_weight only"):
+        captioner.caption(IMAGES, agreement=1.0, rerank_weight=1.0)
 
 
 def test_many_images_go_through_in_parts(captioner, monkeypatch):
@@ -99,12 +111,12 @@ def test_damage_is_named(captioner, tmp_path):
             Captioner.load(tmp_path)
 
 
-def test_decoding_imports_no_torch(captioner, tmp_path):
+def test_writing_sentences_imports_neither_torch_nor_scikit_learn(captioner, tmp_path):
     captioner.save(tmp_path)
     code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import numpy as np\nfrom fishermix.caption.captioner import Captioner\n"
-        f"print(Captioner.load({str(tmp_path)!r}).caption(np.ones((1, {toy.DIMENSION})))[0])"
+        "import sys, numpy as np\nfrom fishermix import Captioner\n"
+        f"print(Captioner.load({str(tmp_path)!r}).caption(np.ones((1, {toy.DIMENSION})))[0])\n"
+        "print([name for name in ('torch', 'sklearn', 'scipy', 'numba') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == captioner.caption(np.ones((1, toy.DIMENSION)))[0]
+    assert done.stdout.splitlines() == [captioner.caption(np.ones((1, toy.DIMENSION)))[0], "[]"]

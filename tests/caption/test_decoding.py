@@ -133,5 +133,5 @@ def test_no_starts_and_no_beam():
     weights, starts, word_inputs = space(0)
     assert search_greedily(weights, starts[:0], word_inputs, 5) == []
     assert search_beam(weights, starts[:0], word_inputs, 3, 5, 0.7) == []
-    with pytest.raises(FishermixError, match="at least one"):
+    with pytest.raises(FishermixError, match="at least 1"):
         search_beam(weights, starts, word_inputs, 0, 5, 0.7)

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from fishermix.experiments.captions import render_page
+from fishermix.vision.images import UnreadableImage
 
 
 class Reader(HTMLParser):
@@ -41,6 +42,21 @@ def test_page_holds_everything_it_shows(tmp_path):
         sizes.append(Image.open(io.BytesIO(base64.b64decode(data))).size)
     assert sizes == [(480, 320), (40, 90)]
     assert "http" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "message"),
+    [("photo.ico", None, "Supported formats: JPEG, PNG"), ("photo.png", 100, "limit is 100 pixels")],
+)
+def test_photos_are_opened_with_the_allow_list_and_the_pixel_limit(
+    tmp_path, monkeypatch, name, limit, message
+):
+    Image.new("RGB", (64, 48), "red").save(tmp_path / name)
+    if limit:
+        monkeypatch.setattr("fishermix.vision.images.default_max_pixels", lambda: limit)
+    with pytest.raises(UnreadableImage, match=message) as caught:
+        render_page("x", [tmp_path / name], ["a"], [["b"]])
+    assert str(tmp_path / name) in str(caught.value)
 
 
 def test_lists_of_different_lengths_are_a_mistake(tmp_path):
