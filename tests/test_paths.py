@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fishermix.paths import data_folder
 from fishermix.retrieval.photo_files import default_index
-from fishermix.vision.network_file import folder_of
+from fishermix.vision.network_file import added_networks
 
 
 def test_indexes_and_networks_are_in_one_folder_and_a_tilde_is_the_home(tmp_path, monkeypatch):
@@ -12,7 +12,7 @@ def test_indexes_and_networks_are_in_one_folder_and_a_tilde_is_the_home(tmp_path
     monkeypatch.setenv("FISHERMIX_HOME", "~/x")
     assert data_folder() == tmp_path / "x"
     assert default_index(Path("/photos")).is_relative_to(tmp_path / "x")
-    assert folder_of("resnet50").is_relative_to(tmp_path / "x")
+    assert (added_networks() / "resnet50").is_relative_to(tmp_path / "x")
 
 
 def test_without_the_variable_it_is_the_data_folder_of_the_platform(tmp_path, monkeypatch):

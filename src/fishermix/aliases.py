@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 # Old module: new module. All names are below `fishermix.`.
 MODULES = {
+    "caption.corpus": "experiments.captions",
     "caption.dictionary": "caption.vocabulary",
     "caption.examples": "caption.batches",
     "caption.measures": "evaluation.captions",
+    "caption.originality": "evaluation.captions",
+    "caption.page": "experiments.captions",
     "caption.recipes": "caption.recipe",
     "caption.training": "caption.trainer",
     "cca.panels": "cca.blocked_cholesky",
@@ -60,6 +64,7 @@ MODULES = {
     "text.words": "text.vectors",
     "training": "model.training",
     "vision.adding": "vision.install",
+    "vision.fusion": "vision.encoders",
     "vision.graphs": "vision.onnx_builder",
     "vision.networks": "vision.network_file",
     "vision.store": "vision.feature_cache",
@@ -70,6 +75,7 @@ MODULES = {
 NAMES = {
     "Components": "MixtureParameters",
     "Crowding": "HubnessCorrection",
+    "Dictionary": "CaptionVocabulary",
     "Lexicon": "WordLookup",
     "SentenceSums": "SentenceVectors",
     "Shortlist": "FaissIndex",
@@ -78,10 +84,12 @@ NAMES = {
     "WordList": "Vocabulary",
     "automatic_cut": "estimate_threshold",
     "build_shortlist": "build_faiss_index",
+    "caption_set": "make_caption_set",
     "contact_sheet": "render_contact_sheet",
     "jpeg": "make_thumbnail",
     "nearest_rows": "find_nearest",
     "open_shortlist": "open_faiss_index",
+    "page": "render_page",
     "photos_in": "list_photos",
     "readable_name": "replace_undecodable",
     "recipe_named": "find_recipe",
@@ -96,6 +104,28 @@ RECIPE_KEYS = {
     "row": "variant",
     "scales": "correlation_powers",
 }
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def accept_old_arguments(**names: str) -> Callable[[F], F]:
+    """Decorate a function that renamed keyword arguments: `accept_old_arguments(old="new")`."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for old, new in names.items():
+                if old in kwargs:
+                    if new in kwargs:
+                        raise TypeError(f"{old} is the old name of {new}: pass {new} only.")
+                    warnings.warn(f"The argument {old} is now {new}.", DeprecationWarning, stacklevel=2)
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return decorate
 
 
 class _OldModule(ModuleType):

@@ -5,21 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fishermix.caption.batches import IGNORED, LONGEST, CaptionSet, WordTable
-from fishermix.caption.vocabulary import Dictionary
+from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
 
 SENTENCES = [["a", "dog", "runs"], ["a", "zebra", "runs"], ["a", "dog"]]
 
 
 def table() -> WordTable:
-    return WordTable.of(SENTENCES, Dictionary.of(SENTENCES, 2), toy.encode_text, toy.DIMENSION)
+    return WordTable.from_sentences(
+        SENTENCES, CaptionVocabulary.from_sentences(SENTENCES, 2), toy.encode_text, toy.DIMENSION
+    )
 
 
 def test_a_rare_word_enters_but_is_never_a_target():
     words = table()
-    batch = words.batch(SENTENCES[1:], np.array([4, 7]))
+    batch = words.make_batch(SENTENCES[1:], np.array([4, 7]))
     row = words.row
-    assert words.dictionary.words == ["ENDSENT", "a", "dog", "runs"]
+    assert words.vocabulary.words == ["ENDSENT", "a", "dog", "runs"]
     assert batch.images.tolist() == [4, 7]
     assert batch.inputs.T.tolist() == [[row["a"], row["zebra"], row["runs"]], [row["a"], row["dog"], 0]]
     assert batch.targets.T.tolist() == [
@@ -30,7 +32,7 @@ def test_a_rare_word_enters_but_is_never_a_target():
 
 
 def test_a_cut_sentence_has_no_end():
-    batch = table().batch([["dog"] * (LONGEST + 5)], np.array([0]))
+    batch = table().make_batch([["dog"] * (LONGEST + 5)], np.array([0]))
     assert batch.inputs.shape == (LONGEST, 1)
     assert batch.targets[-1, 0] == IGNORED
 
@@ -41,7 +43,7 @@ def test_batches_hold_every_sentence_once(n, size, seed):
     sentences = [" ".join(["dog"] * rng.integers(1, 9)) for _ in range(n)]
     captions = CaptionSet(np.zeros((n, 4)), sentences, np.arange(n))
     order = None if seed is None else np.random.default_rng(seed)
-    batches = list(table().batches(captions, size, order))
+    batches = list(table().make_batches(captions, size, order))
     assert sorted(np.concatenate([batch.images for batch in batches])) == list(range(n))
     for batch in batches:
         lengths = (batch.targets == table().row["dog"]).sum(axis=0)

@@ -1,6 +1,8 @@
 """The commands on a model of seven colours: train, evaluate, page, caption."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint
 from typer.testing import CliRunner
 
+import fishermix
 from fishermix.caption.captioner import Captioner
 from fishermix.caption.recipe import RECIPES
 from fishermix.cli import load_commands
@@ -118,6 +121,7 @@ def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained
     assert {"bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d"} <= set(figures)
     assert 50 < figures["bleu1"] <= 100
     assert (figures["images"], figures["beam"], figures["split"]) == (7, beam, "test")
+    assert figures["rerank_weight"] == figures["agreement"] == 8.0
     assert figures["originality"]["true, all"] == {
         "sentences": 14,
         "new": 0.0,
@@ -129,6 +133,16 @@ def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained
     lines = (tmp_path / "written.tsv").read_text().splitlines()
     assert len(lines) == 7
     assert all(line.startswith("test-") and "\t" in line for line in lines)
+
+
+def test_the_option_of_0_1_for_the_rerank_weight(run, trained, data, tmp_path):
+    arguments = ["captioner", "evaluate", "--data", f"folder:{data}", "--model", trained]
+    found = []
+    for option in ("--rerank-weight", "--agreement"):
+        run(*arguments, option, 2.5, "--json", tmp_path / "f.json")
+        found.append(json.loads((tmp_path / "f.json").read_text()))
+    assert found[0] == found[1]
+    assert found[0]["rerank_weight"] == 2.5
 
 
 def test_page_holds_photos_and_sentences(run, trained, data, tmp_path):
@@ -161,13 +175,19 @@ def test_mistakes_are_named(run, data, tmp_path):
     )
 
 
-def test_training_without_torch_says_what_to_install(run, data, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    for name in [name for name in sys.modules if name.startswith("fishermix.caption.")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert "fishermix[caption]" in run(
-        "captioner", "train", "--model", tmp_path, "--data", f"folder:{data}", fails=True
+def test_training_without_torch_says_what_to_install(data, tmp_path):
+    """In a process in which torch is not installed."""
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
+    shipped = Path(fishermix.__file__).parent / "pretrained" / "model"
+    command = [sys.executable, "-c", "from fishermix.cli import main; main()", "captioner", "train"]
+    done = subprocess.run(
+        [*command, "--data", f"folder:{data}", "--model", str(shipped), "--checkpoint", str(tmp_path / "c")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 1
+    assert "pip install 'fishermix[caption]'" in done.stderr
 
 
 def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, monkeypatch):

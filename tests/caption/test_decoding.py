@@ -8,7 +8,7 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fishermix.caption.decoding import beam_search, first_state, greedy, step
+from fishermix.caption.decoding import make_state, search_beam, search_greedily, step
 from fishermix.errors import FishermixError
 
 torch = pytest.importorskip("torch")
@@ -26,7 +26,7 @@ def test_numpy_forward_equals_the_training_network():
         scores = network(torch.from_numpy(starts), torch.from_numpy(words), torch.from_numpy(word_inputs))
         expected = torch.log_softmax(scores, dim=2).numpy()
     weights = network.to_weights()
-    state, inputs = first_state(weights, 5), starts
+    state, inputs = make_state(weights, 5), starts
     for time in range(5):
         found, state = step(weights, inputs, state)
         np.testing.assert_allclose(found, expected[time], atol=2e-6)
@@ -46,14 +46,14 @@ def test_numpy_forward_equals_torchs_own_lstm():
         lstm.bias_hh_l0.zero_()
         inputs = torch.randn(7, 3, 6, generator=torch.Generator().manual_seed(0))
         hidden = lstm(inputs)[0].numpy()
-    state = first_state(weights, 3)
+    state = make_state(weights, 3)
     for time in range(7):
         _, state = step(weights, inputs[time].numpy(), state)
         np.testing.assert_allclose(state[0], hidden[time], atol=1e-6)
 
 
 def log_probability(weights, start, word_inputs, words, ends=True) -> float:
-    state, inputs, total = first_state(weights, 1), start[None], 0.0
+    state, inputs, total = make_state(weights, 1), start[None], 0.0
     for word in [*words, 0] if ends else words:
         log_probabilities, state = step(weights, inputs, state)
         total += float(log_probabilities[0, word])
@@ -75,8 +75,8 @@ def space(seed, n=3, n_words=5):
 @settings(max_examples=20, deadline=None)
 def test_greedy_takes_the_best_word_of_each_step(seed):
     weights, starts, word_inputs = space(seed)
-    for start, sentence in zip(starts, greedy(weights, starts, word_inputs, 6)):
-        state, inputs = first_state(weights, 1), start[None]
+    for start, sentence in zip(starts, search_greedily(weights, starts, word_inputs, 6)):
+        state, inputs = make_state(weights, 1), start[None]
         for word in [*sentence, 0][:6]:
             log_probabilities, state = step(weights, inputs, state)
             assert log_probabilities[0].argmax() == word
@@ -87,15 +87,15 @@ def test_greedy_takes_the_best_word_of_each_step(seed):
 @settings(max_examples=20, deadline=None)
 def test_a_beam_of_one_is_greedy(seed):
     weights, starts, word_inputs = space(seed)
-    found = beam_search(weights, starts, word_inputs, 1, 8, 0.7)
-    assert [list(one[0].words) for one in found] == greedy(weights, starts, word_inputs, 8)
+    found = search_beam(weights, starts, word_inputs, 1, 8, 0.7)
+    assert [list(one[0].words) for one in found] == search_greedily(weights, starts, word_inputs, 8)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.7, 1.0]))
 @settings(max_examples=15, deadline=None)
 def test_a_wide_beam_finds_the_best_of_all_sentences(seed, length_norm):
     weights, starts, word_inputs = space(seed, n=2, n_words=4)
-    found = beam_search(weights, starts, word_inputs, 500, 4, length_norm)
+    found = search_beam(weights, starts, word_inputs, 500, 4, length_norm)
     for start, hypotheses in zip(starts, found):
         every = {}
         for length in range(5):
@@ -111,7 +111,7 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(seed, length_norm):
 @pytest.mark.parametrize("beam", [2, 3, 5])
 def test_beam_scores_are_sums_of_log_probabilities_and_sorted(beam):
     weights, starts, word_inputs = space(4, n=6, n_words=12)
-    for start, hypotheses in zip(starts, beam_search(weights, starts, word_inputs, beam, 7, 0.7)):
+    for start, hypotheses in zip(starts, search_beam(weights, starts, word_inputs, beam, 7, 0.7)):
         assert 1 <= len(hypotheses) <= beam
         scores = [one.score(0.7) for one in hypotheses]
         assert scores == sorted(scores, reverse=True)
@@ -122,8 +122,8 @@ def test_beam_scores_are_sums_of_log_probabilities_and_sorted(beam):
 
 def test_a_batch_equals_one_by_one():
     weights, starts, word_inputs = space(9, n=8, n_words=12)
-    together = beam_search(weights, starts, word_inputs, 3, 7, 0.7)
-    alone = [beam_search(weights, start[None], word_inputs, 3, 7, 0.7)[0] for start in starts]
+    together = search_beam(weights, starts, word_inputs, 3, 7, 0.7)
+    alone = [search_beam(weights, start[None], word_inputs, 3, 7, 0.7)[0] for start in starts]
     assert [[one.words for one in found] for found in together] == [
         [one.words for one in found] for found in alone
     ]
@@ -131,7 +131,7 @@ def test_a_batch_equals_one_by_one():
 
 def test_no_starts_and_no_beam():
     weights, starts, word_inputs = space(0)
-    assert greedy(weights, starts[:0], word_inputs, 5) == []
-    assert beam_search(weights, starts[:0], word_inputs, 3, 5, 0.7) == []
-    with pytest.raises(FishermixError, match="at least one"):
-        beam_search(weights, starts, word_inputs, 0, 5, 0.7)
+    assert search_greedily(weights, starts[:0], word_inputs, 5) == []
+    assert search_beam(weights, starts[:0], word_inputs, 3, 5, 0.7) == []
+    with pytest.raises(FishermixError, match="at least 1"):
+        search_beam(weights, starts, word_inputs, 0, 5, 0.7)

@@ -164,7 +164,7 @@ def test_the_papers_recipe_lowers_the_loss():
 
 def test_a_step_depends_on_its_number_and_the_seed_alone():
     def masks(seed):
-        return Dropout(0.5, 0.5, 0.5, seed=seed).outputs(torch.ones(4, 50))
+        return Dropout(0.5, 0.5, 0.5, seed=seed).drop_outputs(torch.ones(4, 50))
 
     torch.manual_seed(1)
     one = masks(3)
@@ -193,10 +193,10 @@ def test_gradients_are_those_of_finite_differences():
 
 def test_the_rate_rises_and_falls():
     recipe = replace(DEFAULT, learning_rate=1.0, warmup=0.1, floor=0.05)
-    rates = [recipe.rate(step, 1000) for step in range(1000)]
+    rates = [recipe.compute_rate(step, 1000) for step in range(1000)]
     assert np.argmax(rates) in range(98, 103)
     assert np.all(np.diff(rates[:100]) > 0)
     assert np.all(np.diff(rates[101:]) < 0)
     assert rates[-1] == pytest.approx(0.05, abs=1e-3)
-    assert {PAPER.rate(step, 300) for step in range(300)} == {1e-5}
+    assert {PAPER.compute_rate(step, 300) for step in range(300)} == {1e-5}
     assert set(RECIPES) == {"default", "paper"}

@@ -61,7 +61,7 @@ def shown(dataset):
 
 
 def test_an_empty_part_says_what_there_is():
-    with pytest.raises(FishermixError, match=r"no images in the split 'val'; it has: \d+ train"):
+    with pytest.raises(FishermixError, match=r"no images in the split 'val'. It has: \d+ train"):
         make(n_images=50).part("val")
 
 
@@ -91,7 +91,7 @@ def test_samples_are_seeded():
     assert first.image_names == dataset.sample("test", 20, seed=0).image_names
     assert first.image_names != dataset.sample("test", 20, seed=1).image_names
     assert set(pairs(first)) < set(pairs(dataset.part("test")))
-    with pytest.raises(FishermixError, match="cannot draw 2000"):
+    with pytest.raises(FishermixError, match="Cannot draw 2000"):
         dataset.sample("test", 2000)
 
 

@@ -17,6 +17,6 @@ def test_info_prints_counts_and_problems(tmp_path):
         "sentences per image: 1 to 2, mean 1.50",
         "train: 1 images, 2 sentences",
         "dev: 1 images, 1 sentences",
-        "problem: 1 empty caption left out",
-        "problem: 1 image without a caption left out: c.jpg",
+        "problem: Skipped 1 empty caption.",
+        "problem: Skipped 1 image without a caption: c.jpg.",
     ]

@@ -143,7 +143,7 @@ def test_cocos_protocol(tmp_path, monkeypatch):
     assert set(subset.image_names) < set(dataset.part("test").image_names)
 
 
-def test_coco_leaves_captions_of_unknown_images_out(tmp_path):
+def test_coco_skips_captions_of_unknown_images(tmp_path):
     coco_tree(tmp_path)
     path = tmp_path / "annotations" / "captions_val2014.json"
     content = json.loads(path.read_text())
@@ -151,7 +151,7 @@ def test_coco_leaves_captions_of_unknown_images_out(tmp_path):
     path.write_text(json.dumps(content))
     dataset = open_dataset(f"coco:{tmp_path}")
     assert "a stranger" not in dataset.sentences
-    assert dataset.problems == ("1 captions of unknown images in captions_val2014.json left out",)
+    assert dataset.problems == ("Skipped 1 caption of unknown images in captions_val2014.json.",)
     content["images"].append(content["images"][0])
     path.write_text(json.dumps(content))
     with pytest.raises(FishermixError, match="listed twice"):

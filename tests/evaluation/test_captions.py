@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.datasets import open_dataset
-from fishermix.evaluation.captions import bleu, caption_scores, caption_tokens, cider_d, rouge_l
+from fishermix.evaluation.captions import bleu, caption_scores, caption_tokens, cider_d, originality, rouge_l
 
 CANDIDATES = [
     "A dog runs across the green grass.",
@@ -175,3 +175,21 @@ def test_empty_candidates_score_zero():
 def test_wrong_input_is_refused(candidates, references):
     with pytest.raises(ValueError):
         caption_scores(candidates, references)
+
+
+def test_counts_ignore_case_and_punctuation():
+    found = originality(["A dog runs.", "a dog runs", "Two cats sleep here!"], ["a Dog runs", "cats"])
+    assert (found.sentences, found.distinct, found.words) == (3, 2, 7)
+    assert found.new == 100 / 3
+    assert found.length == 10 / 3
+
+
+def test_nothing_to_compare_with_and_nothing_at_all():
+    assert originality(["a dog"]).new is None
+    assert originality([], ["a dog"]).as_dict() == {
+        "sentences": 0,
+        "new": 0.0,
+        "distinct": 0,
+        "words": 0,
+        "length": 0.0,
+    }

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from fishermix.errors import FishermixError
-from fishermix.vision.crops import VIEWS, crops, crops_per_image
+from fishermix.vision.crops import VIEWS, count_crops, cut_crops
 
 SIDE = 56
 
@@ -24,7 +24,7 @@ def by_resizing_first(image: Image.Image) -> list[np.ndarray]:
 
 
 def test_ten_crops_are_corners_centre_and_their_mirrors(photo):
-    found = crops(photo, "ten-crop", SIDE)
+    found = cut_crops(photo, "ten-crop", SIDE)
     wanted = by_resizing_first(photo)
     assert found.shape == (10, SIDE, SIDE, 3)
     for crop, mirrored, want in zip(found[:5], found[5:], wanted, strict=True):
@@ -33,23 +33,23 @@ def test_ten_crops_are_corners_centre_and_their_mirrors(photo):
 
 
 def test_center_is_the_fifth_of_the_ten(photo):
-    assert np.array_equal(crops(photo, "center", SIDE)[0], crops(photo, "ten-crop", SIDE)[4])
+    assert np.array_equal(cut_crops(photo, "center", SIDE)[0], cut_crops(photo, "ten-crop", SIDE)[4])
 
 
 def test_squeeze_is_the_whole_and_flip_adds_its_mirror(photo):
     whole = np.asarray(photo.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
-    assert np.array_equal(crops(photo, "squeeze", SIDE), whole[None])
-    assert np.array_equal(crops(photo, "flip", SIDE), [whole, whole[:, ::-1]])
+    assert np.array_equal(cut_crops(photo, "squeeze", SIDE), whole[None])
+    assert np.array_equal(cut_crops(photo, "flip", SIDE), [whole, whole[:, ::-1]])
 
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("size", [(1, 1), (1, 30_000), (50_000, 2), (3, 5)])
 def test_any_shape_gives_the_right_number_of_crops(view, size):
-    found = crops(Image.new("RGB", size, (9, 99, 199)), view, SIDE)
-    assert found.shape == (crops_per_image(view), SIDE, SIDE, 3)
+    found = cut_crops(Image.new("RGB", size, (9, 99, 199)), view, SIDE)
+    assert found.shape == (count_crops(view), SIDE, SIDE, 3)
     assert (found == (9, 99, 199)).all()
 
 
 def test_an_unknown_view_names_the_known_ones(photo):
-    with pytest.raises(FishermixError, match=r"no view 'sideways'.*ten-crop"):
-        crops(photo, "sideways", SIDE)
+    with pytest.raises(FishermixError, match=r"There is no view 'sideways'.*ten-crop"):
+        cut_crops(photo, "sideways", SIDE)

@@ -2,6 +2,7 @@ import io
 import json
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import odd_images
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from tiny_network import SIDECAR, SIZE, write_tiny_network
 
 from fishermix.errors import FishermixError
-from fishermix.vision.crops import crops
+from fishermix.vision.crops import cut_crops
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.images import UnreadableImage
 from fishermix.vision.network_file import Network
@@ -36,7 +37,7 @@ def logits(network: Network, photo: Image.Image, view: str = "squeeze") -> np.nd
     import onnxruntime
 
     session = onnxruntime.InferenceSession(network.graph, providers=["CPUExecutionProvider"])
-    (found,) = session.run(["logits"], {network.input: network.prepare(crops(photo, view, network.size))})
+    (found,) = session.run(["logits"], {network.input: network.prepare(cut_crops(photo, view, network.size))})
     return found[0]
 
 
@@ -55,8 +56,10 @@ def test_default_features(default, photos):
     found = default.transform(photos)
     assert found.shape == (4, default.n_features) == (4, 1280)
     assert found.dtype == np.float32
-    assert np.isfinite(found).all()
     assert default.transform([]).shape == (0, 1280)
+    # Four different photos: no two vectors are alike.
+    alike = np.corrcoef(found)
+    assert alike[np.triu_indices(4, 1)].max() < 0.6
 
 
 def test_another_output_of_a_named_network(default, photos):
@@ -160,7 +163,7 @@ def test_bad_images_are_named_and_the_rest_goes_on(tmp_path, tiny):
             assert str(path) in str(vector)
         else:
             assert np.isfinite(vector).all(), (path, vector)
-    with pytest.raises(FishermixError, match=r"empty\.jpg: empty"):
+    with pytest.raises(FishermixError, match=r"empty\.jpg: the file is empty"):
         ImageEncoder(tiny).transform([good[0], tmp_path / "odd" / "empty.jpg"])
 
 
@@ -184,6 +187,28 @@ def test_the_stream_reads_a_bounded_number_ahead(tiny, pictures):
     assert taken <= 20 + 2 * 2 * 4
     stream.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fishermix-images")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "threads", "wanted"),
+    [("3", None, 3), ("", None, 8), ("99", None, 8), ("3", 5, 5), ("3", -1, 3)],
+)
+def test_the_number_of_threads_is_that_of_the_mixtures(
+    tiny, pictures, monkeypatch, variable, threads, wanted
+):
+    """OMP_NUM_THREADS limits the threads unless a number is given."""
+    started = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, max_workers, **options):
+            started.append(max_workers)
+            super().__init__(max_workers, **options)
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr("fishermix.vision.encoders.ThreadPoolExecutor", Pool)
+    ImageEncoder(tiny, threads=threads).transform(pictures[:2])
+    assert started == [wanted]
 
 
 def test_the_key_tells_networks_views_and_preparations_apart(tmp_path, tiny):
@@ -245,20 +270,20 @@ def test_missing_and_damaged_networks_are_explained(tmp_path, tiny, monkeypatch)
     messages = {
         "vgg19": "fishermix encoders add vgg19",
         "no-such-network": "efficientnet-lite2",
-        str(tmp_path / "no.onnx"): "there is no file",
+        str(tmp_path / "no.onnx"): "does not exist",
     }
     for name, message in messages.items():
         with pytest.raises(FishermixError, match=message):
             _ = ImageEncoder(name).n_features
     tiny.with_suffix(".json").write_text("{")
-    with pytest.raises(FishermixError, match="cannot be read"):
+    with pytest.raises(FishermixError, match="Cannot read"):
         _ = ImageEncoder(tiny).key
     tiny.with_suffix(".json").unlink()
-    with pytest.raises(FishermixError, match=r"needs tiny\.json beside it"):
+    with pytest.raises(FishermixError, match=r"needs tiny\.json next to it"):
         _ = ImageEncoder(tiny).key
     tiny.with_suffix(".json").write_text(json.dumps(SIDECAR))
     tiny.write_bytes(b"not a network")
-    with pytest.raises(FishermixError, match="cannot be opened"):
+    with pytest.raises(FishermixError, match="cannot open"):
         _ = ImageEncoder(tiny).n_features
 
 

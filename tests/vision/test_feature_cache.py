@@ -130,13 +130,13 @@ def test_a_raised_limit_tries_again_what_was_too_large(tmp_path, tiny, monkeypat
     assert extract([path], ImageEncoder(tiny, max_pixels=8000), tmp_path / "out").failed == {}
 
 
-def test_a_damaged_or_newer_store_is_explained(tmp_path, tiny, photos):
+def test_a_damaged_or_newer_cache_is_explained(tmp_path, tiny, photos):
     encoder, folder = ImageEncoder(tiny), tmp_path / "out"
     extract(photos, encoder, folder)
     with sqlite3.connect(folder / FILE) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(FishermixError, match="upgrade"):
+    with pytest.raises(FishermixError, match="Upgrade"):
         extract(photos, encoder, folder)
     (folder / FILE).write_bytes(b"something else entirely, but long enough to look like a file" * 99)
     with pytest.raises(FishermixError, match="remove it"):

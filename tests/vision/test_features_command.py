@@ -28,7 +28,7 @@ def test_rows_speed_and_failures_are_reported(tmp_path, dataset, tiny):
     out = tmp_path / "out"
     first = run(f"folder:{dataset}", "--encoder", tiny, "--view", "flip", "--out", out)
     assert first.exit_code == 0, first.output
-    assert "3 images of 12 numbers" in first.output
+    assert "3 images with 12 features each" in first.output
     assert "2 encoded" in first.output
     assert "images/s, 1 failed" in first.output
     assert "1.jpg: not an image" in first.output
@@ -48,4 +48,4 @@ def test_nothing_readable_is_a_mistake(tmp_path, dataset, tiny):
         photo.write_bytes(b"")
     result = run(f"folder:{dataset}", "--encoder", tiny, "--out", tmp_path / "out")
     assert isinstance(result.exception, FishermixError)
-    assert "none of the images" in str(result.exception)
+    assert "No image of" in str(result.exception)

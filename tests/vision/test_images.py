@@ -1,6 +1,8 @@
+import ast
 import io
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import odd_images
@@ -11,7 +13,7 @@ from PIL import Image
 
 from fishermix.errors import FishermixError
 from fishermix.vision import images
-from fishermix.vision.images import UnreadableImage, decode, default_max_pixels, read_bytes
+from fishermix.vision.images import UnreadableImage, default_max_pixels, open_photo, read_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:PIL")  # Pillow comments on damage
 LIMIT = 10_000_000
@@ -27,7 +29,7 @@ def corners(image: Image.Image) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(READABLE))
 def test_every_kind_of_file_shows_the_same_picture(name):
-    image = decode(READABLE[name], LIMIT, side=260)
+    image = open_photo(READABLE[name], LIMIT, side=260)
     assert image.mode == "RGB"
     assert image.size == (odd_images.WIDTH, odd_images.HEIGHT)
     wanted = odd_images.four_colours()
@@ -38,7 +40,7 @@ def test_every_kind_of_file_shows_the_same_picture(name):
 
 @pytest.mark.parametrize("name", sorted(odd_images.extreme()))
 def test_extreme_shapes(name):
-    image = decode(odd_images.extreme()[name], LIMIT)
+    image = open_photo(odd_images.extreme()[name], LIMIT)
     wanted = odd_images.WHITE if name == "one bit.png" else odd_images.RED
     assert np.abs(np.array(image.getpixel((0, 0))) - wanted).max() <= 3
 
@@ -46,21 +48,21 @@ def test_extreme_shapes(name):
 @pytest.mark.parametrize("name", sorted(odd_images.unreadable()))
 def test_bad_files_give_a_reason(name):
     with pytest.raises(UnreadableImage) as caught:
-        decode(odd_images.unreadable()[name], LIMIT)
+        open_photo(odd_images.unreadable()[name], LIMIT)
     assert caught.value.reason
     assert isinstance(caught.value, FishermixError)
 
 
 def test_only_known_formats_are_tried():
     with pytest.raises(UnreadableImage, match="JPEG, PNG"):
-        decode(odd_images.encoded(odd_images.four_colours(), "ICO"), LIMIT)
+        open_photo(odd_images.encoded(odd_images.four_colours(), "ICO"), LIMIT)
 
 
 def test_the_message_about_too_many_pixels_names_the_option():
     data = odd_images.encoded(odd_images.four_colours(), "PNG")
     with pytest.raises(UnreadableImage, match=r"64 x 48 pixels.*limit is 3,071.*--max-pixels"):
-        decode(data, odd_images.WIDTH * odd_images.HEIGHT - 1)
-    decode(data, odd_images.WIDTH * odd_images.HEIGHT)
+        open_photo(data, odd_images.WIDTH * odd_images.HEIGHT - 1)
+    open_photo(data, odd_images.WIDTH * odd_images.HEIGHT)
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
@@ -68,7 +70,7 @@ def test_the_message_about_too_many_pixels_names_the_option():
 def test_a_decompression_bomb_is_an_error_even_below_our_limit(monkeypatch, share):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(odd_images.WIDTH * odd_images.HEIGHT / share))
     with pytest.raises(UnreadableImage, match="--max-pixels"):
-        decode(odd_images.encoded(odd_images.four_colours(), "PNG"), LIMIT)
+        open_photo(odd_images.encoded(odd_images.four_colours(), "PNG"), LIMIT)
 
 
 def test_the_limit_follows_from_memory(monkeypatch):
@@ -89,12 +91,12 @@ def test_a_file_too_large_for_an_image_is_not_read(tmp_path):
 
 def test_sixteen_bits_are_scaled_not_clipped():
     ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
-    image = decode(odd_images.encoded(Image.fromarray(ramp), "PNG"), LIMIT)
+    image = open_photo(odd_images.encoded(Image.fromarray(ramp), "PNG"), LIMIT)
     assert np.abs(np.asarray(image)[..., 0].ravel() - np.arange(256.0)).max() <= 1
 
 
 def test_half_transparent_is_over_white():
-    image = decode(odd_images.encoded(Image.new("RGBA", (4, 4), (0, 0, 0, 128)), "PNG"), LIMIT)
+    image = open_photo(odd_images.encoded(Image.new("RGBA", (4, 4), (0, 0, 0, 128)), "PNG"), LIMIT)
     assert image.getpixel((0, 0)) == pytest.approx((127, 127, 127), abs=1)
 
 
@@ -102,7 +104,7 @@ def test_reduced_decoding_of_a_large_jpeg_keeps_the_picture():
     rng = np.random.default_rng(0)
     rough = Image.fromarray(rng.integers(0, 256, (30, 40, 3), np.uint8)).resize((2400, 1800))
     data = odd_images.encoded(rough, "JPEG", quality=95)
-    whole, reduced = decode(data, LIMIT), decode(data, LIMIT, side=224)
+    whole, reduced = open_photo(data, LIMIT), open_photo(data, LIMIT, side=224)
     assert reduced.size[0] < whole.size[0]
     assert min(reduced.size) >= 2 * 224
     first, second = (
@@ -113,7 +115,36 @@ def test_reduced_decoding_of_a_large_jpeg_keeps_the_picture():
 
 def test_pil_images_are_decoded_alike():
     image = Image.open(io.BytesIO(READABLE["turned 6.jpg"]))
-    assert np.array_equal(decode(image, LIMIT), decode(READABLE["turned 6.jpg"], LIMIT))
+    assert np.array_equal(open_photo(image, LIMIT), open_photo(READABLE["turned 6.jpg"], LIMIT))
+
+
+def test_a_path_is_opened_alike_and_named_in_the_message(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(READABLE["turned 6.jpg"])
+    assert np.array_equal(open_photo(path), open_photo(READABLE["turned 6.jpg"], LIMIT))
+    path.write_bytes(b"")
+    with pytest.raises(UnreadableImage, match=r"Cannot read .*photo\.jpg: the file is empty"):
+        open_photo(path)
+
+
+def calls_of(tree: ast.AST, attribute: str) -> list[str]:
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [ast.unparse(call) for call in calls if isinstance(call, ast.Attribute) and call.attr == attribute]
+
+
+def test_no_other_module_opens_images():
+    """The allow-list and the pixel limit hold wherever photos are opened, because one function opens them."""
+    package = Path(images.__file__).parent.parent
+    found = {}
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf8"))
+        if opened := [call for call in calls_of(tree, "open") if "Image" in call]:
+            found[path.relative_to(package).as_posix()] = opened
+        imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        for node in imported:
+            if node.module == "PIL.Image":
+                found[path.relative_to(package).as_posix()] = [alias.name for alias in node.names]
+    assert found == {"vision/images.py": ["Image.open"]}
 
 
 SEEDS = [
@@ -131,4 +162,4 @@ def test_whatever_is_in_a_file_nothing_but_a_reason_comes_out(data, seed, change
     if rng.random() < 0.5:
         damaged = damaged[: int(cut * len(damaged))]
     with suppress(UnreadableImage):
-        assert decode(bytes(damaged), 1_000_000, side=32).mode == "RGB"
+        assert open_photo(bytes(damaged), 1_000_000, side=32).mode == "RGB"

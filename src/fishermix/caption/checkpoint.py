@@ -1,4 +1,4 @@
-"""The state of a captioner's training on disk: safetensors and JSON, whole or not at all."""
+"""The checkpoint of a training on disk: safetensors and JSON, written atomically."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ VERSION = 1
 
 
 class Checkpoint:
-    """A folder: `state/` holds network, running mean, optimizer and position, `best/` the best captioner so
-    far.
+    """A folder: `state/` contains network, running mean, optimizer and position, `best/` the best captioner.
 
-    fingerprint : what the training is of; a checkpoint of another one is refused
+    fingerprint : identifies data, recipe and seed; the checkpoint of another training is rejected
     """
 
     def __init__(self, folder: Path, fingerprint: dict[str, Any]):
@@ -57,21 +56,21 @@ class Checkpoint:
         optimizer: torch.optim.Optimizer,
         position: Position,
     ) -> Captioner | None:
-        """Put the saved state, if there is one, into these four; returns the best captioner so far."""
+        """Load the saved state, if there is one, into these four; returns the best captioner so far."""
         if is_vacant(self.folder / "state", KIND):
             return None
         config, arrays = load_folder(self.folder / "state", KIND, VERSION)
         if config.get("fingerprint") != self.fingerprint:
             raise FishermixError(
-                f"{self.folder} holds the checkpoint of another training (other data, recipe or seed): "
-                "delete it to start anew, or repeat the command that began it"
+                f"{self.folder} contains the checkpoint of another training (other data, recipe or seed). "
+                "Delete the folder to start again, or repeat the command that created it."
             )
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
-        network.load_state_dict(_below(tensors, "network."))
-        for name, value in _below(tensors, "mean.").items():
+        network.load_state_dict(_select(tensors, "network."))
+        for name, value in _select(tensors, "mean.").items():
             mean[name].copy_(value)
         states: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in _below(tensors, "optimizer.").items():
+        for name, value in _select(tensors, "optimizer.").items():
             number, key = name.split(".")
             states.setdefault(int(number), {})[key] = value
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
@@ -83,5 +82,5 @@ class Checkpoint:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def _select(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

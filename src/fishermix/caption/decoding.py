@@ -1,4 +1,4 @@
-"""From a point of the joint space to a sentence: the LSTM in numpy, greedy and beam search in batches.
+"""From a point of the joint space to a sentence: the LSTM in numpy, with batched greedy and beam search.
 
 One step, with the gates in the order input, forget, output, candidate:
 
@@ -18,7 +18,7 @@ from fishermix.errors import FishermixError
 
 @dataclass(frozen=True)
 class Weights:
-    """The network's five arrays, all float32: H units, points of d dimensions, V words.
+    """The five arrays of the network, all float32: H units, points of d dimensions, V words.
 
     input_weights (4H, d), recurrent_weights (4H, H), gate_bias (4H,), output_weights (V, H), output_bias
     (V,).
@@ -45,12 +45,13 @@ class Weights:
 State = tuple[np.ndarray, np.ndarray]
 
 
-def first_state(weights: Weights, n: int) -> State:
+def make_state(weights: Weights, n: int) -> State:
+    """The hidden and cell states (n, H) before the first step: zeros."""
     return np.zeros((n, weights.units), np.float32), np.zeros((n, weights.units), np.float32)
 
 
 def step(weights: Weights, inputs: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-    """Log probabilities (n, V) of the next word and the new state, after `inputs` (n, d)."""
+    """The log probabilities (n, V) of the next word and the new state, given `inputs` (n, d)."""
     hidden, cell = state
     gates = inputs @ weights.input_weights.T + hidden @ weights.recurrent_weights.T + weights.gate_bias
     units = weights.units
@@ -64,14 +65,16 @@ def step(weights: Weights, inputs: np.ndarray, state: State) -> tuple[np.ndarray
     return scores, (hidden, cell)
 
 
-def greedy(weights: Weights, starts: np.ndarray, word_inputs: np.ndarray, max_words: int) -> list[list[int]]:
-    """The most probable word at each step (the paper's way): rows of words without the closing ENDSENT.
+def search_greedily(
+    weights: Weights, starts: np.ndarray, word_inputs: np.ndarray, max_words: int
+) -> list[list[int]]:
+    """The most probable word at each step, as in the paper: rows of words without the final ENDSENT.
 
-    starts (n, d) are the images' inputs, word_inputs (V, d) those of the dictionary; row 0 ends a sentence.
+    starts (n, d) are the inputs of the images, word_inputs (V, d) those of the words; row 0 is ENDSENT.
     """
     sentences: list[list[int]] = [[] for _ in starts]
     open_rows = np.arange(len(starts))
-    inputs, state = starts, first_state(weights, len(starts))
+    inputs, state = starts, make_state(weights, len(starts))
     for _ in range(max_words):
         if not len(open_rows):
             break
@@ -98,7 +101,7 @@ class Hypothesis:
         return self.log_probability / (len(self.words) + 1) ** length_norm
 
 
-def beam_search(
+def search_beam(
     weights: Weights,
     starts: np.ndarray,
     word_inputs: np.ndarray,
@@ -106,19 +109,19 @@ def beam_search(
     max_words: int,
     length_norm: float,
 ) -> list[list[Hypothesis]]:
-    """Per start, up to `beam` finished sentences, the best by `Hypothesis.score` first.
+    """Up to `beam` finished sentences per start, sorted by `Hypothesis.score`, the best first.
 
-    All starts advance together as n x beam rows. A sentence that ends leaves the beam and frees no place: the
-    beam narrows until it is empty. One that reaches `max_words` counts as finished, without ENDSENT's cost.
-    Ties go to the earlier row and the lower word, so that the result is always the same.
+    All starts advance together as n x beam rows. A sentence that ends keeps its place in the beam, so the
+    beam narrows until it is empty. A sentence of `max_words` words counts as finished, without the cost of
+    ENDSENT. Ties go to the earlier row and the lower word, so the result is deterministic.
     """
     if beam < 1:
-        raise FishermixError(f"a beam keeps at least one sentence, not {beam}")
+        raise FishermixError(f"beam must be at least 1, not {beam}.")
     finished: list[list[Hypothesis]] = [[] for _ in starts]
     owner = np.arange(len(starts))
     prefixes: list[tuple[int, ...]] = [() for _ in starts]
     totals = np.zeros(len(starts))
-    inputs, state = starts, first_state(weights, len(starts))
+    inputs, state = starts, make_state(weights, len(starts))
     for _ in range(max_words):
         if not len(owner):
             break
@@ -144,7 +147,7 @@ def _extend(
     beam: int,
     finished: list[list[Hypothesis]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best continuations of each start's open sentences, as many as its beam has places left.
+    """The best continuations of the open sentences of each start, up to the free places in its beam.
 
     Returns (parent row, word, total) sorted by start, then by total.
     """

@@ -1,4 +1,4 @@
-"""The captioner's network in torch, for training; `decoding.step` is the same function in numpy."""
+"""The network of the captioner in torch, for training; `decoding.step` is the same function in numpy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fishermix.caption.decoding import Weights
 class CaptionNetwork(nn.Module):
     """One LSTM layer of H units on points of d dimensions, and a softmax over V words.
 
-    The loop over time is written out: the input half of the gates is then computed once per *different*
-    word of a batch, which is a quarter of the work, and dropout can reach inside.
+    The loop over time is explicit: the input half of the gates is computed once per *different* word of a
+    batch, a quarter of the work, and dropout can be applied inside.
     """
 
     def __init__(self, dimension: int, units: int, n_words: int, seed: int = 0):
@@ -29,7 +29,7 @@ class CaptionNetwork(nn.Module):
         self.units = units
         self.input_weights = uniform(4 * units, dimension, fan_in=dimension)
         self.recurrent_weights = uniform(4 * units, units, fan_in=units)
-        # A forget gate that starts open lets the image's point last to the end of the sentence.
+        # A forget gate that starts open keeps the point of the image until the end of the sentence.
         bias = torch.zeros(4 * units)
         bias[units : 2 * units] = 1.0
         self.gate_bias = nn.Parameter(bias)
@@ -41,19 +41,19 @@ class CaptionNetwork(nn.Module):
     ) -> Tensor:
         """Scores (T + 1, n, V) before the softmax.
 
-        starts (n, d): the images' inputs; words (T, n): rows of word_inputs (R, d), the inputs of the steps
-        after.
+        starts (n, d): the inputs of the images; words (T, n): rows of word_inputs (R, d), the inputs of the
+        steps after the first.
         """
         different, position = torch.unique(words, return_inverse=True)
-        drop = dropout or Dropout()
+        dropout = dropout or Dropout()
         word_gates = functional.linear(
-            drop.inputs(word_inputs[different]), self.input_weights, self.gate_bias
+            dropout.drop_inputs(word_inputs[different]), self.input_weights, self.gate_bias
         )
-        start_gates = functional.linear(drop.inputs(starts), self.input_weights, self.gate_bias)
+        start_gates = functional.linear(dropout.drop_inputs(starts), self.input_weights, self.gate_bias)
         from_words = functional.embedding(position, word_gates)
         hidden = starts.new_zeros(len(starts), self.units)
         cell = hidden
-        keep_recurrent = drop.recurrent_mask(hidden)
+        keep_recurrent = dropout.draw_recurrent_mask(hidden)
         outputs = []
         for time in range(len(words) + 1):
             gates = torch.addmm(
@@ -65,45 +65,47 @@ class CaptionNetwork(nn.Module):
             cell = torch.addcmul(keep * cell, enter, torch.tanh(gates[:, 3 * self.units :]))
             hidden = leave * torch.tanh(cell)
             outputs.append(hidden)
-        return functional.linear(drop.outputs(torch.stack(outputs)), self.output_weights, self.output_bias)
+        return functional.linear(
+            dropout.drop_outputs(torch.stack(outputs)), self.output_weights, self.output_bias
+        )
 
     def to_weights(self) -> Weights:
-        return weights_of(dict(self.named_parameters()))
+        return copy_weights(dict(self.named_parameters()))
 
 
-def weights_of(parameters: dict[str, Tensor] | dict[str, nn.Parameter]) -> Weights:
-    """A float32 copy of the network's parameters for decoding."""
+def copy_weights(parameters: dict[str, Tensor] | dict[str, nn.Parameter]) -> Weights:
+    """A float32 copy of the parameters for decoding."""
     return Weights(
         **{name: np.array(value.detach().numpy(), np.float32) for name, value in parameters.items()}
     )
 
 
 class Dropout:
-    """Random zeros drawn from one generator, which makes a training step a function of its seed alone.
+    """Dropout with its own generator, so that a training step depends on nothing but its seed.
 
-    input: of the coordinates of each point; recurrent: of the units, the same through a whole sentence;
-    output: of the units before the softmax. What stays is scaled up by 1 / (1 - p).
+    input: drops coordinates of each point; recurrent: drops units, the same ones during a whole sentence;
+    output: drops units before the softmax. The other values are scaled by 1 / (1 - p).
     """
 
     def __init__(self, input: float = 0.0, recurrent: float = 0.0, output: float = 0.0, seed: int = 0):
         self._input, self._recurrent, self._output = input, recurrent, output
         self._generator = torch.Generator().manual_seed(seed)
 
-    def _mask(self, like: Tensor, p: float) -> Tensor:
+    def _draw_mask(self, like: Tensor, p: float) -> Tensor:
         return torch.empty_like(like).bernoulli_(1 - p, generator=self._generator) / (1 - p)
 
-    def inputs(self, points: Tensor) -> Tensor:
-        return points * self._mask(points, self._input) if self._input else points
+    def drop_inputs(self, points: Tensor) -> Tensor:
+        return points * self._draw_mask(points, self._input) if self._input else points
 
-    def recurrent_mask(self, hidden: Tensor) -> Tensor | None:
-        return self._mask(hidden, self._recurrent) if self._recurrent else None
+    def draw_recurrent_mask(self, hidden: Tensor) -> Tensor | None:
+        return self._draw_mask(hidden, self._recurrent) if self._recurrent else None
 
-    def outputs(self, hidden: Tensor) -> Tensor:
-        return hidden * self._mask(hidden, self._output) if self._output else hidden
+    def drop_outputs(self, hidden: Tensor) -> Tensor:
+        return hidden * self._draw_mask(hidden, self._output) if self._output else hidden
 
 
 def cross_entropy(scores: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
-    """The sum of -log p over the targets (T + 1, n) that count, and how many they are."""
+    """The sum of -log p over the targets (T + 1, n) that are not ignored, and their number."""
     loss = functional.cross_entropy(
         scores.flatten(0, 1),
         targets.flatten(),

@@ -1,4 +1,4 @@
-"""How a captioner is trained: the default, chosen on Flickr8K's dev part, and the paper's."""
+"""Recipes for training a captioner: the default, chosen on Flickr8K's dev split, and the paper's."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the outcome of a training, beside the data.
+    """The hyperparameters of a training.
 
-    optimizer : "adamw" divides the loss of a batch by its words; "sgd" sums it, as the paper's program
-        (CURRENNT) does, so that its learning rate means the same for any batch size
-    warmup : the share of all steps over which the learning rate rises to its full value
-    floor : the share of the learning rate at the end of the cosine, 1 for a constant rate
-    average : decay of the running mean of the weights that is evaluated and kept; 0 keeps the last weights
-    patience : epochs without a better dev value before it stops
-    choose_by : what the best epoch is best in, on dev: "loss", or a key of `measures.caption_scores`
+    optimizer : "adamw" divides the loss of a batch by the number of its words; "sgd" uses the sum, as the
+        paper's program (CURRENNT) does, so that its learning rate means the same for any batch size
+    warmup : the fraction of all steps in which the learning rate rises to its full value
+    floor : the fraction of the learning rate at the end of the cosine; 1 for a constant rate
+    average : the decay of the running mean of the weights, which is evaluated and saved; 0 for no averaging
+    patience : training stops after this many epochs without a better value on dev
+    choose_by : the criterion on dev for the best epoch: "loss", or a key of `caption_scores`
     """
 
     name: str
@@ -40,8 +40,8 @@ class Recipe:
     patience: int = 3
     choose_by: str = "loss"
 
-    def rate(self, step: int, total: int) -> float:
-        """The learning rate of one of `total` steps: a linear rise, then a cosine down to the floor."""
+    def compute_rate(self, step: int, total: int) -> float:
+        """The learning rate at one of `total` steps: a linear rise, then a cosine down to the floor."""
         rise = self.warmup * total
         if step < rise:
             return self.learning_rate * (step + 1) / (rise + 1)

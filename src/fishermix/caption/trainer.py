@@ -1,7 +1,7 @@
-"""Training of a captioner with torch on a CPU: checkpoints, resumption, early stopping on dev.
+"""Train a captioner with torch on a CPU, with checkpoints and early stopping on dev.
 
-Every random choice is drawn from (seed, epoch) or (seed, step), so that a checkpoint needs no generator's
-state and a training that was killed goes on as if nothing had happened.
+Every random choice depends on (seed, epoch) or (seed, step) only, so a checkpoint needs no state of a
+generator, and a resumed training gives the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ import numpy as np
 import torch
 
 from fishermix.caption.batches import Batch, CaptionSet, WordTable
-from fishermix.caption.captioner import Captioner, network_inputs
+from fishermix.caption.captioner import Captioner, scale_points
 from fishermix.caption.checkpoint import Checkpoint
-from fishermix.caption.network import CaptionNetwork, Dropout, cross_entropy, weights_of
+from fishermix.caption.network import CaptionNetwork, Dropout, copy_weights, cross_entropy
 from fishermix.caption.recipe import DEFAULT, Recipe
-from fishermix.caption.vocabulary import Dictionary
+from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.evaluation.captions import caption_scores
 from fishermix.progress import progress
 
-SECONDS_BETWEEN_CHECKPOINTS = 120.0
+SECONDS_BETWEEN_CHECKPOINTS = 120.0  # what a kill can lose
+SEED_STEP = 1_000_003  # a prime: seeds of dropout differ for all seeds and steps of a training
+DEV_BATCH_SIZE = 256
 
 
 @dataclass
 class Position:
-    """Where a training stands: whole epochs done, steps of the current one, and its losses so far."""
+    """The state of a training: finished epochs, steps of the current one, and its losses so far."""
 
     epoch: int = 0
     step: int = 0
@@ -42,14 +44,14 @@ class Position:
 
 
 class Training:
-    """One training of a captioner; `run` goes on from the checkpoint in `folder` if there is one.
+    """The training of a captioner; `run` resumes from the checkpoint in `folder` if there is one.
 
     Parameters
     ----------
-    train, dev : points and sentences to learn from and to choose the best epoch by
-    encode_text : one point (a row) per one-word sentence, zeros for an unknown word
-    folder : where the checkpoint is kept, or None for a training that is not kept
-    model_key : the key of the model whose joint space the points are of
+    train, dev : points and sentences, to train on and to choose the best epoch
+    encode_text : gives one point (a row) per one-word sentence, zeros for a word out of vocabulary
+    folder : the folder of the checkpoint, or None for no checkpoint
+    model_key : the key of the model to whose joint space the points belong
     """
 
     def __init__(
@@ -65,14 +67,16 @@ class Training:
     ):
         self.train, self.dev, self.recipe, self.seed, self.model_key = train, dev, recipe, seed, model_key
         self.dimension = min(recipe.dimension, train.points.shape[1])
-        dictionary = Dictionary.of(train.words, recipe.min_count)
-        self.table = WordTable.of([*train.words, *dev.words], dictionary, encode_text, self.dimension)
-        self._word_inputs = torch.from_numpy(network_inputs(self.table.points, self.dimension))
-        self._train_inputs = torch.from_numpy(network_inputs(train.points, self.dimension))
-        self._dev_inputs = torch.from_numpy(network_inputs(dev.points, self.dimension))
-        self.network = CaptionNetwork(self.dimension, recipe.units, len(dictionary), seed)
+        vocabulary = CaptionVocabulary.from_sentences(train.words, recipe.min_count)
+        self.table = WordTable.from_sentences(
+            [*train.words, *dev.words], vocabulary, encode_text, self.dimension
+        )
+        self._word_inputs = torch.from_numpy(scale_points(self.table.points, self.dimension))
+        self._train_inputs = torch.from_numpy(scale_points(train.points, self.dimension))
+        self._dev_inputs = torch.from_numpy(scale_points(dev.points, self.dimension))
+        self.network = CaptionNetwork(self.dimension, recipe.units, len(vocabulary), seed)
         self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
-        self.optimizer = _optimizer(self.network, recipe)
+        self.optimizer = _make_optimizer(self.network, recipe)
         self.position = Position()
         self.best: Captioner | None = None
         self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
@@ -82,7 +86,7 @@ class Training:
             self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
 
     def _fingerprint(self) -> dict:
-        """What must be the same for a checkpoint to be continued."""
+        """What must be equal for a checkpoint to be resumed."""
         return {
             "recipe": asdict(self.recipe),
             "seed": self.seed,
@@ -92,19 +96,19 @@ class Training:
         }
 
     def run(self) -> Captioner:
-        """Train to the end, or to the last useful epoch; returns the best epoch's captioner."""
+        """Train until the last epoch or early stopping; returns the captioner of the best epoch."""
         total = self.recipe.epochs * self.steps_per_epoch
         position = self.position
         with progress("training the captioner", total) as bar:
             bar.advance(position.epoch * self.steps_per_epoch + position.step)
             saved = time.monotonic()
-            while position.epoch < self.recipe.epochs and not self._out_of_patience():
+            while position.epoch < self.recipe.epochs and not self._is_out_of_patience():
                 rng = np.random.default_rng([self.seed, position.epoch])
-                batches = self.table.batches(self.train, self.recipe.batch_size, rng)
+                batches = self.table.make_batches(self.train, self.recipe.batch_size, rng)
                 for batch in islice(batches, position.step, None):
                     self._step(batch, position.epoch * self.steps_per_epoch + position.step, total)
                     position.step += 1
-                    bar.advance(1, self._note())
+                    bar.advance(1, self._describe_progress())
                     if self.checkpoint and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                         self._save()
                         saved = time.monotonic()
@@ -113,15 +117,15 @@ class Training:
         assert self.best is not None
         return self.best
 
-    def _out_of_patience(self) -> bool:
+    def _is_out_of_patience(self) -> bool:
         return self.position.epoch - self.position.best_epoch >= self.recipe.patience
 
-    def _note(self) -> str:
+    def _describe_progress(self) -> str:
         position = self.position
         note = f"epoch {position.epoch + 1}, loss {position.loss / max(position.words, 1):.3f}"
         if position.history:
             last = position.history[-1]
-            note += f"; before: dev loss {last['dev_loss']:.3f}, CIDEr-D {last['cider_d']:.1f}"
+            note += f"; last epoch: dev loss {last['dev_loss']:.3f}, CIDEr-D {last['cider_d']:.1f}"
         return note
 
     def _step(self, batch: Batch, step: int, total: int) -> None:
@@ -130,7 +134,7 @@ class Training:
             recipe.input_dropout,
             recipe.recurrent_dropout,
             recipe.output_dropout,
-            seed=self.seed * 1_000_003 + step,
+            seed=self.seed * SEED_STEP + step,
         )
         scores = self.network(
             self._train_inputs[torch.from_numpy(batch.images)],
@@ -145,9 +149,9 @@ class Training:
         if recipe.clip:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.rate(step, total)
+            group["lr"] = recipe.compute_rate(step, total)
         self.optimizer.step()
-        # The mean forgets its start: its decay rises to the recipe's over the first steps.
+        # The decay rises to the recipe's over the first steps, so that the mean forgets the initial weights.
         decay = min(recipe.average, (1 + step) / (10 + step))
         for name, value in self.network.named_parameters():
             self.mean[name].lerp_(value.detach(), 1 - decay)
@@ -155,13 +159,13 @@ class Training:
         self.position.words += words
 
     def _finish_epoch(self) -> None:
-        """Evaluate the mean weights on dev, keep them if they are the best, save."""
+        """Evaluate the mean weights on dev, keep them if they are the best so far, and save."""
         position = self.position
-        captioner = self.captioner()
+        captioner = self.make_captioner()
         record = {
             "epoch": position.epoch + 1,
             "train_loss": position.loss / max(position.words, 1),
-            "dev_loss": self.dev_loss(),
+            "dev_loss": self.compute_dev_loss(),
             **caption_scores(captioner.caption(self.dev.points, beam=1), self.dev.references()),
         }
         position.history.append(record)
@@ -181,18 +185,18 @@ class Training:
         if self.checkpoint:
             self.checkpoint.remove()
 
-    def captioner(self) -> Captioner:
-        """The mean weights as they are now."""
-        dictionary = self.table.dictionary
+    def make_captioner(self) -> Captioner:
+        """A captioner with the current mean weights."""
+        vocabulary = self.table.vocabulary
         return Captioner(
-            dictionary, self.table.points[: len(dictionary)], weights_of(self.mean), self.model_key
+            vocabulary, self.table.points[: len(vocabulary)], copy_weights(self.mean), self.model_key
         )
 
     @torch.no_grad()
-    def dev_loss(self) -> float:
-        """Mean -log p per word of the dev sentences, of the mean weights."""
+    def compute_dev_loss(self) -> float:
+        """The mean -log p per word of the dev sentences, with the mean weights."""
         total, count = 0.0, 0
-        for batch in self.table.batches(self.dev, 256):
+        for batch in self.table.make_batches(self.dev, DEV_BATCH_SIZE):
             starts = self._dev_inputs[torch.from_numpy(batch.images)]
             inputs = (starts, torch.from_numpy(batch.inputs), self._word_inputs)
             scores = torch.func.functional_call(self.network, self.mean, inputs)
@@ -201,7 +205,7 @@ class Training:
         return total / max(count, 1)
 
 
-def _optimizer(network: CaptionNetwork, recipe: Recipe) -> torch.optim.Optimizer:
+def _make_optimizer(network: CaptionNetwork, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(network.parameters(), recipe.learning_rate, momentum=recipe.momentum)
     return torch.optim.AdamW(

@@ -1,4 +1,4 @@
-"""`fishermix caption`: a new sentence for a photo."""
+"""`fishermix caption`: write a new sentence for a photo."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from fishermix.errors import FishermixError
 @app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --beam 1 --json")
 def caption(
     photos: Annotated[
-        list[Path], typer.Argument(help="Photos.", metavar="PHOTO...", show_default=False, readable=False)
+        list[Path],
+        typer.Argument(help="Photo files.", metavar="PHOTO...", show_default=False, readable=False),
     ],
-    beam: Annotated[
-        int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
-    ] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, an entry a photo.")] = False,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 8,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list with one entry per photo.")
+    ] = False,
     model: ModelOption = None,
 ) -> None:
     """Write a sentence for each photo.
 
-    Exit code 1 if one of the photos cannot be read; the others are done all the same.
+    The exit code is 1 if a photo could not be read; the other photos are still described.
     """
     loaded = open_model(model)
     written, unreadable = [], 0
@@ -38,7 +39,7 @@ def caption(
             if loaded.captioner is None:
                 raise
             unreadable += 1
-            tell(f"{photo}: {error}")
+            tell(str(error))
             continue
         written.append({"path": str(photo), "sentence": sentence})
         if not as_json:
@@ -46,4 +47,4 @@ def caption(
     if as_json:
         say(json.dumps(written, indent=1))
     if unreadable:
-        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read")
+        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read.")

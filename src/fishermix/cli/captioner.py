@@ -1,4 +1,4 @@
-"""`fishermix captioner`: train a captioner on a model's joint space, measure it, look at what it writes."""
+"""`fishermix captioner`: train and evaluate a captioner, and show what it writes."""
 
 from __future__ import annotations
 
@@ -19,40 +19,51 @@ if TYPE_CHECKING:
     from fishermix.datasets import Dataset
     from fishermix.model.model import ImageTextModel
 
-captioner_app = typer.Typer(no_args_is_help=True, help="Train and measure the part that writes sentences.")
+captioner_app = typer.Typer(no_args_is_help=True, help="Train and evaluate the network that writes captions.")
 app.add_typer(captioner_app, name="captioner")
 
 FeaturesOption = Annotated[
-    Path | None, typer.Option("--features", help="Folder that keeps image features between runs.")
+    Path | None, typer.Option("--features", help="Folder of the feature cache: photos are encoded once.")
 ]
-BeamOption = Annotated[
-    int, typer.Option(min=1, help="Sentences followed at once; 1 takes the best word at each step.")
-]
-SplitOption = Annotated[str, typer.Option(help="train, dev or test.")]
+BeamOption = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
+SplitOption = Annotated[str, typer.Option(help="The split to use: train, dev or test.")]
 
 
 @captioner_app.command(epilog="Example: fishermix captioner train --model model/ --data flickr8k:DIR")
 def train(
-    model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is written into it.")],
+    model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is saved in it.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_no_dev: Annotated[
-        list[str], typer.Option(help="Like --data, but its validation photos are trained on too.")
+        list[str], typer.Option(help="Like --data, but the dev photos are used for training too.")
     ] = [],  # noqa: B006
-    recipe: Annotated[str, typer.Option(help="default or paper.")] = "default",
-    epochs: Annotated[int | None, typer.Option(min=1, help="The recipe's number if left out.")] = None,
+    recipe: Annotated[str, typer.Option(help="Training recipe: default or paper.")] = "default",
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of epochs. Default: from the recipe.", show_default=False),
+    ] = None,
     min_count: Annotated[
-        int | None, typer.Option(min=1, help="How often a word must occur to be in the dictionary.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Minimum number of occurrences of a word of the vocabulary. Default: from the recipe.",
+            show_default=False,
+        ),
     ] = None,
     features: FeaturesOption = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder of the unfinished training; MODEL.captioner if left out.")
+        Path | None, typer.Option(help="Checkpoint folder. Default: MODEL.captioner.", show_default=False)
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(help="Write the losses and dev measures of every epoch to this JSON file.")
+        Path | None, typer.Option(help="Write the loss and dev scores of every epoch to this JSON file.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the first weights and the order of the sentences.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the initial weights and the order of the sentences.")
+    ] = 0,
 ) -> None:
-    """Train a captioner for a model. Killed, it goes on where it was; Ctrl-C keeps the best epoch so far."""
+    """Train a captioner for a model.
+
+    If training is interrupted, run the same command again to resume it. Ctrl-C saves the best epoch so far.
+    """
     from dataclasses import replace
 
     from fishermix.caption.recipe import RECIPES
@@ -60,9 +71,9 @@ def train(
     from fishermix.model.training import with_dev
 
     if recipe not in RECIPES:
-        raise FishermixError(f"there is no recipe '{recipe}': choose among {', '.join(RECIPES)}")
+        raise FishermixError(f"There is no recipe '{recipe}'. Choose one of {', '.join(RECIPES)}.")
     if not data and not data_no_dev:
-        raise FishermixError("name at least one data set, such as --data flickr8k:DIR")
+        raise FishermixError("Name at least one data set, for example --data flickr8k:DIR.")
     chosen = RECIPES[recipe]
     chosen = replace(chosen, epochs=epochs or chosen.epochs, min_count=min_count or chosen.min_count)
     sets = [open_dataset(spec) for spec in data] + [
@@ -71,13 +82,13 @@ def train(
     dataset = with_dev(combine(sets), seed)
     loaded = open_model(model)
     checkpoint = checkpoint or model.with_name(model.name + ".captioner")
-    training = _training(loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed)
+    training = _prepare_training(loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed)
     if training.position.history:
-        tell(f"going on after epoch {training.position.epoch} of the training in {checkpoint}")
+        tell(f"Resuming after epoch {training.position.epoch} from the checkpoint in {checkpoint}.")
     try:
         training.run()
     finally:
-        # Ctrl-C too: what the finished epochs found is kept, and the checkpoint can still go on.
+        # After Ctrl-C too: the best finished epoch is saved, and the checkpoint can still be resumed.
         if training.best is not None:
             training.best.save(model / "captioner")
             _write_json(history, training.position.history)
@@ -85,24 +96,27 @@ def train(
     training.remove_checkpoint()
 
 
-def _training(model: ImageTextModel, dataset: Dataset, features: Path | None, **options) -> Training:
+def _prepare_training(model: ImageTextModel, dataset: Dataset, features: Path | None, **options) -> Training:
     try:
         from fishermix.caption.trainer import Training
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise FishermixError("training a captioner needs torch: pip install 'fishermix[caption]'") from error
-    from fishermix.caption.corpus import caption_set
+        raise FishermixError(
+            "Training a captioner needs torch. Run: pip install 'fishermix[caption]'"
+        ) from error
+    from fishermix.experiments.captions import make_caption_set
 
-    train_set = caption_set(model, dataset.part("train"), features)[1]
-    dev_set = caption_set(model, dataset.part("dev"), features)[1]
+    train_set = make_caption_set(model, dataset.part("train"), features)[1]
+    dev_set = make_caption_set(model, dataset.part("dev"), features)[1]
     return Training(train_set, dev_set, model.encode_text, model_key=model.space_key, **options)
 
 
 def _tell_best(training: Training, model: Path) -> None:
     best = training.position.history[training.position.best_epoch - 1]
     tell(
-        f"the captioner of epoch {training.position.best_epoch} is in {model / 'captioner'}; on dev, greedy: "
+        f"Saved the captioner of epoch {training.position.best_epoch} in {model / 'captioner'}. "
+        + "Greedy search on dev: "
         + ", ".join(f"{name} {best[name]:.2f}" for name in ("dev_loss", "bleu1", "bleu4", "cider_d"))
     )
 
@@ -114,30 +128,40 @@ def evaluate(
     model: ModelOption = None,
     beam: BeamOption = 8,
     length_norm: Annotated[
-        float | None, typer.Option(min=0, help="Power of the length that a sentence's log p is divided by.")
-    ] = None,
-    agreement: Annotated[
         float | None,
-        typer.Option(min=0, help="Weight of a sentence's cosine with the photo; 0 asks the network alone."),
+        typer.Option(min=0, help="Exponent p of the score log p(sentence) / length^p.", show_default="0.7"),
+    ] = None,
+    rerank_weight: Annotated[
+        float | None,
+        typer.Option(
+            "--rerank-weight",
+            "--agreement",
+            min=0,
+            help="Weight of the cosine of sentence and photo in re-ranking; 0 for no re-ranking.",
+            show_default="8",
+        ),
     ] = None,
     features: FeaturesOption = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write `NAME<TAB>sentence` lines to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the scores to this JSON file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write lines of `NAME<TAB>sentence` to this file.")] = None,
 ) -> None:
-    """BLEU-1 to 4, ROUGE-L and CIDEr-D in percent, and how much of what it writes is its own."""
-    from fishermix.caption.captioner import AGREEMENT, LENGTH_NORM
-    from fishermix.caption.corpus import caption_set
-    from fishermix.caption.originality import originality
+    """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
+    from fishermix.caption.captioner import LENGTH_NORM, RERANK_WEIGHT
     from fishermix.datasets import combine, open_dataset
-    from fishermix.evaluation.captions import caption_scores
+    from fishermix.evaluation.captions import caption_scores, originality
+    from fishermix.experiments.captions import make_caption_set
 
     loaded = open_model(model)
-    captioner = _captioner(loaded)
+    captioner = _require_captioner(loaded)
     dataset = combine([open_dataset(spec) for spec in data])
-    part, captions = caption_set(loaded, dataset.part(split), features)
+    part, captions = make_caption_set(loaded, dataset.part(split), features)
     norm = LENGTH_NORM if length_norm is None else length_norm
-    weight = AGREEMENT if agreement is None else agreement
-    written = captioner.caption(captions.points, beam, norm, encode_text=loaded.encode_text, agreement=weight)
+    weight = RERANK_WEIGHT if rerank_weight is None else rerank_weight
+    written = captioner.caption(
+        captions.points, beam, norm, encode_text=loaded.encode_text, rerank_weight=weight
+    )
     scores = caption_scores(written, captions.references())
     has_training = bool((dataset.splits == "train").any())
     known = dataset.part("train").sentences if has_training else None
@@ -148,10 +172,11 @@ def evaluate(
     }
     _print_scores(f"{dataset.name} {split}, {len(part)} photos, beam {beam}", scores)
     _print_originality(rows)
-    how = {"beam": beam, "length_norm": norm, "agreement": weight}
+    # "agreement" is the name of the weight in 0.1, for programs that read it.
+    how = {"beam": beam, "length_norm": norm, "rerank_weight": weight, "agreement": weight}
     about = {"data": dataset.name, "split": split, "images": len(part), **how}
-    of_words = {name: row.as_dict() for name, row in rows.items()}
-    _write_json(json_file, {**scores, **about, "originality": of_words})
+    varied = {name: row.as_dict() for name, row in rows.items()}
+    _write_json(json_file, {**scores, **about, "originality": varied})
     if out:
         out.write_text("".join(f"{name}\t{text}\n" for name, text in zip(part.image_names, written)), "utf8")
 
@@ -161,35 +186,34 @@ def evaluate(
 )
 def page_command(
     data: DataOption,
-    out: Annotated[Path, typer.Option(help="The HTML file; it holds the photos, so mind who may have them.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write; it contains copies of the photos.")],
     split: SplitOption = "test",
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Photos on the page.")] = 50,
-    seed: Annotated[int, typer.Option(help="Which photos are drawn.")] = 0,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of photos.")] = 50,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of photos.")] = 0,
     model: ModelOption = None,
     beam: BeamOption = 8,
     features: FeaturesOption = None,
 ) -> None:
-    """Make one HTML page of photos with the sentences written for them and the true ones."""
-    from fishermix.caption.corpus import caption_set
-    from fishermix.caption.page import page
+    """Write an HTML page of photos with the sentences of the captioner and of people."""
     from fishermix.datasets import combine, open_dataset
+    from fishermix.experiments.captions import make_caption_set, render_page
     from fishermix.storage import write_atomically
 
     loaded = open_model(model)
-    captioner = _captioner(loaded)
+    captioner = _require_captioner(loaded)
     dataset = combine([open_dataset(spec) for spec in data])
     drawn = dataset.sample(split, min(number, len(dataset.part(split))), seed)
-    part, captions = caption_set(loaded, drawn, features)
+    part, captions = make_caption_set(loaded, drawn, features)
     written = captioner.caption(captions.points, beam=beam, encode_text=loaded.encode_text)
     title = f"{len(part)} photos of {dataset.name}, {split}"
-    write_atomically(out, page(title, part.image_paths, written, captions.references()).encode())
-    tell(f"the page is in {out}")
+    write_atomically(out, render_page(title, part.image_paths, written, captions.references()).encode())
+    tell(f"Wrote {out}.")
 
 
-def _captioner(model: ImageTextModel) -> Captioner:
+def _require_captioner(model: ImageTextModel) -> Captioner:
     if model.captioner is None:
         raise FishermixError(
-            "this model has no captioner: train one with `fishermix captioner train --model MODEL`"
+            "This model has no captioner. Train one with `fishermix captioner train --model MODEL`."
         )
     return model.captioner
 
@@ -214,7 +238,7 @@ def _print_originality(rows: dict) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    columns = ("sentences", "% new", "different", "words used", "mean length")
+    columns = ("sentences", "% new", "distinct", "words used", "mean length")
     table = Table("", *columns, caption="new: not in the training set", caption_justify="left")
     for name, row in rows.items():
         new = "" if row.new is None else f"{row.new:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +14,7 @@ from fishermix import __version__
 from fishermix.cli import app
 from fishermix.cli.common import ModelOption, open_model, say
 from fishermix.errors import FishermixError
+from fishermix.threads import available_threads
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "safetensors", "pillow", "onnxruntime", "typer", "rich")
 EXTRAS = {
@@ -47,7 +47,7 @@ def doctor(
     say(f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}")
     say(f"packages    {', '.join(f'{name} {_version(name, problems)}' for name in CORE)}")
     say(f"extras      {', '.join(_extras())}")
-    say(f"processor   {os.cpu_count()} cores")
+    say(f"processor   {available_threads()} threads")
     for line in _linear_algebra():
         say(line)
     say(f"model       {_model(model, problems)}")

@@ -1,4 +1,4 @@
-"""`fishermix features`: the image vectors of a data set, on disk."""
+"""`fishermix features`: compute the image features of a data set and keep them on disk."""
 
 from __future__ import annotations
 
@@ -18,26 +18,33 @@ FAILURES_SHOWN = 20
 )
 def features(
     dataset: Annotated[
-        str, typer.Argument(help="KIND:PATH, such as flickr8k:DIR or folder:DIR.", show_default=False)
+        str, typer.Argument(help="KIND:PATH, for example flickr8k:DIR or folder:DIR.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the features; an earlier run there is continued.")],
+    out: Annotated[Path, typer.Option(help="Output folder; an earlier run there is resumed.")],
     encoder: Annotated[
-        str, typer.Option(help="A network's name (see `fishermix encoders list`) or an .onnx file.")
+        str, typer.Option(help="Name of a network (see `fishermix encoders list`) or path of an .onnx file.")
     ] = "efficientnet-lite2",
-    view: Annotated[str, typer.Option(help="squeeze, flip, center or ten-crop.")] = "squeeze",
+    view: Annotated[
+        str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")
+    ] = "squeeze",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads to use; all cores if not given.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of threads. Default: all cores.", show_default=False)
     ] = None,
     max_pixels: Annotated[
         int | None,
-        typer.Option(min=1, help="Refuse larger images; follows from the memory.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Reject images with more pixels than this. Default: depends on RAM.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Encode the photos of a data set, each different photo once.
+    """Compute the image features of a data set.
 
-    DIR then holds `features.npy`, one row an image in the order of `images.txt` (not-a-number where the
-    image could not be read), and `features.sqlite`, from which the next run takes what has not changed. It
-    may be interrupted at any moment and run again.
+    The output folder contains `features.npy`, with one row per image in the order of `images.txt` (NaN if
+    the image could not be read), and `features.sqlite`, a cache: the next run encodes only new and changed
+    photos.
+    You can interrupt the command at any time and run it again.
     """
     from fishermix.datasets import open_dataset
     from fishermix.vision.encoders import ImageEncoder
@@ -49,7 +56,7 @@ def features(
     write_table(out, images.image_names, result.features)
     speed = f", {result.images_per_second:.1f} images/s" if result.encoded else ""
     typer.echo(
-        f"{len(images.image_names):,} images of {result.features.shape[1]} numbers in {out}: "
+        f"{len(images.image_names):,} images with {result.features.shape[1]} features each in {out}: "
         f"{result.encoded:,} encoded in {result.seconds:.1f} s{speed}, {len(result.failed):,} failed"
     )
     for name, reason in list(result.failed.items())[:FAILURES_SHOWN]:
@@ -57,4 +64,4 @@ def features(
     if len(result.failed) > FAILURES_SHOWN:
         typer.echo(f"failed: and {len(result.failed) - FAILURES_SHOWN:,} more", err=True)
     if images.image_names and len(result.failed) == len(images.image_names):
-        raise FishermixError(f"none of the images of {dataset} could be read")
+        raise FishermixError(f"No image of {dataset} could be read.")

@@ -1,4 +1,4 @@
-"""The one result type of every reader: images, sentences, which belongs to which, and the splits."""
+"""`Dataset`, the result of every reader: images, sentences, which sentence belongs to which image, splits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Protocol:
-    """A seeded random split: so many images for validation, so many for testing, the rest for training."""
+    """A seeded random split: numbers of validation and test images; the others are training images."""
 
     dev: int
     test: int
     repeats: int
 
     def draw(self, n_images: int, repeat: int) -> np.ndarray:
-        """Split names (n_images,) of one repeat; the same repeat always gives the same split."""
+        """The split names (n_images,) of one repeat; `repeat` is the seed."""
         if n_images <= self.dev + self.test:
             raise FishermixError(
-                f"the paper's split takes {self.dev} validation and {self.test} test images and trains on "
-                f"the rest, but there are only {n_images} images; is the data set complete?"
+                f"The paper's split needs more than {self.dev} validation and {self.test} test images, but "
+                f"there are only {n_images} images. Is the data set complete?"
             )
         order = np.random.default_rng(repeat).permutation(n_images)
         splits = np.full(n_images, "train", dtype="U5")
@@ -38,16 +38,16 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images and their sentences; an image has one or more sentences, never a fixed number.
+    """Images and their sentences; each image has one or more sentences.
 
     Attributes
     ----------
     image_names, image_paths : n_images names (unique in the set) and files
     sentences : n_sentences texts
     image_of : int64 (n_sentences,), the row of the image that each sentence describes
-    splits : str (n_images,), "train", "dev", "test", or "" for an image that no split uses
-    protocol : the paper's random splits, for a set without official ones
-    problems : what the reader left out or found odd, one sentence each
+    splits : str (n_images,), "train", "dev", "test", or "" for an image in no split
+    protocol : the paper's random splits, for a set without official splits
+    problems : what the reader skipped or found unusual, one sentence each
     """
 
     name: str
@@ -64,11 +64,11 @@ class Dataset:
         object.__setattr__(self, "splits", np.asarray(self.splits, dtype="U5"))
         n_images = len(self.image_names)
         if len(self.image_paths) != n_images or self.splits.shape != (n_images,):
-            raise ValueError("image_names, image_paths and splits must have one entry per image")
+            raise ValueError("image_names, image_paths and splits must have one entry per image.")
         if self.image_of.shape != (len(self.sentences),):
-            raise ValueError("image_of must have one entry per sentence")
+            raise ValueError("image_of must have one entry per sentence.")
         if len(self.image_of) and (self.image_of.min() < 0 or self.image_of.max() >= n_images):
-            raise ValueError("image_of points to an image that does not exist")
+            raise ValueError("image_of contains the row of an image that does not exist.")
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {split or 'unused'}" for split, count in self.counts().items())
@@ -80,19 +80,19 @@ class Dataset:
 
     @property
     def repeats(self) -> int:
-        """How many times the paper repeats its experiment on this set."""
+        """The number of times the paper repeats its experiment on this set."""
         return self.protocol.repeats if self.protocol else 1
 
     def counts(self) -> dict[str, int]:
-        """Images per split, in the order train, dev, test, and "" for those outside; empty ones left out."""
+        """The number of images in train, dev, test and "" (no split), in this order, without empty ones."""
         found = Counter(self.splits.tolist())
         return {split: found[split] for split in (*SPLITS, "") if found[split]}
 
     def select(self, image_rows: Sequence[int] | np.ndarray) -> Dataset:
-        """The images of these rows, in this order, with all their sentences, image by image."""
+        """The images of these rows, in this order, with all their sentences, ordered by image."""
         rows = np.asarray(image_rows, dtype=np.int64)
         if len(np.unique(rows)) != len(rows):
-            raise ValueError("an image can be selected only once")
+            raise ValueError("An image can be selected only once.")
         new_row = np.full(len(self), -1, dtype=np.int64)
         new_row[rows] = np.arange(len(rows))
         image_of = new_row[self.image_of]
@@ -111,38 +111,36 @@ class Dataset:
         """The images of one split."""
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
-            found = ", ".join(
-                f"{count} {name or 'outside the splits'}" for name, count in self.counts().items()
-            )
+            found = ", ".join(f"{count} {name or 'in no split'}" for name, count in self.counts().items())
             raise FishermixError(
-                f"{self.name} has no images in the split '{split}'; it has: {found or 'none'}"
+                f"{self.name} has no images in the split '{split}'. It has: {found or 'no images'}."
             )
         return self.select(rows)
 
     def sample(self, split: str, n_images: int, seed: int = 0) -> Dataset:
-        """Random images of a split, in their old order, such as the paper's 1,000 COCO test images."""
+        """Random images of a split, in their original order, such as the paper's 1,000 COCO test images."""
         part = self.part(split)
         if not 0 < n_images <= len(part):
             raise FishermixError(
-                f"cannot draw {n_images} of the {len(part)} images of {self.name}'s {split} split"
+                f"Cannot draw {n_images} of the {len(part)} images in the {split} split of {self.name}."
             )
         return part.select(np.sort(np.random.default_rng(seed).permutation(len(part))[:n_images]))
 
     def paper_splits(self, repeat: int) -> Dataset:
-        """The paper's random split number `repeat`, from 0; a set with official splits is unchanged."""
+        """The paper's random split number `repeat`, from 0; a set with official splits returns itself."""
         if self.protocol is None:
             return self
         return replace(self, splits=self.protocol.draw(len(self), repeat))
 
 
 def combine(datasets: Sequence[Dataset]) -> Dataset:
-    """Several sets as one: images, sentences and splits one after the other, paths as they are.
+    """Concatenate the images, sentences and splits of several sets.
 
-    A name that occurs in more than one set is prefixed with its set's name (`coco/1.jpg`), and with a number
-    when the sets are called the same (`folder-2/1.jpg`).
+    A name that occurs in more than one set gets the name of its set as a prefix (`coco/1.jpg`), with a number
+    if the sets have the same name (`folder-2/1.jpg`).
     """
     if not datasets:
-        raise ValueError("nothing to combine")
+        raise ValueError("There are no data sets to combine.")
     if len(datasets) == 1:
         return datasets[0]
     times = Counter(name for dataset in datasets for name in dataset.image_names)

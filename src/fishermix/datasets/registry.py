@@ -1,4 +1,4 @@
-"""How a data set is named on every command line: `KIND:PATH`."""
+"""Open a data set by the name `KIND:PATH`, as on every command line."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ FORMS = "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json
 
 
 def open_dataset(spec: str, train: str = "paper") -> Dataset:
-    """Read the data set that `KIND:PATH` names.
+    """Read the data set `KIND:PATH`.
 
     `train` concerns Flickr8K only: "paper" trains on 6,091 images, "official" on 6,000.
 
     >>> open_dataset("flickr8k:no/such/folder")
     Traceback (most recent call last):
-    fishermix.errors.FishermixError: there is no folder no/such/folder (data set flickr8k:no/such/folder)
+    fishermix.errors.FishermixError: There is no folder no/such/folder (data set flickr8k:no/such/folder).
     """
     kind, _, path = spec.partition(":")
     if kind not in ("flickr8k", "karpathy", *READERS) or not path:
-        raise FishermixError(f"{spec!r} is not a data set: write {FORMS}")
+        raise FishermixError(f"{spec!r} is not a data set. Write {FORMS}.")
     if kind == "karpathy":
         stem, json_colon, photos = path.rpartition(".json:")
         if not (stem and json_colon and photos):
-            raise FishermixError(f"{spec!r} does not name its photos: write karpathy:FILE.json:IMAGES_DIR")
+            raise FishermixError(
+                f"{spec!r} does not name a folder of photos. Write karpathy:FILE.json:IMAGES_DIR."
+            )
         return read_karpathy(Path(f"{stem}.json").expanduser(), Path(photos).expanduser())
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        raise FishermixError(f"there is no folder {folder} (data set {spec})")
+        raise FishermixError(f"There is no folder {folder} (data set {spec}).")
     return read_flickr8k(folder, train) if kind == "flickr8k" else READERS[kind](folder)

@@ -1,7 +1,7 @@
-"""BLEU-1 to 4, ROUGE-L and CIDEr-D of generated captions, as the COCO tools define them, without Java.
+"""Measures of generated captions: BLEU-1 to 4, ROUGE-L and CIDEr-D as in the COCO tools, and originality.
 
-METEOR is not here: it needs the stemmer, synonyms and paraphrase tables of its Java program, and a measure
-without them would carry the name but not the figures.
+METEOR is missing: without the stemmer, synonyms and paraphrase tables of its Java program, it would give
+other figures under the same name.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 
-ORDERS = 4
-ROUGE_BETA = 1.2
-CIDER_SIGMA = 6.0
+from fishermix.text.tokens import tokenize
+
+ORDERS = 4  # n-grams of one to four tokens
+ROUGE_BETA = 1.2  # recall weighs more than precision, as in the COCO tools
+CIDER_SIGMA = 6.0  # tokens: the width of the length penalty, as in the COCO tools
 
 _PLAIN = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
 _TOKEN = re.compile(
@@ -33,9 +36,9 @@ Ngrams = Counter[tuple[str, ...]]
 
 
 def caption_tokens(caption: str) -> list[str]:
-    """The tokens that the measures compare: in effect those of the Penn Treebank tokeniser of the COCO tools.
+    """The tokens that the measures compare, in effect those of the COCO tools' Penn Treebank tokenizer.
 
-    Lower case; punctuation and brackets left out; clitics apart.
+    Tokens are lower case, without punctuation and brackets; clitics are separate tokens.
 
     >>> caption_tokens("A dog's T-shirt (red), isn't it?")
     ['a', 'dog', "'s", 't-shirt', 'red', 'is', "n't", 'it']
@@ -44,16 +47,16 @@ def caption_tokens(caption: str) -> list[str]:
 
 
 def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Scores of one candidate for each image against its one or more references.
+    """Scores of one candidate per image against its one or more references.
 
     Returns `bleu1` … `bleu4`, `rouge_l` and `cider_d`, all times 100 (the COCO tools' 0.478 is 47.8).
     """
     if isinstance(candidates, str) or len(candidates) != len(references) or not len(candidates):
         raise ValueError(
-            f"give as many candidates as lists of references, not {len(candidates)} and {len(references)}"
+            f"Pass as many candidates as lists of references, not {len(candidates)} and {len(references)}."
         )
     if any(isinstance(of_image, str) or not len(of_image) for of_image in references):
-        raise ValueError("every candidate needs a list of at least one reference")
+        raise ValueError("Every candidate needs a list of at least one reference.")
     candidate_tokens = [caption_tokens(candidate) for candidate in candidates]
     reference_tokens = [[caption_tokens(text) for text in of_image] for of_image in references]
     scores = {f"bleu{n}": score for n, score in enumerate(bleu(candidate_tokens, reference_tokens), 1)}
@@ -66,7 +69,7 @@ def bleu(candidates: list[list[str]], references: list[list[list[str]]]) -> list
     """BLEU-1 … BLEU-4 of the corpus (Papineni et al. 2002), without smoothing, from tokens.
 
     BLEU-n = min(1, exp(1 - r/c)) (p_1 … p_n)^(1/n): c is the length of all candidates, r the sum of the
-    reference lengths closest to each candidate's (of two equally close, the shorter), p_n the share of the
+    reference lengths closest to each candidate's (the shorter of two equally close), and p_n the share of the
     candidates' n-grams that occur in a reference, each counted at most as often as in the reference that has
     most of it.
     """
@@ -78,8 +81,8 @@ def bleu(candidates: list[list[str]], references: list[list[list[str]]]) -> list
         for n in range(1, ORDERS + 1):
             allowed: Ngrams = Counter()
             for text in of_image:
-                allowed |= _ngrams(text, n)
-            matched[n - 1] += (_ngrams(candidate, n) & allowed).total()
+                allowed |= _count_ngrams(text, n)
+            matched[n - 1] += (_count_ngrams(candidate, n) & allowed).total()
             guessed[n - 1] += max(0, len(candidate) - n + 1)
     if not candidate_length:
         return [0.0] * ORDERS
@@ -95,7 +98,7 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> f
     """
     total = 0.0
     for candidate, of_image in zip(candidates, references):
-        common = [_longest_common_subsequence(candidate, text) for text in of_image]
+        common = [_measure_common_subsequence(candidate, text) for text in of_image]
         recall = max(c / len(text) if text else 0.0 for c, text in zip(common, of_image))
         precision = max(common) / len(candidate) if candidate else 0.0
         if precision and recall:
@@ -112,30 +115,69 @@ def cider_d(candidates: list[list[str]], references: list[list[list[str]]]) -> f
     """
     total = 0.0
     for n in range(1, ORDERS + 1):
-        counted = [[_ngrams(text, n) for text in of_image] for of_image in references]
+        counted = [[_count_ngrams(text, n) for text in of_image] for of_image in references]
         images_with = Counter(ngram for of_image in counted for ngram in set().union(*of_image))
         rarity = {ngram: math.log(len(references) / images) for ngram, images in images_with.items()}
         unseen = math.log(len(references))
 
-        def weighted(counts: Ngrams, rarity=rarity, unseen=unseen) -> dict[tuple[str, ...], float]:
+        def weigh(counts: Ngrams, rarity=rarity, unseen=unseen) -> dict[tuple[str, ...], float]:
             return {ngram: count * rarity.get(ngram, unseen) for ngram, count in counts.items()}
 
         for candidate, texts, counts in zip(candidates, references, counted):
-            ours = weighted(_ngrams(candidate, n))
+            ours = weigh(_count_ngrams(candidate, n))
             for text, of_text in zip(texts, counts):
                 apart = len(candidate) - len(text)
                 closeness = math.exp(-(apart**2) / (2 * CIDER_SIGMA**2))
-                total += closeness * _clipped_cosine(ours, weighted(of_text)) / len(texts)
+                total += closeness * _clip_cosine(ours, weigh(of_text)) / len(texts)
     return 10 * total / ORDERS / len(candidates)
 
 
-def _ngrams(tokens: list[str], n: int) -> Ngrams:
+@dataclass(frozen=True)
+class Originality:
+    """Counts over sentences, which are compared word by word after `tokenize`.
+
+    new : percentage of the sentences that are not in the training set; None without a training set
+    distinct : the number of different sentences
+    words : the number of different words
+    length : the mean number of words per sentence
+    """
+
+    sentences: int
+    new: float | None
+    distinct: int
+    words: int
+    length: float
+
+    def as_dict(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+def originality(sentences: Sequence[str], training: Iterable[str] | None = None) -> Originality:
+    """How much of `sentences` is new compared with the `training` sentences, and how varied they are.
+
+    >>> originality(["A dog runs.", "a dog runs", "a cat"], training=["A dog runs!"])
+    Originality(sentences=3, new=33.33333333333333, distinct=2, words=4, length=2.6666666666666665)
+    """
+    tokenized = [tuple(tokenize(sentence)) for sentence in sentences]
+    n = max(len(tokenized), 1)
+    new = None
+    if training is not None:
+        known = {tuple(tokenize(sentence)) for sentence in training}
+        new = 100 * sum(words not in known for words in tokenized) / n
+    return Originality(
+        sentences=len(tokenized),
+        new=new,
+        distinct=len(set(tokenized)),
+        words=len({word for words in tokenized for word in words}),
+        length=sum(map(len, tokenized)) / n,
+    )
+
+
+def _count_ngrams(tokens: list[str], n: int) -> Ngrams:
     return Counter(zip(*(tokens[start:] for start in range(n))))
 
 
-def _clipped_cosine(
-    candidate: dict[tuple[str, ...], float], reference: dict[tuple[str, ...], float]
-) -> float:
+def _clip_cosine(candidate: dict[tuple[str, ...], float], reference: dict[tuple[str, ...], float]) -> float:
     lengths = math.hypot(*candidate.values()) * math.hypot(*reference.values())
     if not lengths:
         return 0.0
@@ -145,7 +187,7 @@ def _clipped_cosine(
     )
 
 
-def _longest_common_subsequence(a: list[str], b: list[str]) -> int:
+def _measure_common_subsequence(a: list[str], b: list[str]) -> int:
     row = [0] * (len(b) + 1)
     for token in a:
         diagonal = 0

@@ -189,7 +189,7 @@ class SavedParts:
         return RegularizedCCA.from_projections(self.joint_space.projections, self.config["cca"], **fit)
 
     def image_encoder(self) -> Any:
-        from fishermix.vision.fusion import open_encoders
+        from fishermix.vision.encoders import open_encoders
 
         names = self.config["encoders"]
         encoder = open_encoders(tuple(names), self.config["view"])

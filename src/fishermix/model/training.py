@@ -27,8 +27,8 @@ from fishermix.storage import load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
+from fishermix.vision.encoders import open_encoders
 from fishermix.vision.feature_cache import extract
-from fishermix.vision.fusion import open_encoders
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -1,7 +1,7 @@
-"""What of an image a network sees: each view is a list of square crops, whose features are averaged.
+"""The crops of an image that a network sees. A view is a list of crops, whose features are averaged.
 
-A crop is a box in the image, resampled straight to the network's input: a very wide image never has to be
-enlarged as a whole.
+A crop is a box in the image, resampled directly to the size of the network's input, so a very wide image is
+never enlarged as a whole.
 """
 
 from __future__ import annotations
@@ -14,39 +14,40 @@ from PIL import Image
 from fishermix.errors import FishermixError
 
 Box = tuple[float, float, float, float]
-# A crop is 224 of the 256 pixels of the short side, the usual proportion for networks trained on ImageNet.
+# 224 of the 256 pixels of the short side, the usual proportion for networks trained on ImageNet.
 CROP = 224 / 256
 
 
-def _whole(width: int, height: int) -> list[Box]:
+def _box_whole(width: int, height: int) -> list[Box]:
     return [(0, 0, width, height)]
 
 
-def _centre(width: int, height: int) -> list[Box]:
+def _box_center(width: int, height: int) -> list[Box]:
     crop = CROP * min(width, height)
     left, top = (width - crop) / 2, (height - crop) / 2
     return [(left, top, left + crop, top + crop)]
 
 
-def _corners_and_centre(width: int, height: int) -> list[Box]:
+def _box_corners_and_center(width: int, height: int) -> list[Box]:
     crop = CROP * min(width, height)
     right, bottom = width - crop, height - crop
     corners = [(left, top, left + crop, top + crop) for top in (0, bottom) for left in (0, right)]
-    return [*corners, *_centre(width, height)]
+    return [*corners, *_box_center(width, height)]
 
 
-# Name: the boxes of an image of this width and height, and whether their mirror images are added.
-VIEWS: dict[str, tuple[Callable[[int, int], list[Box]], bool]] = {
-    "squeeze": (_whole, False),
-    "flip": (_whole, True),
-    "center": (_centre, False),
-    "ten-crop": (_corners_and_centre, True),
+View = tuple[Callable[[int, int], list[Box]], bool]
+# Name: a function of width and height that gives the boxes, and whether mirror images are added.
+VIEWS: dict[str, View] = {
+    "squeeze": (_box_whole, False),
+    "flip": (_box_whole, True),
+    "center": (_box_center, False),
+    "ten-crop": (_box_corners_and_center, True),
 }
 
 
-def crops(image: Image.Image, view: str, side: int) -> np.ndarray:
-    """The crops of an RGB image, (n_crops, side, side, 3) uint8; mirrored ones follow the plain ones."""
-    boxes, mirrored = _view(view)
+def cut_crops(image: Image.Image, view: str, side: int) -> np.ndarray:
+    """The crops of an RGB image, (n_crops, side, side, 3) uint8; mirror images follow the plain crops."""
+    boxes, mirrored = parse_view(view)
     resampled = [
         np.asarray(image.resize((side, side), Image.Resampling.BICUBIC, box=box))
         for box in boxes(*image.size)
@@ -55,12 +56,13 @@ def crops(image: Image.Image, view: str, side: int) -> np.ndarray:
     return np.concatenate([plain, plain[:, :, ::-1]]) if mirrored else plain
 
 
-def crops_per_image(view: str) -> int:
-    boxes, mirrored = _view(view)
+def count_crops(view: str) -> int:
+    """The number of crops per image."""
+    boxes, mirrored = parse_view(view)
     return len(boxes(1, 1)) * (2 if mirrored else 1)
 
 
-def _view(view: str) -> tuple[Callable[[int, int], list[Box]], bool]:
+def parse_view(view: str) -> View:
     if view not in VIEWS:
-        raise FishermixError(f"there is no view '{view}': choose one of {', '.join(VIEWS)}")
+        raise FishermixError(f"There is no view '{view}'. Choose one of {', '.join(VIEWS)}.")
     return VIEWS[view]

@@ -1,4 +1,4 @@
-"""Photos to vectors: decode, take the crops of a view, run a network, average."""
+"""`ImageEncoder` turns photos into vectors: open, cut the crops of a view, run a network, average."""
 
 from __future__ import annotations
 
@@ -8,42 +8,46 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
-from PIL import Image
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.vision.crops import crops, crops_per_image
-from fishermix.vision.images import ImageSource, UnreadableImage, decode, default_max_pixels, read_bytes
-from fishermix.vision.network_file import DEFAULT, Network, features_key
+from fishermix.threads import count_threads
+from fishermix.vision.crops import count_crops, cut_crops, parse_view
+from fishermix.vision.images import ImageSource, UnreadableImage, allow_pixels, open_photo
+from fishermix.vision.network_file import DEFAULT, Network, NetworkSession
 
-CHUNKS_AHEAD = 2  # for each thread
-DERIVED = ("_run", "key")  # what an encoder keeps beside its parameters
+CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results
+DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`
+
+Vectors = Iterator[tuple[int, np.ndarray | UnreadableImage]]
 
 
 class ImageEncoder(TransformerMixin, BaseEstimator):
-    """The features of images, (n, d) float32: a network's activations, averaged over the crops of a view.
+    """Image features (n, d) float32: activations of a network, averaged over the crops of a view.
 
         ImageEncoder().transform(["beach.jpg", "dog.png"])
 
     Parameters
     ----------
     encoder : str or path, default "efficientnet-lite2"
-        The name of a network, or an ONNX file with a JSON beside it (see `fishermix.vision.network_file`).
+        The name of a network, or an ONNX file with a JSON next to it (see `fishermix.vision.network_file`).
     view : {"squeeze", "flip", "center", "ten-crop"}
-        The whole image as a square; the same and its mirror image; the middle; four corners and the middle,
-        and their mirror images.
+        "squeeze": the whole image, resized to a square. "flip": the same and its mirror image. "center": the
+        middle square. "ten-crop": four corners and the middle, and their mirror images.
     batch_size : int
-        Crops that go through the network together.
+        The number of crops per run of the network.
     threads : int or None
-        None for all cores. Each thread decodes its own images and runs the network on them, so nothing waits.
+        The number of threads; None uses all cores, or OMP_NUM_THREADS if that is less. Each thread decodes
+        its own images and runs the network on them.
     max_pixels : int or None
-        Larger images are refused; None for a limit that follows from the memory of the machine.
+        Images with more pixels are rejected. None: a limit that depends on the RAM.
 
-    The vector of an image depends on nothing but the image, the network and the view: the same bits for every
-    batch size, number of threads and company.
+    The vector of an image depends only on the image, the network and the view. It has the same bits for
+    every batch size, every number of threads and whatever other images are encoded with it.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         self.max_pixels = max_pixels
 
     def fit(self, images: object = None, y: object = None) -> ImageEncoder:
-        """Nothing is learned."""
+        """Do nothing: there is nothing to learn."""
         return self
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
@@ -74,21 +78,21 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     @property
     def n_features(self) -> int:
         """The length d of a vector."""
-        return self._run.n_features
+        return self._session.n_features
 
-    @property
+    @cached_property
     def max_pixels_(self) -> int:
-        """The limit in force."""
-        return self._run.max_pixels
+        """The pixel limit in effect."""
+        return allow_pixels(self.max_pixels)
 
     @cached_property
     def key(self) -> str:
-        """Identifies network and view: vectors under the same key may be compared, and cached."""
-        crops_per_image(self.view)
-        return features_key(self.encoder, self.view)
+        """Identifies network and view: vectors with the same key are comparable and may be cached."""
+        parse_view(self.view)
+        return self._network.features_key(self.view)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, d) float32 for n paths, bytes or PIL images; an unreadable one raises `FishermixError`."""
+        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable."""
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
             for position, vector in self.stream(images):
@@ -98,30 +102,38 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
                 bar.advance()
         return features
 
-    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
-        """(position, vector or error) of each image, in order; images are taken a few batches ahead."""
-        run, chunk = self._run, max(1, self.batch_size // crops_per_image(self.view))
-        threads = self.threads or _cores()
+    def stream(self, images: Iterable[ImageSource]) -> Vectors:
+        """Yield (position, vector or error) of each image, in order; reads a few batches ahead."""
+        n_crops = count_crops(self.view)
+        chunk, threads = max(1, self.batch_size // n_crops), count_threads(self.threads)
+        session, limit = self._session, self.max_pixels_  # opened here: the threads share them
+
+        def encode(photos: list[ImageSource]) -> list[np.ndarray | UnreadableImage]:
+            return encode_photos(photos, session, self.view, n_crops, limit)
+
         remaining = iter(images)
         pool = ThreadPoolExecutor(threads, thread_name_prefix="fishermix-images")
-        running: deque[tuple[list[ImageSource], Future[list[np.ndarray | UnreadableImage]]]] = deque()
+        running: deque[Future[list[np.ndarray | UnreadableImage]]] = deque()
         position = 0
         try:
             while True:
-                while len(running) <= CHUNKS_AHEAD * threads and (taken := list(islice(remaining, chunk))):
-                    running.append((taken, pool.submit(run, taken)))
+                while len(running) <= CHUNKS_AHEAD * threads and (photos := list(islice(remaining, chunk))):
+                    running.append(pool.submit(encode, photos))
                 if not running:
                     return
-                taken, future = running.popleft()
-                for image, vector in zip(taken, future.result()):
-                    yield position, _named(vector, image) if isinstance(vector, UnreadableImage) else vector
+                for vector in running.popleft().result():
+                    yield position, vector
                     position += 1
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
     @cached_property
-    def _run(self) -> _Run:
-        return _Run(Network.find(self.encoder), self.view, self.batch_size, self.max_pixels)
+    def _network(self) -> Network:
+        return Network.find(self.encoder)
+
+    @cached_property
+    def _session(self) -> NetworkSession:
+        return NetworkSession(self._network, self.batch_size)
 
     def set_params(self, **parameters: object) -> ImageEncoder:
         for name in DERIVED:
@@ -132,91 +144,49 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
 
 
-class _Run:
-    """An opened network: a chunk of images in, their vectors out; called from several threads at once."""
-
-    def __init__(self, network: Network, view: str, batch_size: int, max_pixels: int | None):
-        if batch_size < 1:
-            raise FishermixError(f"batch_size must be at least 1, not {batch_size}")
-        if max_pixels is not None and max_pixels < 1:
-            raise FishermixError(f"max_pixels must be at least 1, not {max_pixels}")
-        self.network, self.view = network, view
-        self.n_crops = crops_per_image(view)
-        self.max_pixels = max_pixels or default_max_pixels()
-        if max_pixels and Image.MAX_IMAGE_PIXELS and max_pixels > Image.MAX_IMAGE_PIXELS:
-            Image.MAX_IMAGE_PIXELS = max_pixels  # Pillow's own limit, which holds for the process
-        self.session = _session(network)
-        rows = self.session.get_inputs()[0].shape[0]
-        self.fixed_rows = rows if isinstance(rows, int) else 0  # some files allow one batch size only
-        self.batch_size = self.fixed_rows or batch_size
-        self.n_features = self._run_blank().shape[1]
-
-    def _run_blank(self) -> np.ndarray:
+def encode_photos(
+    photos: Sequence[ImageSource], session: NetworkSession, view: str, n_crops: int, max_pixels: int
+) -> list[np.ndarray | UnreadableImage]:
+    """The vector (d,) of each photo, the mean over its crops, or the error if it is unreadable."""
+    size = session.network.size
+    found: list[Any] = []
+    for photo in photos:
         try:
-            return self.features(np.zeros((1, self.network.size, self.network.size, 3), np.uint8))
-        except Exception as error:  # onnxruntime raises its own classes
-            raise FishermixError(
-                f"{self.network.graph} does not run on an image prepared as the JSON beside it says: {error}"
-            ) from error
-
-    def __call__(self, images: Sequence[ImageSource]) -> list[np.ndarray | UnreadableImage]:
-        found = [self.crops_or_error(image) for image in images]
-        seen = [crop for crop in found if isinstance(crop, np.ndarray)]
-        vectors = iter(self.vectors(np.concatenate(seen)) if seen else ())
-        return [next(vectors) if isinstance(crop, np.ndarray) else crop for crop in found]
-
-    def crops_or_error(self, image: ImageSource) -> np.ndarray | UnreadableImage:
-        try:
-            if isinstance(image, str | os.PathLike):
-                image = read_bytes(image, self.max_pixels)
-            if not isinstance(image, bytes | Image.Image):
-                raise UnreadableImage(f"{type(image).__name__} is neither a path nor bytes nor a PIL image")
-            return crops(decode(image, self.max_pixels, self.network.size), self.view, self.network.size)
+            found.append(cut_crops(open_photo(photo, max_pixels, side=size), view, size))
         except UnreadableImage as error:
-            return error
-
-    def vectors(self, seen: np.ndarray) -> np.ndarray:
-        """(n * n_crops, size, size, 3) crops to (n, d): the mean over each image's crops."""
-        parts = [self.features(seen[i : i + self.batch_size]) for i in range(0, len(seen), self.batch_size)]
-        return np.concatenate(parts).reshape(-1, self.n_crops, self.n_features).mean(axis=1)
-
-    def features(self, seen: np.ndarray) -> np.ndarray:
-        image = self.network.prepare(seen)
-        if self.fixed_rows:
-            image = np.concatenate(
-                [image, np.zeros((self.fixed_rows - len(seen), *image.shape[1:]), np.float32)]
-            )
-        (values,) = self.session.run([self.network.output], {self.network.input: image})
-        values = values[: len(seen)]
-        if values.ndim == 4:
-            values = values.mean(axis=(2, 3) if self.network.layout == "NCHW" else (1, 2))
-        return values.reshape(len(seen), -1).astype(np.float32, copy=False)
+            found.append(error)
+    crops = [one for one in found if isinstance(one, np.ndarray)]
+    if not crops:
+        return found
+    means = session.run(np.concatenate(crops)).reshape(-1, n_crops, session.n_features).mean(axis=1)
+    vectors = iter(means)
+    return [next(vectors) if isinstance(one, np.ndarray) else one for one in found]
 
 
-def _named(error: UnreadableImage, image: ImageSource) -> UnreadableImage:
-    return UnreadableImage(error.reason, os.fspath(image)) if isinstance(image, str | os.PathLike) else error
+class FusedEncoder:
+    """Several image encoders: their vectors are concatenated. It has the methods of one encoder."""
+
+    def __init__(self, encoders: Sequence[Any]):
+        self.encoders = list(encoders)
+        self.view = self.encoders[0].view
+        self.n_features = sum(encoder.n_features for encoder in self.encoders)
+        self.key = "+".join(encoder.key for encoder in self.encoders)
+        self.max_pixels_ = min(encoder.max_pixels_ for encoder in self.encoders)
+
+    def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
+        """(n, sum of the dimensions) of n paths, bytes or PIL images."""
+        return np.hstack([encoder.transform(images) for encoder in self.encoders])
+
+    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
+        """Yield (position, vector or error) of each image, in order."""
+        images = list(images)  # every encoder reads them all; a generator could be read once
+        for results in zip(*(encoder.stream(images) for encoder in self.encoders), strict=True):
+            (position, *_), parts = zip(*results)
+            errors = [part for part in parts if isinstance(part, FishermixError)]
+            yield position, errors[0] if errors else np.concatenate(parts)
 
 
-def _session(network: Network):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    # One thread a run and as many runs as cores: faster than sharing each run, and decoding is never starved.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(network.graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises its own classes for every kind of damage
-        raise FishermixError(f"{network.graph} cannot be opened as a network: {error}") from error
-    inputs = [value.name for value in session.get_inputs()]
-    outputs = [value.name for value in session.get_outputs()]
-    if network.input not in inputs or network.output not in outputs:
-        raise FishermixError(
-            f"{network.graph} has the inputs {inputs} and the outputs {outputs}, "
-            f"but the JSON beside it names '{network.input}' and '{network.output}'"
-        )
-    return session
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def open_encoders(names: Sequence[str], view: str | None) -> Any:
+    """An `ImageEncoder`, or a `FusedEncoder` if there are several names."""
+    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
+    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)

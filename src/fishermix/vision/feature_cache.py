@@ -1,8 +1,8 @@
-"""Features on disk, by content: an extraction that can be killed at any moment and goes on where it was.
+"""The feature cache: image features on disk, keyed by content. A killed extraction resumes where it stopped.
 
-One SQLite file holds them. The key of a row is the SHA-256 of an image's bytes and the `key` of the encoder:
-an unchanged photo is never encoded twice, whatever its name. The hash of a file is remembered with its size
-and times: an unchanged file is not even read twice. Rows are committed every few seconds, all or none.
+One SQLite file holds the features. The key of a row is the SHA-256 of an image's bytes and the `key` of the
+encoder, so the same photo is never encoded twice, whatever its name. The hash of a file is stored with its
+size and times, so an unchanged file is not even read twice. Rows are committed every few seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fishermix.vision.images import UnreadableImage, read_bytes
 
 FILE = "features.sqlite"
 VERSION = 1
-SECONDS_BETWEEN_COMMITS = 3.0
+SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
 SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS = 60.0
-# A file changed this recently may change again within the clock's resolution: its hash is not remembered.
+# A file changed this recently may change again within the resolution of its time: its hash is not stored.
 UNSETTLED_NANOSECONDS = 2_000_000_000
 TABLES = (
     "CREATE TABLE vectors (encoder TEXT, content BLOB, vector BLOB NOT NULL, PRIMARY KEY (encoder, content))",
@@ -41,7 +41,10 @@ TABLES = (
 
 @dataclass(frozen=True)
 class FeatureResult:
-    """What an extraction gave: row i of `features` (n, d) belongs to path i, and is NaN where it failed."""
+    """The result of an extraction: row i of `features` (n, d) belongs to path i, and is NaN if that failed.
+
+    failed : the reason, by path; encoded : the number of images that were not in the cache
+    """
 
     features: np.ndarray
     failed: dict[str, str]
@@ -56,34 +59,35 @@ class FeatureResult:
 def extract(
     paths: Sequence[str | os.PathLike], encoder: ImageEncoder, folder: str | os.PathLike
 ) -> FeatureResult:
-    """The features of the images at `paths`, from the store in `folder` as far as it has them.
+    """The features of the images at `paths`, taken from the cache in `folder` where it has them.
 
-    An unreadable image is reported in `failed`, with the reason, and does not stop the others.
+    An unreadable image is reported in `failed`, with the reason; the extraction continues.
     """
     begun = time.perf_counter()
     names = [os.fspath(path) for path in paths]
     try:
-        with closing(_Store(Path(folder), encoder)) as store:
-            missing = [name for name in dict.fromkeys(names) if not store.knows(store.content_of(name))]
-            encoded = store.fill(missing)
-            features, failed = store.collect(names)
+        with closing(_FeatureCache(Path(folder), encoder)) as cache:
+            missing = [name for name in dict.fromkeys(names) if not cache.knows(cache.find_content(name))]
+            encoded = cache.fill(missing)
+            features, failed = cache.collect(names)
     except sqlite3.Error as error:
         raise FishermixError(
-            f"{Path(folder) / FILE}: {error}; if the file is damaged, remove it and extract again"
+            f"Cannot use the feature cache {Path(folder) / FILE}: {error}. If the file is damaged, remove it "
+            "and extract again."
         ) from error
     return FeatureResult(features, failed, encoded, time.perf_counter() - begun)
 
 
 def write_table(folder: str | os.PathLike, names: Sequence[str], features: np.ndarray) -> None:
-    """Write `features.npy` and, a line for each of its rows, `images.txt`."""
+    """Write `features.npy` and `images.txt`, which has the name of one image per row."""
     buffer = io.BytesIO()
     np.save(buffer, features)
     write_atomically(Path(folder) / "features.npy", buffer.getvalue())
     write_atomically(Path(folder) / "images.txt", "".join(f"{name}\n" for name in names).encode())
 
 
-class _Store:
-    """The SQLite file, seen through one encoder."""
+class _FeatureCache:
+    """The rows of one encoder in the SQLite file."""
 
     def __init__(self, folder: Path, encoder: ImageEncoder):
         self.encoder, self.key, self.max_pixels = encoder, encoder.key, encoder.max_pixels_
@@ -96,7 +100,7 @@ class _Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FishermixError(f"{folder} cannot be made a folder for features: {error}") from error
+            raise FishermixError(f"Cannot create the feature folder {folder} ({error.strerror}).") from error
         self.database = sqlite3.connect(
             folder / FILE, timeout=SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS, isolation_level=None
         )
@@ -110,7 +114,9 @@ class _Store:
         with self._transaction():
             (version,) = self.database.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise FishermixError("the feature store was written by a newer fishermix: upgrade fishermix")
+                raise FishermixError(
+                    "The feature cache was written by a newer version of fishermix. Upgrade fishermix."
+                )
             if version == 0:
                 for table in TABLES:
                     self.database.execute(table)
@@ -129,50 +135,58 @@ class _Store:
     def close(self) -> None:
         self.database.close()
 
-    def content_of(self, name: str) -> bytes | None:
-        """The hash of a file that has not changed since it was read, or None."""
+    def find_content(self, name: str) -> bytes | None:
+        """The stored hash of a file, or None if the file is new or has changed."""
         try:
-            stamp = _stamp(os.stat(name))
+            stamp = _make_stamp(os.stat(name))
         except OSError:
             return None
-        found = self._one("SELECT content FROM files WHERE path = ? AND stamp = ?", _path_key(name), stamp)
+        found = self._select(
+            "SELECT content FROM files WHERE path = ? AND stamp = ?", _make_path_key(name), stamp
+        )
         if found is not None:
             self.contents[name] = found
         return found
 
     def knows(self, content: bytes | None) -> bool:
-        return content is not None and (self.vector(content) is not None or self.failure(content) is not None)
+        return content is not None and (
+            self.find_vector(content) is not None or self.find_failure(content) is not None
+        )
 
-    def vector(self, content: bytes) -> bytes | None:
-        return self._one("SELECT vector FROM vectors WHERE encoder = ? AND content = ?", self.key, content)
+    def find_vector(self, content: bytes) -> bytes | None:
+        return self._select("SELECT vector FROM vectors WHERE encoder = ? AND content = ?", self.key, content)
 
-    def failure(self, content: bytes) -> str | None:
-        question = "SELECT reason FROM failures WHERE encoder = ? AND content = ? AND max_pixels = ?"
-        return self._one(question, self.key, content, self.max_pixels)
+    def find_failure(self, content: bytes) -> str | None:
+        query = "SELECT reason FROM failures WHERE encoder = ? AND content = ? AND max_pixels = ?"
+        return self._select(query, self.key, content, self.max_pixels)
 
-    def _one(self, question: str, *values: object):
-        row = self.database.execute(question, values).fetchone()
+    def _select(self, query: str, *values: object):
+        row = self.database.execute(query, values).fetchone()
         return row[0] if row else None
 
     def fill(self, names: Sequence[str]) -> int:
-        """Encode what these files hold and the store does not; returns how many images were encoded."""
-        under_way: list[bytes] = []
-        encoded = 0
+        """Encode the images of these files that the cache lacks; returns how many images were encoded.
+
+        Progress counts files whose result is saved: an interruption does not lose what it shows.
+        """
+        submitted: list[bytes] = []
+        encoded = files_read = files_saved = 0
+
+        def read_new() -> Iterator[bytes]:
+            nonlocal files_read
+            for name in names:
+                files_read += 1
+                data = self._read(name)
+                if data is None or (content := self.contents[name]) in seen or self.knows(content):
+                    continue
+                seen.add(content)
+                submitted.append(content)
+                yield data
+
+        seen: set[bytes] = set()
         with progress("encoding photos", len(names)) as bar:
-
-            def unknown() -> Iterator[bytes]:
-                started = set()
-                for name in names:
-                    bar.advance()
-                    data = self._read(name)
-                    if data is None or (content := self.contents[name]) in started or self.knows(content):
-                        continue
-                    started.add(content)
-                    under_way.append(content)
-                    yield data
-
-            for position, vector in self.encoder.stream(unknown()):
-                content = under_way[position]
+            for position, vector in self.encoder.stream(read_new()):
+                content = submitted[position]
                 if isinstance(vector, UnreadableImage):
                     self.new_failures.append((self.key, content, self.max_pixels, vector.reason))
                 else:
@@ -180,23 +194,24 @@ class _Store:
                     encoded += 1
                 if time.monotonic() - self.committed > SECONDS_BETWEEN_COMMITS:
                     self._commit()
-        self._commit()
+                    files_in_flight = len(submitted) - position - 1
+                    bar.advance(files_read - files_in_flight - files_saved)
+                    files_saved = files_read - files_in_flight
+            self._commit()
+            bar.advance(len(names) - files_saved)
         return encoded
 
     def _read(self, name: str) -> bytes | None:
-        """The file's bytes, their hash noted; None, the reason noted, if it cannot be read."""
+        """The bytes of a file, with their hash stored; None, with the reason stored, if it is unreadable."""
         try:
             status = os.stat(name)
             data = read_bytes(name, self.max_pixels)
-        except OSError as error:
-            self.unreadable[name] = f"cannot be read: {error.strerror or error}"
-            return None
-        except UnreadableImage as error:
-            self.unreadable[name] = error.reason
+        except (OSError, UnreadableImage) as error:
+            self.unreadable[name] = error.reason if isinstance(error, UnreadableImage) else _explain(error)
             return None
         self.contents[name] = hashlib.sha256(data).digest()
         if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > UNSETTLED_NANOSECONDS:
-            self.new_files.append((_path_key(name), _stamp(status), self.contents[name]))
+            self.new_files.append((_make_path_key(name), _make_stamp(status), self.contents[name]))
         return data
 
     def _commit(self) -> None:
@@ -215,17 +230,21 @@ class _Store:
             if name in failed:
                 continue
             content = self.contents[name]
-            vector = self.vector(content)
+            vector = self.find_vector(content)
             if vector is None:
-                failed[name] = self.failure(content) or "not encoded"
+                failed[name] = self.find_failure(content) or "not encoded"
             else:
                 features[row] = np.frombuffer(vector, "<f4")
         return features, failed
 
 
-def _stamp(status: os.stat_result) -> str:
+def _explain(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _make_stamp(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-def _path_key(name: str) -> bytes:
+def _make_path_key(name: str) -> bytes:
     return os.fsencode(os.path.abspath(name))

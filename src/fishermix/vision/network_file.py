@@ -1,11 +1,11 @@
-"""A network file and how to feed it: an ONNX graph and the small JSON beside it.
+"""Network files: an ONNX graph, the small JSON next to it, and how to run them.
 
     {"size": 260, "layout": "NCHW", "channels": "RGB", "mean": [127, 127, 127], "std": [128, 128, 128],
      "input": "image", "output": "features"}
 
 `size` is the side of the square input in pixels. Pixels run from 0 to 255; the network gets (x - mean) / std,
-mean and std given in the order of `channels` (RGB or BGR). `layout` is NCHW or NHWC. `output` names the value
-that is taken as the feature vector; what has spatial axes left is averaged over them.
+with mean and std in the order of `channels` (RGB or BGR). `layout` is NCHW or NHWC. `output` is the name of
+the output that is used as the feature vector; spatial axes are averaged.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ HOW_TO_GET = {
     "vgg19": "fishermix encoders add vgg19 --weights vgg19.pth",
     "overfeat": "fishermix encoders add overfeat --weights net_weight_1",
 }
-LARGEST_SIDE = 4096
-# Counts up when decoding or resampling changes the numbers: it is part of every `features_key`.
+LARGEST_SIDE = 4096  # more would take gigabytes per image
+# Increase it when decoding or resampling changes the numbers: it is part of every `features_key`.
 PREPARATION = 1
+ERRORS_ONLY = 3  # onnxruntime's log level: its warnings about graphs are of no use here
 EXAMPLE = json.dumps(
     {
         "size": 224,
@@ -47,20 +48,21 @@ EXAMPLE = json.dumps(
 )
 
 
-def folder_of(name: str) -> Path:
-    """The folder of a network that the user added."""
-    return data_folder() / "encoders" / name
+def added_networks() -> Path:
+    """The folder of the networks that the user added, one folder per network."""
+    return data_folder() / "encoders"
 
 
-def known_names() -> list[str]:
-    """Names that `Network.find` takes on this machine."""
-    added = data_folder() / "encoders"
+def list_networks(added: Path) -> list[str]:
+    """The names of the shipped network and of those in the folder `added`."""
     folders = [SHIPPED / DEFAULT, *(sorted(added.iterdir()) if added.is_dir() else ())]
     return [folder.name for folder in folders if (folder / GRAPH).is_file()]
 
 
 @dataclass(frozen=True)
 class Network:
+    """An ONNX file and how to prepare its input."""
+
     graph: Path
     size: int
     mean: tuple[float, ...]
@@ -72,48 +74,51 @@ class Network:
 
     @classmethod
     def find(cls, name: str | os.PathLike) -> Network:
-        """A network by the name of a shipped or added one, by its .onnx file, or by the folder of one.
+        """Find a network by the name of a shipped or added one, by its .onnx file, or by its folder.
 
-        `NAME:OUTPUT` takes another output of a named network: "efficientnet-lite2:depths".
+        `NAME:OUTPUT` selects another output of a named network: "efficientnet-lite2:depths".
         """
-        network, _, output = str(name).partition(":")
-        if output and (network in HOW_TO_GET or network in known_names()):
-            return replace(cls.find(network), output=output)
+        added, output = added_networks(), ""
+        base, _, suffix = str(name).partition(":")
+        if suffix and (base in HOW_TO_GET or base in list_networks(added)):
+            name, output = base, suffix
         path = Path(name)
         if path.suffix == ".onnx":
             return cls.read(path, path.with_suffix(".json"))
-        for folder in (SHIPPED / path.name, folder_of(path.name)) if path.name == str(name) else ():
+        named = [SHIPPED / path, added / path] if path.name == str(name) else []
+        for folder in (*named, path):
             if (folder / GRAPH).is_file():
-                return cls.read(folder / GRAPH, folder / SIDECAR)
-        if (path / GRAPH).is_file():
-            return cls.read(path / GRAPH, path / SIDECAR)
+                network = cls.read(folder / GRAPH, folder / SIDECAR)
+                return replace(network, output=output) if output else network
         if str(name) in HOW_TO_GET:
             raise FishermixError(
-                f"the encoder {name} is not on this machine: add it with `{HOW_TO_GET[str(name)]}`"
+                f"The encoder {name} is not installed. Add it with `{HOW_TO_GET[str(name)]}`."
             )
-        known = ", ".join(known_names())
         raise FishermixError(
-            f"there is no encoder '{name}': give one of {known}, or the path of an .onnx file"
+            f"There is no encoder '{name}'. Use one of {', '.join(list_networks(added))}, or the path of an "
+            ".onnx file."
         )
 
     @classmethod
     def read(cls, graph: Path, sidecar: Path) -> Network:
         if not graph.is_file():
-            raise FishermixError(f"there is no file {graph}")
+            raise FishermixError(f"The network file {graph} does not exist.")
         try:
             fields = json.loads(sidecar.read_text("utf8"))
         except FileNotFoundError as error:
             raise FishermixError(
-                f"{graph} needs {sidecar.name} beside it, which says how to prepare an image: {EXAMPLE}"
+                f"{graph} needs {sidecar.name} next to it, which says how to prepare an image. "
+                f"Example: {EXAMPLE}"
             ) from error
         except (OSError, ValueError) as error:
-            raise FishermixError(f"{sidecar} cannot be read: {error}") from error
-        return cls(graph=graph, **_checked(fields, sidecar))
+            raise FishermixError(f"Cannot read {sidecar}: {error}.") from error
+        return cls(graph=graph, **_parse_sidecar(fields, sidecar))
 
-    def key(self) -> str:
-        """Hash of the graph and of all that is done to an image before it."""
+    def features_key(self, view: str) -> str:
+        """The hash of the graph, the preparation of its input, and the view."""
         prepared = [self.size, self.mean, self.std, self.output, self.input, self.layout, self.channels]
-        return hashlib.sha256(f"{sha256_of_file(self.graph)} {json.dumps(prepared)}".encode()).hexdigest()
+        key = hashlib.sha256(f"{sha256_of_file(self.graph)} {json.dumps(prepared)}".encode()).hexdigest()
+        return hashlib.sha256(f"{key} {view} {PREPARATION}".encode()).hexdigest()
 
     def prepare(self, crops: np.ndarray) -> np.ndarray:
         """(n, size, size, 3) uint8 RGB crops as the network's float32 input."""
@@ -132,37 +137,95 @@ class Network:
 
 
 def features_key(encoder: str | os.PathLike, view: str) -> str:
-    """Identifies network and view: vectors under the same key may be compared, and cached."""
-    return hashlib.sha256(f"{Network.find(encoder).key()} {view} {PREPARATION}".encode()).hexdigest()
+    """Identifies network and view: vectors with the same key are comparable and may be cached."""
+    return Network.find(encoder).features_key(view)
 
 
-def _checked(fields: Any, sidecar: Path) -> dict[str, Any]:
-    def wrong(what: str) -> FishermixError:
-        return FishermixError(f"{sidecar}: {what}")
+class NetworkSession:
+    """A network opened in onnxruntime; threads may call `run` at the same time."""
+
+    def __init__(self, network: Network, batch_size: int):
+        if batch_size < 1:
+            raise FishermixError(f"batch_size must be at least 1, not {batch_size}.")
+        self.network = network
+        self.session = _open_session(network)
+        rows = self.session.get_inputs()[0].shape[0]
+        self.fixed_rows = rows if isinstance(rows, int) else 0  # some files accept one batch size only
+        self.batch_size = self.fixed_rows or batch_size
+        try:
+            blank = self._run_batch(np.zeros((1, network.size, network.size, 3), np.uint8))
+        except Exception as error:  # onnxruntime raises its own classes
+            raise FishermixError(
+                f"{network.graph} does not run on an image prepared as the JSON next to it says: {error}"
+            ) from error
+        self.n_features = blank.shape[1]
+
+    def run(self, crops: np.ndarray) -> np.ndarray:
+        """The features (n, n_features) float32 of (n, size, size, 3) uint8 crops, computed in batches."""
+        starts = range(0, len(crops), self.batch_size)
+        return np.concatenate([self._run_batch(crops[i : i + self.batch_size]) for i in starts])
+
+    def _run_batch(self, crops: np.ndarray) -> np.ndarray:
+        image = self.network.prepare(crops)
+        if self.fixed_rows:
+            padding = np.zeros((self.fixed_rows - len(crops), *image.shape[1:]), np.float32)
+            image = np.concatenate([image, padding])
+        (values,) = self.session.run([self.network.output], {self.network.input: image})
+        values = values[: len(crops)]
+        if values.ndim == 4:
+            values = values.mean(axis=(2, 3) if self.network.layout == "NCHW" else (1, 2))
+        return values.reshape(len(crops), -1).astype(np.float32, copy=False)
+
+
+def _open_session(network: Network):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # One thread per run and as many runs at a time as there are threads: faster than threads that share a
+    # run, and decoding is never starved.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = ERRORS_ONLY
+    try:
+        session = onnxruntime.InferenceSession(network.graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises its own classes for every kind of damage
+        raise FishermixError(f"onnxruntime cannot open the network {network.graph}: {error}") from error
+    inputs = [value.name for value in session.get_inputs()]
+    outputs = [value.name for value in session.get_outputs()]
+    if network.input not in inputs or network.output not in outputs:
+        raise FishermixError(
+            f"{network.graph} has the inputs {inputs} and the outputs {outputs}, "
+            f"but the JSON next to it names '{network.input}' and '{network.output}'."
+        )
+    return session
+
+
+def _parse_sidecar(fields: Any, sidecar: Path) -> dict[str, Any]:
+    def explain(problem: str) -> FishermixError:
+        return FishermixError(f"{sidecar} is invalid: {problem}.")
 
     if not isinstance(fields, dict):
-        raise wrong("must hold one JSON object")
-    checked: dict[str, Any] = {}
+        raise explain("it must contain one JSON object")
+    parsed: dict[str, Any] = {}
     size = fields.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_SIDE:
-        raise wrong(f"'size' must be the side of the input in pixels, 1 to {LARGEST_SIDE}")
-    checked["size"] = size
+        raise explain(f"'size' must be the side of the input in pixels, 1 to {LARGEST_SIDE}")
+    parsed["size"] = size
     for name in ("mean", "std"):
         values = fields.get(name)
         if not isinstance(values, list) or len(values) != 3 or not all(_is_finite(v) for v in values):
-            raise wrong(f"'{name}' must be three numbers")
-        checked[name] = tuple(float(v) for v in values)
-    if 0.0 in checked["std"]:
-        raise wrong("'std' must not be zero")
+            raise explain(f"'{name}' must be three numbers")
+        parsed[name] = tuple(float(v) for v in values)
+    if 0.0 in parsed["std"]:
+        raise explain("'std' must not be zero")
     for name in ("input", "output"):
         if not isinstance(fields.get(name), str):
-            raise wrong(f"'{name}' must be the name of the network's {name}")
-        checked[name] = fields[name]
+            raise explain(f"'{name}' must be the name of the network's {name}")
+        parsed[name] = fields[name]
     for name, choices in (("layout", ("NCHW", "NHWC")), ("channels", ("RGB", "BGR"))):
-        checked[name] = fields.get(name, choices[0])
-        if checked[name] not in choices:
-            raise wrong(f"'{name}' must be one of {', '.join(choices)}")
-    return checked
+        parsed[name] = fields.get(name, choices[0])
+        if parsed[name] not in choices:
+            raise explain(f"'{name}' must be one of {', '.join(choices)}")
+    return parsed
 
 
 def _is_finite(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """OverFeat (Sermanet et al., 2014), the accurate network on 221x221: 4096 activations before the classifier.
 
-The weights are the authors' raw file `net_weight_1`, which the user brings: little-endian float32, for each
-layer in turn the weights (out, in, rows, columns) and then the biases, nothing else.
+The user supplies the weights, the authors' raw file `net_weight_1`: little-endian float32, for each layer the
+weights (out, in, rows, columns) and then the biases, with nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fishermix.errors import FishermixError
 from fishermix.vision.onnx_builder import Graph
 
 SIZE = 221
-FLOOR = 1e-6  # what the authors' rectifier puts in the place of all that is not positive
+FLOOR = 1e-6  # the authors' rectifier replaces everything that is not positive by this value
 SIDECAR = {
     "name": "overfeat",
     "size": SIZE,
@@ -59,21 +59,24 @@ LAYERS = (
 LENGTH = sum(prod(layer.shape) + layer.outputs for layer in LAYERS)
 
 
-def overfeat(weights: Path | None) -> tuple[Any, dict[str, Any]]:
+def build_overfeat(weights: Path | None) -> tuple[Any, dict[str, Any]]:
     """The ONNX model and its JSON."""
     if weights is None:
-        raise FishermixError("OverFeat is in no package: name the authors' file net_weight_1 with --weights")
-    return overfeat_graph(read_weights(weights)), SIDECAR
+        raise FishermixError(
+            "The weights of OverFeat are not available in a package. Pass the authors' file net_weight_1 "
+            "with --weights."
+        )
+    return build_graph(read_weights(weights)), SIDECAR
 
 
 def read_weights(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(weight, bias) of each layer; a file of another length is another network's."""
+    """(weight, bias) of each layer; a file of another length belongs to another network."""
     if not path.is_file():
-        raise FishermixError(f"there is no file {path}")
+        raise FishermixError(f"The file {path} does not exist.")
     size = path.stat().st_size
     if size != 4 * LENGTH:
         raise FishermixError(
-            f"{path} has {size:,} bytes; net_weight_1, the accurate network, has {4 * LENGTH:,}"
+            f"{path} has {size:,} bytes; net_weight_1, the accurate network, has {4 * LENGTH:,}."
         )
     values = np.memmap(path, "<f4", "r")
     found, start = [], 0
@@ -84,13 +87,13 @@ def read_weights(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def overfeat_graph(weights: list[tuple[np.ndarray, np.ndarray]]) -> Any:
+def build_graph(weights: list[tuple[np.ndarray, np.ndarray]]) -> Any:
     graph = Graph("overfeat", SIZE)
     value = features = Graph.INPUT
     for layer, (weight, bias) in zip(LAYERS, weights, strict=True):
         features = value
         floor = None if layer is LAYERS[-1] else FLOOR
-        value = graph.convolution(value, weight, bias, layer.stride, layer.padding, floor)
+        value = graph.add_convolution(value, weight, bias, layer.stride, layer.padding, floor)
         if layer.pool > 1:
-            value = graph.max_pool(value, layer.pool, layer.pool)
-    return graph.model({"features": features, "logits": value})
+            value = graph.add_max_pool(value, layer.pool, layer.pool)
+    return graph.build({"features": features, "logits": value})

@@ -1,6 +1,6 @@
 """VGG-19 (Simonyan and Zisserman, 2015), the paper's encoder: 4096 activations of fc7, after the rectifier.
 
-The weights are a file that the user brings: a torchvision-style `.pth`, or the whole classifier as ONNX.
+The user supplies the weights: a torchvision-style `.pth` file, or the whole classifier as ONNX.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAYERS: tuple[int | str, ...] = (
     *(512, 512, 512, 512, "pool"),
     *(512, 512, 512, 512, "pool"),
 )
-# torchvision's own weights want one normalisation, those converted from the authors' Caffe files the other.
+# Weights from torchvision need one normalization, those converted from the authors' Caffe files the other.
 PREPROCESSING = {
     "torchvision": {
         "channels": "RGB",
@@ -34,24 +34,28 @@ PREPROCESSING = {
 }
 
 
-def vgg19(weights: Path | None, preprocessing: str = "torchvision") -> tuple[Any, dict[str, Any]]:
+def build_vgg19(weights: Path | None, preprocessing: str = "torchvision") -> tuple[Any, dict[str, Any]]:
     """The ONNX model up to fc7 and its JSON."""
     if weights is None:
-        raise FishermixError("VGG-19 is in no package: name its .pth or .onnx file with --weights")
+        raise FishermixError(
+            "The weights of VGG-19 are not available in a package. Pass a .pth or .onnx file with --weights."
+        )
     if preprocessing not in PREPROCESSING:
-        raise FishermixError(f"preprocessing is one of {', '.join(PREPROCESSING)}, not '{preprocessing}'")
+        raise FishermixError(
+            f"preprocessing must be one of {', '.join(PREPROCESSING)}, not '{preprocessing}'."
+        )
     if not weights.is_file():
-        raise FishermixError(f"there is no file {weights}")
+        raise FishermixError(f"The file {weights} does not exist.")
     sidecar = {"name": "vgg19", "size": SIZE, "layout": "NCHW", **PREPROCESSING[preprocessing]}
     if weights.suffix == ".onnx":
         model, first, last = cut_at_fc7(weights)
         return model, {**sidecar, "input": first, "output": last}
-    model = vgg19_graph(read_pth(weights), str(weights))
+    model = build_graph(read_pth(weights), str(weights))
     return model, {**sidecar, "input": Graph.INPUT, "output": "features"}
 
 
-def shapes() -> dict[str, tuple[int, ...]]:
-    """Names and shapes of torchvision's tensors up to fc7; the rectifiers count in the names."""
+def list_shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of torchvision's tensors up to fc7; the numbers in the names count rectifiers too."""
     found: dict[str, tuple[int, ...]] = {}
     before, position = 3, 0
     for layer in LAYERS:
@@ -66,51 +70,51 @@ def shapes() -> dict[str, tuple[int, ...]]:
 
 
 def read_pth(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a `.pth` file, read without running any code that may be in it."""
+    """The tensors of a `.pth` file; code in the file is not run."""
     try:
         import torch
     except ImportError as error:
-        raise FishermixError("a .pth file needs torch: pip install 'fishermix[caption]'") from error
+        raise FishermixError(
+            "Reading a .pth file needs torch. Run: pip install 'fishermix[caption]'"
+        ) from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever the damaged file makes it raise
-        raise FishermixError(
-            f"{path} cannot be read as plain weights: {str(error).splitlines()[0]}"
-        ) from error
+        raise FishermixError(f"Cannot read the weights in {path}: {str(error).splitlines()[0]}") from error
     if not isinstance(state, Mapping):
-        raise FishermixError(f"{path} holds no table of weights by name")
+        raise FishermixError(f"{path} does not contain weights by name.")
     return {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
-def vgg19_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
-    for name, shape in shapes().items():
+def build_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
+    for name, shape in list_shapes().items():
         found = tensors[name].shape if name in tensors else None
         if found != shape:
-            raise FishermixError(
-                f"{where} is not VGG-19: '{name}' should have the shape {shape}, not {found}"
-            )
+            raise FishermixError(f"{where} is not VGG-19: '{name}' must have the shape {shape}, not {found}.")
     graph = Graph("vgg19", SIZE)
     value, position = Graph.INPUT, 0
     for layer in LAYERS:
         if isinstance(layer, int):
             name = f"features.{position}"
-            value = graph.convolution(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"], padding=1)
+            value = graph.add_convolution(
+                value, tensors[f"{name}.weight"], tensors[f"{name}.bias"], padding=1
+            )
             position += 2
         else:
-            value = graph.max_pool(value, 2, 2)
+            value = graph.add_max_pool(value, 2, 2)
             position += 1
     for name in ("classifier.0", "classifier.3"):
-        value = graph.dense(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"])
-    return graph.model({"features": value})
+        value = graph.add_dense(value, tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+    return graph.build({"features": value})
 
 
 def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
-    """The user's ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of both ends."""
+    """The ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of input and output."""
     onnx = import_onnx()
     try:
         model = onnx.load(path)
     except Exception as error:  # protobuf's own classes
-        raise FishermixError(f"{path} cannot be read as ONNX: {error}") from error
+        raise FishermixError(f"Cannot read {path} as ONNX: {error}") from error
     weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     fc7 = [
         node
@@ -119,7 +123,7 @@ def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
     ]
     if len(fc7) != 1:
         raise FishermixError(
-            f"{path} has {len(fc7)} layers of {FEATURES} x {FEATURES} weights; VGG-19 has one"
+            f"{path} has {len(fc7)} layers of {FEATURES} x {FEATURES} weights; VGG-19 has one."
         )
     value = fc7[0].output[0]
     while (following := next((n for n in model.graph.node if value in n.input), None)) is not None:
@@ -130,7 +134,7 @@ def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
             following = None
             break
     if following is None:
-        raise FishermixError(f"{path}: no rectifier follows the layer of {FEATURES} x {FEATURES} weights")
+        raise FishermixError(f"No rectifier follows the layer of {FEATURES} x {FEATURES} weights in {path}.")
     first = next(entry.name for entry in model.graph.input if entry.name not in weights)
     features = onnx.helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, None)
     model.graph.output.append(features)

@@ -1,4 +1,4 @@
-"""A self-contained HTML page of photos with what was written for them and what people wrote."""
+"""A captioner on a data set: the points it describes, and an HTML page of photos with its sentences."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ import io
 import os
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from PIL import Image, ImageOps
+import numpy as np
 
+from fishermix.caption.batches import CaptionSet
+from fishermix.model.training import image_features
+from fishermix.vision.images import open_photo
+
+if TYPE_CHECKING:
+    from fishermix.datasets import Dataset
+    from fishermix.model.model import ImageTextModel
+
+JPEG_QUALITY = 80  # small files; damage is invisible at the size of the page
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #777; }
 body { font: 16px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
@@ -22,17 +32,32 @@ ul { color: var(--quiet); font-size: .9rem; margin: 0; padding-left: 1.1rem; }
 """
 
 
-def page(
+def make_caption_set(
+    model: ImageTextModel, dataset: Dataset, features: str | os.PathLike | None
+) -> tuple[Dataset, CaptionSet]:
+    """The readable photos of `dataset` that have sentences, and the same as a `CaptionSet`.
+
+    features : folder of the feature cache, or None for no cache
+    """
+    dataset = dataset.select(np.unique(dataset.image_of))
+    dataset, vectors = image_features(dataset, model.image_encoder, features)
+    return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
+
+
+def render_page(
     title: str,
     photos: Sequence[str | os.PathLike],
     written: Sequence[str],
     true: Sequence[Sequence[str]],
     side: int = 320,
 ) -> str:
-    """The page as HTML; it holds its pictures, their shorter side cut down to `side` pixels."""
+    """The HTML of a page of photos, with what the captioner wrote and what people wrote.
+
+    The page contains its photos, scaled down to a shorter side of `side` pixels.
+    """
     figures = "\n".join(
-        f"<figure><img alt='{escape(sentence, quote=True)}' src='{_picture(photo, side)}'>"
-        f"<figcaption><p>{escape(sentence)}</p><ul>{_items(references)}</ul></figcaption></figure>"
+        f"<figure><img alt='{escape(sentence, quote=True)}' src='{_embed_photo(photo, side)}'>"
+        f"<figcaption><p>{escape(sentence)}</p><ul>{_list_items(references)}</ul></figcaption></figure>"
         for photo, sentence, references in zip(photos, written, true, strict=True)
     )
     return (
@@ -44,16 +69,15 @@ def page(
     )
 
 
-def _items(sentences: Sequence[str]) -> str:
+def _list_items(sentences: Sequence[str]) -> str:
     return "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
 
 
-def _picture(photo: str | os.PathLike, side: int) -> str:
-    with Image.open(photo) as opened:
-        image = ImageOps.exif_transpose(opened).convert("RGB")
+def _embed_photo(photo: str | os.PathLike, side: int) -> str:
+    image = open_photo(photo, side=side)
     scale = side / min(image.size)
     if scale < 1:
         image = image.resize((round(image.width * scale), round(image.height * scale)))
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=80)
+    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

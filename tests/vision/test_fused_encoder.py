@@ -5,7 +5,7 @@ from PIL import Image
 
 from fishermix import ImageEncoder
 from fishermix.errors import FishermixError
-from fishermix.vision.fusion import FusedEncoder
+from fishermix.vision.encoders import FusedEncoder
 
 
 def test_vectors_stand_side_by_side_and_errors_come_through():

@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from fishermix.caption.page import page
+from fishermix.experiments.captions import render_page
+from fishermix.vision.images import UnreadableImage
 
 
 class Reader(HTMLParser):
@@ -28,7 +29,7 @@ def test_page_holds_everything_it_shows(tmp_path):
     Image.new("RGB", (900, 600), "red").save(tmp_path / "a.jpg")
     Image.new("L", (40, 90), 77).save(tmp_path / "b.png")
     written, true = ["a <b> & 'dog'", "two cats"], [["One.", "Two <i>."], ["Three"]]
-    text = page("Photos & more", [tmp_path / "a.jpg", tmp_path / "b.png"], written, true)
+    text = render_page("Photos & more", [tmp_path / "a.jpg", tmp_path / "b.png"], written, true)
     reader = Reader(text)
     assert reader.texts["h1"] == ["Photos & more"]
     assert reader.texts["p"][1:] == written
@@ -43,6 +44,21 @@ def test_page_holds_everything_it_shows(tmp_path):
     assert "http" not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "message"),
+    [("photo.ico", None, "Supported formats: JPEG, PNG"), ("photo.png", 100, "limit is 100 pixels")],
+)
+def test_photos_are_opened_with_the_allow_list_and_the_pixel_limit(
+    tmp_path, monkeypatch, name, limit, message
+):
+    Image.new("RGB", (64, 48), "red").save(tmp_path / name)
+    if limit:
+        monkeypatch.setattr("fishermix.vision.images.default_max_pixels", lambda: limit)
+    with pytest.raises(UnreadableImage, match=message) as caught:
+        render_page("x", [tmp_path / name], ["a"], [["b"]])
+    assert str(tmp_path / name) in str(caught.value)
+
+
 def test_lists_of_different_lengths_are_a_mistake(tmp_path):
     with pytest.raises(ValueError):
-        page("x", [], ["a"], [])
+        render_page("x", [], ["a"], [])
