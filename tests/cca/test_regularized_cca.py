@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -292,6 +293,24 @@ def test_saved_and_loaded_it_gives_the_same_bits(tmp_path):
     assert (loaded.method_, loaded.x_ridge_, loaded.y_ridge_) == (cca.method_, cca.x_ridge_, cca.y_ridge_)
     np.testing.assert_array_equal(loaded.transform(X), cca.transform(X))
     np.testing.assert_array_equal(loaded.transform_y(Y), cca.transform_y(Y))
+
+
+def test_a_second_fit_equals_the_first_of_a_new_estimator():
+    X, Y, pairs = data()
+    others = pd.DataFrame(data(p=5, q=7, seed=1)[0], columns=list("abcde")), *data(p=5, q=7, seed=1)[1:]
+    used = RegularizedCCA(3)
+    used.fit_best(used.statistics(*others), lambda fitted: fitted.reg_x, reg_x=[0.1, 1], reg_y=0.1)
+    used.set_params(reg_x=0.01, reg_y=0.01).transform(others[0])
+    for fit in ("fit", "fit_blocks"):
+        Y_given = Y if fit == "fit" else [Y]
+        new = getattr(RegularizedCCA(3), fit)(X, Y_given, pairs)
+        getattr(used, fit)(X, Y_given, pairs)
+        assert set(vars(used)) == set(vars(new))
+        for name in ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_"):
+            np.testing.assert_array_equal(getattr(used, name), getattr(new, name), strict=True)
+        assert (used.method_, used.x_ridge_, used.y_ridge_) == (new.method_, new.x_ridge_, new.y_ridge_)
+        np.testing.assert_array_equal(used.transform(X), new.transform(X))
+        np.testing.assert_array_equal(used.transform_y(Y), new.transform_y(Y))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import csv
 import io
 import itertools
 import json
+import pickle
 import shutil
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +18,8 @@ import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
-from fishermix import ImageTextModel, WordVectors
+from fishermix import ImageTextModel, RegularizedCCA, WordVectors
+from fishermix.aliases import RECIPE_KEYS
 from fishermix.cli import load_commands
 from fishermix.datasets import open_dataset
 from fishermix.errors import FishermixError
@@ -25,7 +28,7 @@ from fishermix.experiments import tables
 from fishermix.experiments.published import COLUMNS, PUBLISHED
 from fishermix.experiments.reproduce import _digest, reproduce
 from fishermix.model.model import SHIPPED
-from fishermix.model.recipe import RECIPES, Recipe, find_recipe
+from fishermix.model.recipe import RECIPES, VARIANTS, Recipe, find_recipe
 from fishermix.model.training import with_dev
 
 COLORS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
@@ -169,6 +172,100 @@ def test_a_second_fit_takes_its_stages_from_the_work_folder(model, folder, vecto
     )
     again = ImageTextModel(vectors, RECIPE).fit(open_dataset(f"folder:{folder}"), work)
     np.testing.assert_array_equal(again.encode_text(["a red disc"]), model.encode_text(["a red disc"]))
+
+
+def assert_same_model(one, other):
+    photos = [Image.new("RGB", (32, 32), "red"), Image.new("RGB", (40, 32), "blue")]
+    sentences = ["a red disc", "the blue square lies there", "alone"]
+    np.testing.assert_array_equal(one.encode_text(sentences), other.encode_text(sentences), strict=True)
+    np.testing.assert_array_equal(one.encode_images(photos), other.encode_images(photos), strict=True)
+    np.testing.assert_array_equal(one.similarity(sentences, photos), other.similarity(sentences, photos))
+    np.testing.assert_array_equal(one.cca.correlations_, other.cca.correlations_)
+    assert (one.key, one.space_key, one.dimension) == (other.key, other.space_key, other.dimension)
+    assert {**one.report, "seconds": {}} == {**other.report, "seconds": {}}
+
+
+def test_a_second_fit_equals_the_first_of_a_new_model(model, folder, vectors, work, tmp_path):
+    """Whether it was fitted or loaded before, and however it was used."""
+    dataset = open_dataset(f"folder:{folder}")
+    model.save(tmp_path / "model")
+    loaded = ImageTextModel.load(tmp_path / "model")
+    loaded.vectors = vectors
+    recipe = RECIPE.with_(variant="gmm", csls_neighbours=0, n_components=4)
+    fitted = ImageTextModel(vectors, RECIPE).fit(dataset, work)
+    new = ImageTextModel(vectors, recipe).fit(dataset, work)
+    for used in (fitted, loaded):
+        assert used.similarity(["a red disc"], [Image.new("RGB", (32, 32))]).shape == (1, 1)
+        assert used.key == model.key
+        used.recipe = recipe
+        assert used.fit(dataset, work) is used
+        assert_same_model(used, new)
+        assert used.hubness is None
+        assert used.captioner is None
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(model, folder, vectors, work):
+    dataset = open_dataset(f"folder:{folder}")
+    used = ImageTextModel(vectors, RECIPE).fit(dataset, work)
+    with pytest.raises(FishermixError, match="know no word"):
+        used.fit(replace(dataset, sentences=["zorblax"] * len(dataset.sentences)), work)
+    assert_same_model(used, model)
+
+
+def test_the_cca_of_a_loaded_model_can_be_saved(model, tmp_path):
+    model.save(tmp_path / "model")
+    for one in (ImageTextModel.load(tmp_path / "model"), model):
+        one.cca.save(tmp_path / "cca")
+        cca = RegularizedCCA.load(tmp_path / "cca")
+        features = np.random.default_rng(0).normal(size=(3, len(cca.x_weights_)))
+        np.testing.assert_array_equal(cca.transform(features), one.cca.transform(features))
+        assert (cca.method_, cca.x_ridge_) == ("streaming", model.cca.x_ridge_)
+    ImageTextModel.load().cca.save(tmp_path / "shipped")  # 0.1 trained it and kept no ridges
+    assert RegularizedCCA.load(tmp_path / "shipped").x_ridge_ is None
+
+
+def test_indexing_does_not_make_the_text_side(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "model")
+
+    def never(*_):
+        raise AssertionError("the text side was made")
+
+    monkeypatch.setattr("fishermix.model.folder.SentenceSums", never)
+    loaded = ImageTextModel.load(tmp_path / "model")
+    point = loaded.encode_images([Image.new("RGB", (32, 32))])
+    assert loaded.csls_images(point).shape == (1, loaded.csls_dimension)
+    assert loaded.key == model.key
+    with pytest.raises(AssertionError, match="the text side was made"):
+        loaded.encode_text(["a red disc"])
+
+
+def test_old_keys_of_recipes_work_and_name_the_new_ones():
+    old = {"row": "gmm", "components": 5, "kept": 7, "scales": (2.0,), "neighbours": 3, "bank": 9}
+    new = Recipe(
+        variant="gmm",
+        mixture_components=5,
+        n_components=7,
+        correlation_powers=(2.0,),
+        csls_neighbours=3,
+        csls_bank_size=9,
+    )
+    assert set(old) == set(RECIPE_KEYS)
+    for name, value in old.items():
+        with pytest.warns(DeprecationWarning, match=f"'{name}' is now '{RECIPE_KEYS[name]}'"):
+            changed = Recipe().with_(**{name: value})
+        with pytest.warns(DeprecationWarning, match=f"'{name}' is now"):
+            assert Recipe(**{name: value}) == changed
+        with pytest.warns(DeprecationWarning, match=f"'{name}' is now"):
+            assert getattr(changed, name) == value
+        assert getattr(changed, RECIPE_KEYS[name]) == value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Recipe.from_json(old) == Recipe.from_json(json.loads(json.dumps(new.as_json()))) == new
+    with pytest.raises(AttributeError, match="no attribute 'cake'"):
+        new.cake  # noqa: B018
+    with pytest.raises(TypeError, match="cake"):
+        Recipe(cake=1)
+    assert pickle.loads(pickle.dumps(new)) == new
 
 
 def test_without_validation_images_a_tenth_is_held_out(folder):
@@ -373,6 +470,25 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
     assert trained.dimension == 4
     assert len(trained.sentence_encoder.vectors) == 100
     assert "disc" in trained.sentence_encoder.vectors
+
+
+@pytest.mark.parametrize("option", ["--variants", "--rows"])
+def test_every_variant_is_measured_and_printed(option, run, folder, vectors, work, tmp_path, monkeypatch):
+    monkeypatch.setitem(RECIPES, "paper", RECIPE)
+    monkeypatch.setenv("COLUMNS", "170")
+    vectors.save(tmp_path / "vectors")
+    outputs = ["--json", tmp_path / "t.json", "--csv", tmp_path / "t.csv", "--html", tmp_path / "t.html"]
+    given = [option, ",".join(VARIANTS), "--vectors", tmp_path / "vectors", "--work", work, *outputs]
+    done = run("reproduce", f"folder:{folder}", *given)
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads((tmp_path / "t.json").read_text())["rows"]
+    assert [result["variant"] for result in found] == [result["row"] for result in found] == list(VARIANTS)
+    lines = list(csv.reader((tmp_path / "t.csv").read_text().splitlines()))[1:]
+    for variant, result, line in zip(VARIANTS.values(), found, lines, strict=True):
+        assert line[1] == variant.label
+        assert float(line[2]) == pytest.approx(result["search"]["r@1"], abs=0.01)
+        assert variant.label in done.output
+        assert f"{variant.label}, efficientnet-lite2" in (tmp_path / "t.html").read_text()
 
 
 def test_the_commands_name_what_is_missing(run, folder, tmp_path):
