@@ -78,14 +78,22 @@ class ImageTextModel:
         blocks += [space.sentence_points(block) for block in self._sentences.blocks(list(sentences))]
         return np.concatenate(blocks)
 
-    def unknown_words(self, sentence: str) -> list[str]:
-        """The words that carry meaning and that the model does not know."""
-        lookup = self._sentences.lookup
-        return [
-            word
-            for word in dict.fromkeys(lookup.tokens(sentence))
-            if word not in EMPTY_WORDS and not lookup[word]
+    def encode_query(self, sentence: str | Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """The point (d,) of a sentence, or of its tokens, and its out-of-vocabulary words.
+
+        The sentence is tokenized once. The point is zero if no word is known.
+        """
+        sentences = self._sentences
+        tokens = sentences.lookup.tokens(sentence)
+        vector = next(iter(sentences.blocks([tokens])))  # not read to its end, so it does not warn
+        unknown = [
+            word for word in dict.fromkeys(tokens) if word not in EMPTY_WORDS and not sentences.lookup[word]
         ]
+        return self.joint_space.sentence_points(vector)[0], unknown
+
+    def unknown_words(self, sentence: str) -> list[str]:
+        """The out-of-vocabulary words of a sentence, except for words without meaning of their own."""
+        return self.encode_query(sentence)[1]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photos (paths, bytes or Pillow images), float32 of length 1."""
