@@ -1,10 +1,10 @@
 """CCA of COCO's size by streaming: 566,000 sentences of 18,000 features, 113,200 images of 1,280.
 
-    python examples/coco_sized_cca.py                  a part of 20,480 sentences; the whole is extrapolated
-    python examples/coco_sized_cca.py --rows 566000    the whole
+    python examples/coco_sized_cca.py                  20,480 sentences; the rest is extrapolated
+    python examples/coco_sized_cca.py --rows 566000    all of them
 
-The sentences are generated a block at a time and forgotten; what stays in memory is the sums. Taking the sums
-is linear in the sentences and the solution does not depend on them, so a part tells the time of the whole.
+Sentences are generated one block at a time; only the sums stay in memory. Summing is linear in the number of
+sentences and the time of the solution does not depend on it, so a part predicts the time of the whole.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=20_480, help="sentences of the part that is really taken")
+    parser.add_argument("--rows", type=int, default=20_480, help="number of sentences to process")
     parser.add_argument("--sentence-features", type=int, default=18_000)
     parser.add_argument("--image-features", type=int, default=1_280)
     parser.add_argument("--components", type=int, default=256)
@@ -60,20 +60,21 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     whole = summing * SENTENCES / options.rows + solving
     print(
-        f"sums of {options.rows:,} sentences: {said(summing)}, {options.rows / summing[0]:,.0f} sentences/s"
+        f"sums of {options.rows:,} sentences: {format_time(summing)}, "
+        f"{options.rows / summing[0]:,.0f} sentences/s"
     )
-    print(f"solution: {said(solving)}, largest correlation {cca.correlations_[0]:.3f}")
+    print(f"solution: {format_time(solving)}, largest correlation {cca.correlations_[0]:.3f}")
     print(f"peak memory: {peak / 1e9:.1f} GB")
     how = "measured" if options.rows >= SENTENCES else f"extrapolated from {options.rows:,}"
-    print(f"all {SENTENCES:,} sentences: {said(whole)}, {how}")
+    print(f"all {SENTENCES:,} sentences: {format_time(whole)}, {how}")
 
 
 def clocks() -> np.ndarray:
-    """Time on the wall and time of the processor: on a busy machine they differ."""
+    """Wall time and processor time; they differ on a busy machine."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def said(seconds: np.ndarray) -> str:
+def format_time(seconds: np.ndarray) -> str:
     return f"{seconds[0]:.1f} s ({seconds[1]:.1f} s of processor time)"
 
 

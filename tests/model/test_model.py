@@ -456,9 +456,9 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
         tmp_path / "vectors",
         "--variant",
         "gmm",
-        "--components",  # as 0.1 called it
+        "--components",
         2,
-        "--kept",
+        "--kept",  # as 0.1 called it
         4,
         "--words",
         100,

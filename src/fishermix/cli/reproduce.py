@@ -31,7 +31,7 @@ def reproduce(
     variants: Annotated[
         str,
         typer.Option(
-            "--variants", "--rows", help=f"The variants to measure, separated by commas: {VARIANT_HELP}."
+            "--variants", "--rows", help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}."
         ),
     ] = "mean,gmm,lmm,hglmm,gmm+hglmm",
     repeats: Annotated[

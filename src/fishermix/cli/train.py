@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fishermix.datasets import Dataset
 
 RECIPE_HELP = f"One of {', '.join(RECIPES)}."
-VARIANT_HELP = f"one of {', '.join(VARIANTS)}"
+VARIANT_HELP = ", ".join(VARIANTS)
 DataOption = Annotated[
     list[str],
     typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR. Can be given several times."),
@@ -38,17 +38,14 @@ def train(
     variant: Annotated[
         str | None,
         typer.Option(
-            "--variant", "--row", help=f"The kind of sentence vector: {VARIANT_HELP}. Default: the recipe's."
+            "--variant",
+            "--row",
+            help=f"The kind of sentence vector, one of {VARIANT_HELP}. Default: the recipe's.",
         ),
     ] = None,
     mixture_components: Annotated[
         int | None,
-        typer.Option(
-            "--mixture-components",
-            "--components",
-            min=1,
-            help="Number of components of each mixture. Default: the recipe's.",
-        ),
+        typer.Option("--components", min=1, help="Components of each mixture. Default: the recipe's."),
     ] = None,
     n_components: Annotated[
         int | None,
