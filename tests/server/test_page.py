@@ -112,7 +112,7 @@ def test_typing_a_sentence_shows_photos_with_scores(page):
 
 def test_a_query_that_cannot_be_understood_is_explained(page):
     search(page, "zorblax")
-    assert "knows no word" in text(page, "#status")
+    assert "out of the model's vocabulary" in text(page, "#status")
     assert cards(page) == []
 
 
