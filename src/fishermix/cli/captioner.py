@@ -129,7 +129,11 @@ def evaluate(
     beam: BeamOption = 8,
     length_norm: Annotated[
         float | None,
-        typer.Option(min=0, help="Exponent p of the score log p(sentence) / length^p.", show_default="0.7"),
+        typer.Option(
+            min=0,
+            help="Exponent of the length in the score log p / length^EXPONENT. Default: 0.7.",
+            show_default=False,
+        ),
     ] = None,
     rerank_weight: Annotated[
         float | None,
@@ -137,8 +141,8 @@ def evaluate(
             "--rerank-weight",
             "--agreement",
             min=0,
-            help="Weight of the cosine of sentence and photo in re-ranking; 0 for no re-ranking.",
-            show_default="8",
+            help="Weight of the cosine of sentence and photo in re-ranking; 0: no re-ranking. Default: 8.",
+            show_default=False,
         ),
     ] = None,
     features: FeaturesOption = None,
