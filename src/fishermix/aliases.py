@@ -35,7 +35,10 @@ MODULES = {
     "fisher_kernels": "fisher.kernels",
     "mixture.blocks": "rows.blocks",
     "mixture.components": "mixture.parameters",
+    "mixture.density": "mixture.mixture",
     "mixture.fits": "mixture.m_step",
+    "mixture.fitted": "mixture.parameters",
+    "mixture.fitting": "mixture.em",
     "mixture.medians": "mixture.weighted_median",
     "mixture.saving": "mixture.checkpoint",
     "mixture.start": "mixture.initialization",
@@ -65,8 +68,11 @@ MODULES = {
 NAMES = {
     "Components": "MixtureParameters",
     "Crowding": "HubnessCorrection",
+    "FittedParameters": "MixtureParameters",
     "Lexicon": "WordLookup",
+    "Parts": "JoinedTable",
     "Source": "RowSource",
+    "Totals": "Statistics",
     "WordList": "Vocabulary",
 }
 
