@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from fishermix import ImageTextModel, RegularizedCCA, SentenceEncoder, WordVectors
 from fishermix.cca import CovarianceSums
 from fishermix.datasets import open_dataset
-from fishermix.distributed.cluster import connect, in_order
+from fishermix.distributed.cluster import connect, map_in_order
 from fishermix.distributed.covariances import covariance_sums
 from fishermix.distributed.images import ClusterImageEncoder
 from fishermix.distributed.mixtures import ClusterSource, Part
@@ -82,18 +82,18 @@ def test_only_statistics_travel(client, rows):
     statistic = 3 * 5 * 8
     # A step carries some twenty numbers for each (k, d) and the families; an answer has 32 bins, a few sums
     # and up to 256 values of 16 bytes.
-    assert source.traffic.sent < source.traffic.sweeps * (40 * statistic + 6000)
-    assert source.traffic.received < source.traffic.sweeps * (32 + 8 + 2 * 256) * statistic
+    assert source.traffic.sent < source.traffic.passes * (40 * statistic + 6000)
+    assert source.traffic.received < source.traffic.passes * (32 + 8 + 2 * 256) * statistic
     assert source.traffic.received < 0.2 * 4 * rows.nbytes * 3
 
 
 def test_a_worker_killed_in_the_middle_changes_nothing(client, rows, in_memory):
     source = ClusterSource(rows, client)
-    total, sweeps = source.total, []
+    total, passes = source.total, []
 
     def total_with_a_death(step):
-        sweeps.append(step)
-        if len(sweeps) == 4:
+        passes.append(step)
+        if len(passes) == 4:
             victim = next(iter(client.run(os.getpid).values()))
             threading.Timer(0.02, os.kill, (victim, signal.SIGKILL)).start()
         return total(step)
@@ -137,16 +137,16 @@ def test_a_killed_scheduler_is_told_and_the_fit_goes_on_elsewhere(client, doomed
             return total(step)
 
         source.total = total_with_a_death
-        with pytest.raises(FishermixError, match=r"the scheduler at tcp.* is gone.* last checkpoint"):
+        with pytest.raises(FishermixError, match=r"The scheduler at tcp.* is gone.* last checkpoint"):
             fit(source, max_iter=8, checkpoint=folder)
     resumed = ClusterSource(rows, client)
     assert same_bits(fit(resumed, max_iter=8, checkpoint=folder), fit(rows, max_iter=8))
-    assert resumed.traffic.sweeps < len(iterations) / 2
+    assert resumed.traffic.passes < len(iterations) / 2
 
 
 def test_no_scheduler_is_told(monkeypatch):
     monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 0.2)
-    with pytest.raises(FishermixError, match="no scheduler answers"), connect("tcp://127.0.0.1:1"):
+    with pytest.raises(FishermixError, match="No scheduler answers"), connect("tcp://127.0.0.1:1"):
         pass
 
 
@@ -157,13 +157,13 @@ def test_a_scheduler_without_workers_and_addresses_that_cannot_be_are_told(monke
         with pytest.raises(FishermixError, match=f"has no workers.*dask worker {address}"), connect(address):
             pass
     for address in ("tcp://127.0.0.1", "tcp://", "tcp://:port"):
-        with pytest.raises(FishermixError, match="a cluster is tcp://HOST:PORT"), connect(address):
+        with pytest.raises(FishermixError, match="A cluster must be tcp://HOST:PORT"), connect(address):
             pass
 
 
 def test_a_part_forgets_on_its_way_to_another_worker():
-    """Else a copy left behind might answer a later sweep with the posteriors of an earlier iteration."""
-    part = Part(np.zeros((4, 2), np.float32), np.dtype(np.float32), None, 0, {"active": [1]}, "first")
+    """Else a copy left behind might answer a later pass with the posteriors of an earlier iteration."""
+    part = Part(np.zeros((4, 2), np.float32), np.dtype(np.float32), None, 0, {"posteriors": [1]}, "first")
     copied = Part(**part.__getstate__())
     assert copied.memo == {}
     assert copied.iteration == ""
@@ -172,9 +172,9 @@ def test_a_part_forgets_on_its_way_to_another_worker():
 def test_bad_rows_are_told_by_the_workers(client, rows):
     broken = rows.copy()
     broken[4321, 2] = np.inf
-    with pytest.raises(FishermixError, match="row 4321 contains NaN or infinity"):
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN or infinity"):
         fit(ClusterSource(broken, client))
-    with pytest.raises(FishermixError, match="no file"):
+    with pytest.raises(FishermixError, match="There is no file"):
         ClusterSource(["absent.npy"], client)
 
 
@@ -254,7 +254,7 @@ def test_photos_come_back_in_order_with_their_errors(client):
 
 def test_items_are_asked_for_no_faster_than_they_are_done(client):
     asked = []
-    results = in_order(client, abs, (asked.append(n) or -n for n in range(50)))
+    results = map_in_order(client, abs, (asked.append(n) or -n for n in range(50)))
     assert next(results) == 0
     assert len(asked) <= 4  # two for each thread
     assert list(results) == list(range(1, 50))

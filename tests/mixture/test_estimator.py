@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from oracles import interrupt_em
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.base import clone
@@ -27,7 +28,7 @@ from fishermix.mixture import (
     LaplacianMixture,
     Mixture,
     StudentT,
-    fitting,
+    em,
     register_family,
 )
 
@@ -49,21 +50,17 @@ def assert_same_bits(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name, strict=True)
 
 
-def stopping_at(iteration, stop):
-    """An `iterate` that calls `stop` in the iteration of this number, counted over all starts."""
+def interrupting_at(iteration):
+    """Interrupts the iteration of this number, counted over all starts."""
     calls = 0
 
-    def iterate(state, source):
+    def act(state):
         nonlocal calls
         calls += 1
         if calls == iteration:
-            stop()
-        return fitting_iterate(state, source)
+            interrupt()
 
-    return iterate
-
-
-fitting_iterate = fitting.iterate
+    return act
 
 
 def interrupt():
@@ -135,11 +132,13 @@ def test_random_states_are_scikit_learns():
 def test_the_best_of_several_starts_is_kept(monkeypatch):
     X, finals = rows(spread=3), {}
 
-    def iterate(state, source):
-        finals[state.seed] = (after := fitting_iterate(state, source)).lower_bounds[-1]
+    update = em._update
+
+    def record(state, *rest):
+        finals[state.seed] = (after := update(state, *rest)).lower_bounds[-1]
         return after
 
-    monkeypatch.setattr(fitting, "iterate", iterate)
+    monkeypatch.setattr(em, "_update", record)
     best_is_last = []
     for seed in range(4):
         finals.clear()
@@ -167,7 +166,7 @@ def test_a_warm_start_goes_on_from_what_the_user_has_set():
 def test_ctrl_c_in_a_later_start_keeps_the_best_so_far(monkeypatch):
     X = rows(spread=4)
     first = HybridMixture(3, tol=0, max_iter=6, random_state=np.random.RandomState(0)).fit(X)
-    monkeypatch.setattr(fitting, "iterate", stopping_at(8, interrupt))
+    interrupt_em(monkeypatch, interrupting_at(8))
     interrupted = HybridMixture(3, tol=0, max_iter=6, n_init=3, random_state=np.random.RandomState(0))
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(X)
@@ -229,25 +228,25 @@ def test_an_interrupted_fit_ends_with_the_same_bits(monkeypatch, tmp_path, name,
     whole = clone(mixture).fit(X, sample_weight=weight)
     mixture.set_params(checkpoint=tmp_path / "checkpoint")
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "iterate", stopping_at(at, interrupt))
+        interrupt_em(patch, interrupting_at(at))
         with pytest.raises(KeyboardInterrupt):
             clone(mixture).fit(X, sample_weight=weight)
     assert_same_bits(clone(mixture).fit(X, sample_weight=weight), whole)
-    monkeypatch.setattr(fitting, "iterate", stopping_at(1, interrupt))
+    interrupt_em(monkeypatch, interrupting_at(1))
     assert_same_bits(clone(mixture).fit(X, sample_weight=weight), whole)  # finished: nothing is done again
 
 
 KILLED = """
 import os, signal, sys
 import numpy as np
-from fishermix.mixture import HybridMixture, fitting
+from fishermix.mixture import HybridMixture, em
 
-def iterate(state, source, original=fitting.iterate):
+def begin(state, dtype, original=em._begin_fits):
     if state.iteration == 8:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(state, source)
+    return original(state, dtype)
 
-fitting.iterate = iterate
+em._begin_fits = begin
 HybridMixture(3, tol=0, random_state=0, max_iter=12, checkpoint=sys.argv[2]).fit(np.load(sys.argv[1]))
 """
 
@@ -259,7 +258,7 @@ def test_a_killed_fit_ends_with_the_same_bits(monkeypatch, tmp_path):
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     mixture = HybridMixture(3, tol=0, random_state=0, max_iter=12)
     whole = clone(mixture).fit(X)
-    monkeypatch.setattr(fitting, "iterate", stopping_at(8, interrupt))  # 7 of the 12 are left to do
+    interrupt_em(monkeypatch, interrupting_at(8))  # 7 of the 12 are left to do
     assert_same_bits(mixture.set_params(checkpoint=tmp_path / "checkpoint").fit(X), whole)
 
 

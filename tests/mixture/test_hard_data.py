@@ -74,8 +74,8 @@ def test_a_column_of_tiny_numbers_beside_others():
 
 @no_warnings
 @pytest.mark.parametrize("cls", NAMES)
-def test_all_sweeps_of_an_iteration_see_the_same_posteriors(cls):
-    """Rows that overflow float32 in one sweep and not in another, in one block and not in another."""
+def test_all_passes_of_an_iteration_see_the_same_posteriors(cls):
+    """Rows that overflow float32 in one pass and not in another, in one block and not in another."""
     X = clusters(9000).astype(np.float32)
     X[[5, 17, 8000]] = 3e38
     start = {"locations_init": X[:2], "scales_init": np.ones((2, 4)), "tol": 0}

@@ -23,7 +23,7 @@ from fishermix.mixture import (
     StudentT,
     register_family,
 )
-from fishermix.mixture.initialization import merged
+from fishermix.mixture.initialization import merge_duplicates
 from fishermix.threads import count_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -95,10 +95,10 @@ def test_families_are_a_list_of_names_or_objects(X):
     assert Mixture(2, families=["laplace", StudentT(3)]).fit(X).families_[1] == StudentT(3)
     wrong = {
         "families must be a list": [],
-        "no family called 'cauchy'": ["cauchy"],
-        "a family is a name such as 'laplace' or a Family object, not 3": [3],
-        "Logistic is a class: offer an object of it": [Logistic],
-        "names 'gaussian' twice": ["gaussian", "laplace", Gaussian()],
+        "no family named 'cauchy'. Choose among: gaussian": ["cauchy"],
+        "A family is a name such as 'laplace' or a Family object, got 3": [3],
+        "Logistic is a class. Pass an object": [Logistic],
+        "contains 'gaussian' twice": ["gaussian", "laplace", Gaussian()],
     }
     for message, families in wrong.items():
         with pytest.raises(FishermixError, match=message):
@@ -106,8 +106,25 @@ def test_families_are_a_list_of_names_or_objects(X):
     two = Mixture(2, families=[StudentT(3), StudentT(4)], random_state=0, max_iter=2).fit(X)
     assert two.families_ == [StudentT(3), StudentT(4)]
     for not_a_class in (Logistic(), "logistic", int):
-        with pytest.raises(FishermixError, match="register_family takes a class"):
+        with pytest.raises(FishermixError, match="register_family takes a subclass"):
             register_family(not_a_class)
+
+
+@pytest.mark.parametrize("name", [Mixture, GaussianMixture, LaplacianMixture, HybridMixture])
+def test_a_second_fit_equals_the_first_of_a_new_object(name, X):
+    """Nothing is left of other data, other dimensions and batches: all public attributes are the same."""
+    used = name(2, random_state=0).fit(X[:100, :2]).partial_fit(X[100:150, :2])
+    used.set_params(n_components=3).fit(X)
+    new = name(3, random_state=0).fit(X)
+    attributes = {key for key in vars(new) if key.endswith("_") and not key.startswith("_")}
+    assert attributes == {key for key in vars(used) if key.endswith("_") and not key.startswith("_")}
+    assert {*FITTED, "families_", "n_iter_", "converged_", "n_features_in_"} <= attributes
+    for key in attributes:
+        np.testing.assert_array_equal(getattr(used, key), getattr(new, key), err_msg=key, strict=True)
+    for (config, tensors), (expected, arrays) in [(used.to_tensors(), new.to_tensors())]:
+        assert config == expected
+        assert tensors.keys() == arrays.keys()
+        assert all(np.array_equal(tensors[key], arrays[key]) for key in arrays)
 
 
 def test_not_fitted(X):
@@ -139,7 +156,7 @@ def test_rows_are_merged_in_the_order_of_their_numbers(dtype):
     rows = (rng.integers(-2, 3, (300, 3)) * [1, 1e-30, 1e30]).astype(dtype)
     rows[::7] *= -1  # negative zeros
     weight = rng.integers(1, 4, 300)
-    distinct, total = merged(rows, weight)
+    distinct, total = merge_duplicates(rows, weight)
     expected, counts = np.unique(np.repeat(rows, weight, axis=0) + 0.0, axis=0, return_counts=True)
     np.testing.assert_array_equal(distinct, expected)
     np.testing.assert_array_equal(total, counts)
@@ -210,9 +227,9 @@ def test_save_and_load_give_the_same_bits(mixture, X, tmp_path):
 @pytest.mark.parametrize(
     ("tensor", "value", "message"),
     [
-        ("weights", [0.9, 0.9], "sum to one"),
-        ("choice", [[0, 9, 0], [0, 0, 0]], "does not number"),
-        ("scale", -np.ones((2, 2, 3)), "not positive"),
+        ("weights", [0.9, 0.9], "sum to 1"),
+        ("choice", [[0, 9, 0], [0, 0, 0]], "must hold indices of the 2 families"),
+        ("scale", -np.ones((2, 2, 3)), "must be positive"),
         ("location", np.full((2, 2, 3), np.nan), "NaN"),
         ("location", np.ones((2, 2, 2)), "expected"),
     ],
@@ -262,7 +279,7 @@ def test_rows_that_are_not_in_memory_are_predicted_too(X, tmp_path):
     for wrong, message in (("narrow.npy", "expected rows of 3 features"), ("none.npy", r"X is \(0, 3\)")):
         with pytest.raises(ValueError, match=message):
             mixture.predict(tmp_path / wrong)
-    with pytest.raises(FishermixError, match=r"there is no file .*r\.npy"):
+    with pytest.raises(FishermixError, match=r"There is no file .*r\.npy"):
         mixture.score("r.npy")
 
 

@@ -4,48 +4,58 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import weighted_median
 
 from fishermix.mixture import kernels
 from fishermix.mixture import weighted_median as medians_module
-from fishermix.mixture.em import exact_quantum
-from fishermix.mixture.statistics import ActiveRows, Mass
-from fishermix.mixture.weighted_median import MedianSearch, weighted_median
+from fishermix.mixture.em import find_quantum
+from fishermix.mixture.m_step import sum_components
+from fishermix.mixture.statistics import PanelPosteriors
+from fishermix.mixture.weighted_median import MedianSearch
+from fishermix.rows.blocks import Statistics
 
 
-def active_rows(posterior, weight, quantum):
+def list_posteriors(posterior, weight, quantum):
     n, k = posterior.shape
-    start, row, share = np.empty(k + 1, np.int64), np.empty(n * k, np.int32), np.empty(n * k)
-    kernels.list_active(posterior, weight, 1e-12, quantum, start, row, share)
-    return ActiveRows(start, row[: start[-1]], share[: start[-1]])
+    start, row, row_weight = np.empty(k + 1, np.int64), np.empty(n * k, np.int32), np.empty(n * k)
+    kernels.list_posteriors(posterior, weight, 1e-12, quantum, start, row, row_weight)
+    return PanelPosteriors(start, row[: start[-1]], row_weight[: start[-1]])
+
+
+def add_components(posteriors):
+    """The sums of an E step over these panels."""
+    n_components = len(posteriors[0].start) - 1
+    total = Statistics(weight=0, rows=0, squared=0)
+    for start, _, weight in posteriors:
+        component = np.repeat(np.arange(n_components), np.diff(start))
+        total["rows"] += np.diff(start)
+        total["weight"] += np.bincount(component, weight, n_components)
+        total["squared"] += np.bincount(component, weight**2, n_components)
+    return sum_components(total)
 
 
 def search(x, posterior, weight, cuts, guess, reach, scale):
-    """Medians (K, D) and sums of deviations (K, D), with the rows cut at `cuts`; and the number of sweeps."""
-    quantum = exact_quantum(weight.sum())
+    """Medians (K, D) and sums of deviations (K, D), with the rows cut at `cuts`; and the number of passes."""
+    quantum = find_quantum(weight.sum())
     pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
-    blocks = [(piece, active_rows(p, w, quantum)) for piece, p, w in pieces if len(piece)]
-    totals = [active.totals() for _, active in blocks]
-    mass = Mass(*(sum(t[name] for t in totals) for name in ("weight", "rows", "squared")))
-    state, sweeps = MedianSearch.around(guess, reach, scale, mass.rows, x.dtype), 0
+    blocks = [(piece, list_posteriors(p, w, quantum)) for piece, p, w in pieces if len(piece)]
+    sums = add_components([posteriors for _, posteriors in blocks])
+    state, passes = MedianSearch.around(guess, reach, scale, sums.rows[:, 0], x.dtype), 0
     while not state.done:
         total = None
-        for piece, active in blocks:
-            accumulator = state.accumulator(x.dtype)
-            accumulator.add(piece, active)
-            if total is None:
-                total = accumulator.finish()
-            else:
-                total += accumulator.finish()
-        state = state.advance(total, mass)
-        sweeps += 1
-        assert sweeps < 100
-    return state.median, state.deviation, sweeps, quantum
+        for piece, posteriors in blocks:
+            of_block = state.summarize([piece], [posteriors])
+            total = of_block if total is None else total.__iadd__(of_block)
+        state = state.advance(total, sums)
+        passes += 1
+        assert passes < 100
+    return state.median, state.deviation, passes, quantum
 
 
 def oracle(x, posterior, weight, quantum):
-    shares = np.floor(posterior * weight[:, None] / quantum + 0.5) * quantum
-    medians = np.stack([weighted_median(x, share) for share in shares.T])
-    return medians, np.stack([s @ np.abs(x - m.astype(float)) for s, m in zip(shares.T, medians)])
+    weights = np.floor(posterior * weight[:, None] / quantum + 0.5) * quantum
+    medians = np.stack([weighted_median(x, of_component) for of_component in weights.T])
+    return medians, np.stack([s @ np.abs(x - m.astype(float)) for s, m in zip(weights.T, medians)])
 
 
 def test_the_first_value_that_reaches_half():
@@ -119,9 +129,9 @@ def test_ties_of_thousands_of_rows_are_equal_to_sorting(seed, kind, n, k, dtype,
     x = np.clip(x, -1e38, 1e38).astype(dtype)
     posterior, weight = rng.dirichlet(np.full(k, 0.3), n), np.ones(n)
     guess, ones = x[rng.integers(n, size=k)].astype(float), np.ones((k, 4))
-    medians, _, sweeps, quantum = search(x, posterior, weight, [n // 2], guess, reach * ones, ones)
+    medians, _, passes, quantum = search(x, posterior, weight, [n // 2], guess, reach * ones, ones)
     np.testing.assert_array_equal(medians, oracle(x, posterior, weight, quantum)[0])
-    assert sweeps <= 16
+    assert passes <= 16
 
 
 @settings(max_examples=60, deadline=None)
@@ -139,19 +149,19 @@ def test_by_halves_alone_it_ends_too(seed, power, kind, dtype, patience):
     posterior, weight, ones = rng.dirichlet([0.3, 0.3], 500), np.ones(500), np.ones((2, 3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(medians_module, "PATIENCE", patience)
-        medians, _, sweeps, quantum = search(x, posterior, weight, [], 7 * ones, 0.1 * ones, ones)
+        medians, _, passes, quantum = search(x, posterior, weight, [], 7 * ones, 0.1 * ones, ones)
     np.testing.assert_array_equal(medians, oracle(x, posterior, weight, quantum)[0])
-    assert sweeps <= patience + 1 + 8 * np.dtype(dtype).itemsize
+    assert passes <= patience + 1 + 8 * np.dtype(dtype).itemsize
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_keys_number_the_floats_in_their_order(dtype):
     tiny, largest = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
     numbers = np.array([-np.inf, -largest, -1, -tiny, -0.0, 0.0, tiny, 1, largest, np.inf], dtype)
-    keys = medians_module._key(numbers)
+    keys = medians_module._rank(numbers)
     assert (np.diff(keys) > 0).all()
-    np.testing.assert_array_equal(medians_module._number(keys, np.dtype(dtype)), numbers)
-    ones = medians_module._number(medians_module._key(np.ones(1, dtype)) + 1, np.dtype(dtype))
+    np.testing.assert_array_equal(medians_module._from_rank(keys, np.dtype(dtype)), numbers)
+    ones = medians_module._from_rank(medians_module._rank(np.ones(1, dtype)) + 1, np.dtype(dtype))
     assert ones == np.nextafter(dtype(1), dtype(2))
 
 
@@ -165,7 +175,7 @@ def test_cuts_change_no_bit_of_the_medians():
         np.testing.assert_array_equal(search(x, posterior, weight, cuts, *start)[0], whole)
 
 
-def test_few_sweeps():
+def test_few_passes():
     rng = np.random.default_rng(4)
     x = rng.laplace(size=(20_000, 8)).astype(np.float32)
     posterior, weight = rng.dirichlet(np.full(3, 0.2), 20_000), np.ones(20_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from fishermix.errors import FishermixError
-from fishermix.rows.files import BlockTable, Parts, mapped_table, open_table, taken
+from fishermix.rows.files import BlockTable, JoinedTable, open_mapped_table, open_table, take_rows
 
 ROWS = np.arange(3000, dtype=np.float32).reshape(1000, 3)
 
@@ -37,12 +37,12 @@ def make(kind, folder):
         lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(ROWS.ravel()), 3)
         pyarrow.parquet.write_table(pyarrow.table({"v": lists}), path, row_group_size=130)
     elif kind == "parts":
-        return Parts([BlockTable([ROWS[:10]]), BlockTable([ROWS[10:600]]), BlockTable([ROWS[600:]])])
+        return JoinedTable([BlockTable([ROWS[:10]]), BlockTable([ROWS[10:600]]), BlockTable([ROWS[600:]])])
     elif kind == "blocks":
         return BlockTable(Restarting())
     else:
         np.save(folder / "longer.npy", np.concatenate([ROWS[:4], ROWS]))
-        return mapped_table(np.load(folder / "longer.npy", mmap_mode="r")[4:])
+        return open_mapped_table(np.load(folder / "longer.npy", mmap_mode="r")[4:])
     return open_table(path)
 
 
@@ -64,7 +64,7 @@ def test_any_rows_are_read(kind, tmp_path, spans):
 def test_positions_are_taken(tmp_path):
     positions = np.array([0, 5, 6, 130, 999])
     for kind in KINDS:
-        np.testing.assert_array_equal(taken(make(kind, tmp_path), positions), ROWS[positions])
+        np.testing.assert_array_equal(take_rows(make(kind, tmp_path), positions), ROWS[positions])
 
 
 def test_a_folder_of_parts_is_read_in_the_order_of_the_names(tmp_path):
@@ -77,7 +77,7 @@ def test_a_folder_of_parts_is_read_in_the_order_of_the_names(tmp_path):
 def test_a_fortran_view_of_a_mapped_file_is_read_too(tmp_path):
     np.save(tmp_path / "rows.npy", ROWS)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")[::2]
-    np.testing.assert_array_equal(mapped_table(mapped).read(3, 9), ROWS[::2][3:9])
+    np.testing.assert_array_equal(open_mapped_table(mapped).read(3, 9), ROWS[::2][3:9])
 
 
 def wrong_files(folder):
@@ -99,12 +99,12 @@ def wrong_files(folder):
         ("fortran.npy", "column by column"),
         ("rubbish.npy", "cannot be read"),
         ("rubbish.safetensors", "damaged"),
-        ("rubbish.parquet", "not a Parquet file"),
-        ("table.csv", "ends in none of"),
+        ("rubbish.parquet", "not a valid Parquet file"),
+        ("table.csv", "does not end in .npy, .safetensors, .parquet"),
         ("two.safetensors", "2 tables"),
-        ("words.parquet", "'word' is not of numbers"),
+        ("words.parquet", "Column 'word' of .* does not hold numbers"),
         ("empty", "holds no file"),
-        ("absent.npy", "no file"),
+        ("absent.npy", "There is no file"),
     ],
 )
 def test_wrong_files_are_named(tmp_path, name, said):
@@ -125,26 +125,34 @@ def test_a_file_cut_short_is_noticed(tmp_path):
 def test_blocks_must_be_alike_and_come_again():
     with pytest.raises(FishermixError, match="only once"):
         BlockTable(block for block in (ROWS,))
-    with pytest.raises(FishermixError, match="of one D"):
+    with pytest.raises(FishermixError, match=r"must be \(n, D\) with the same D"):
         BlockTable([ROWS, ROWS[:, :2]])
-    with pytest.raises(FishermixError, match="no blocks"):
+    with pytest.raises(FishermixError, match="There are no blocks"):
         BlockTable([])
     fewer = [ROWS]
     table = BlockTable(fewer)
     fewer[0] = ROWS[:10]
-    with pytest.raises(FishermixError, match="the same each time"):
+    with pytest.raises(
+        FishermixError, match=r"at first and have 10 rows now\. Each iteration over them must give the same"
+    ):
         table.read(0, 20)
 
 
 def test_a_file_with_nothing_in_it_is_told(tmp_path):
-    for name in ("a.npy", "a.safetensors", "a.parquet"):
-        (tmp_path / name).touch()
-        with pytest.raises(FishermixError, match=rf"{name} (cannot be read|is not a Parquet file)"):
-            open_table(tmp_path / name)
+    said = {
+        "npy": "cannot be read as an array",
+        "safetensors": "cannot be read",
+        "parquet": "is not a valid Parquet",
+    }
+    for suffix, message in said.items():
+        path = tmp_path / f"a.{suffix}"
+        path.touch()
+        with pytest.raises(FishermixError, match=f"{path.name} {message}"):
+            open_table(path)
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(columns(ROWS), tmp_path / "rows.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FishermixError, match=r"needs pyarrow: pip install 'fishermix\[dask\]'"):
+    with pytest.raises(FishermixError, match=r"needs pyarrow. Run: pip install 'fishermix\[dask\]'"):
         open_table(tmp_path / "rows.parquet")

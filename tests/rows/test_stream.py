@@ -7,7 +7,7 @@ import pytest
 
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
-from fishermix.rows.blocks import Totals, summed
+from fishermix.rows.blocks import Statistics, sum_in_tree
 from fishermix.rows.files import BlockTable
 from fishermix.rows.stream import StreamSource
 
@@ -69,12 +69,12 @@ def test_little_memory_means_small_blocks_and_the_same_medians(rows, path, in_me
         np.testing.assert_allclose(getattr(streamed, name), getattr(in_memory, name), rtol=1e-5)
 
 
-def test_what_sweeps_remember_stays_within_the_memory(path):
+def test_what_passes_keep_stays_within_the_memory(path):
     source = StreamSource(path, memory=200_000, threads=1)
 
     def remembering(block):
         block.memo["of the rows"] = [np.zeros(4000)]
-        return Totals(rows=len(block.rows))
+        return Statistics(rows=len(block.rows))
 
     for _ in range(2):
         assert source.total(remembering)["rows"] == 9000
@@ -84,11 +84,11 @@ def test_what_sweeps_remember_stays_within_the_memory(path):
 def test_bad_rows_and_bad_budgets_are_told(rows, path):
     broken = rows.copy()
     broken[4321, 2] = np.nan
-    with pytest.raises(FishermixError, match="row 4321 contains NaN"):
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
         fit([broken])
-    with pytest.raises(FishermixError, match="row 4321 contains NaN"):
-        StreamSource(BlockTable([broken])).total(lambda block: Totals(rows=len(block.rows)))
-    with pytest.raises(FishermixError, match="too few for rows so wide"):
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
+        StreamSource(BlockTable([broken])).total(lambda block: Statistics(rows=len(block.rows)))
+    with pytest.raises(FishermixError, match="memory=1000 is too small for rows of"):
         StreamSource(path, memory=1000)
     with pytest.raises(FishermixError, match="sample_weight"):
         fit(path, sample_weight=np.ones(3))
@@ -99,7 +99,7 @@ def test_bad_rows_and_bad_budgets_are_told(rows, path):
 def test_large_numbers_are_not_taken_for_infinity():
     huge = np.full((600, 2), 3e38, np.float32)
     huge[::2] = -3e38
-    StreamSource(BlockTable([huge])).total(lambda block: Totals(rows=len(block.rows)))
+    StreamSource(BlockTable([huge])).total(lambda block: Statistics(rows=len(block.rows)))
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 65, 100])
@@ -109,4 +109,4 @@ def test_sums_are_added_as_a_tree_of_eight(n):
     level = list(values)
     while len(level) > 1:
         level = [float(np.cumsum(level[i : i + 8])[-1]) for i in range(0, len(level), 8)]
-    assert summed(Totals(x=np.array([value])) for value in values)["x"][0] == level[0]
+    assert sum_in_tree(Statistics(x=np.array([value])) for value in values)["x"][0] == level[0]

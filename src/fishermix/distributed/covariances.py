@@ -12,7 +12,14 @@ import numpy as np
 
 from fishermix.cca import CovarianceSums
 from fishermix.cca.covariances import choose_block_rows
-from fishermix.distributed.cluster import current_client, gathered, in_order, shared, submitted, told_plainly
+from fishermix.distributed.cluster import (
+    broadcast,
+    current_client,
+    explain_errors,
+    gather,
+    map_in_order,
+    submit,
+)
 from fishermix.distributed.mixtures import FileRows
 from fishermix.errors import FishermixError
 from fishermix.rows.files import open_table
@@ -42,7 +49,7 @@ def covariance_sums(
     """
     client = client or current_client()
     X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)
-    with told_plainly(client):
+    with explain_errors(client):
         pieces = list(_pieces(Y, encoder, client))
         n = sum(piece.n_rows for piece in pieces)
         pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
@@ -53,10 +60,10 @@ def covariance_sums(
         workers = sum(client.nthreads().values())
         there = None
         if encoder is not None:
-            there = shared(client, encoder.with_words_of(Y))
+            there = broadcast(client, encoder.with_words_of(Y))
             warn_if_empty(len(encoder.lookup.find(Y).empty), n)
     sums: CovarianceSums | None = None
-    for group in in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
+    for group in map_in_order(client, _sums, _groups(X, pairs, pieces, workers), there):
         if sums is None:
             sums = group
         else:
@@ -85,7 +92,7 @@ def _pieces(Y: Any, encoder: SentenceEncoder | None, client: Client) -> Iterator
             yield _Piece(future, int(length))
     else:
         paths = [Y] if isinstance(Y, str | os.PathLike) else list(Y)
-        for table in gathered(client, [submitted(client, open_table, path) for path in paths]):
+        for table in gather(client, [submit(client, open_table, path) for path in paths]):
             step = choose_block_rows(table.shape[1])
             for start in range(0, table.shape[0], step):
                 stop = min(start + step, table.shape[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fishermix.distributed.cluster import current_client, in_order, shared
+from fishermix.distributed.cluster import broadcast, current_client, map_in_order
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.images import ImageSource, UnreadableImage
 
@@ -36,9 +36,9 @@ class ClusterImageEncoder:
 
     def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
         """(position, vector or error) of each image, in order; see `ImageEncoder.stream`."""
-        there = shared(self.client, self.encoder)
+        there = broadcast(self.client, self.encoder)
         position = 0
-        for results in in_order(self.client, _encode, _split_into_batches(images), there):
+        for results in map_in_order(self.client, _encode, _split_into_batches(images), there):
             for name, found in results:
                 yield position, UnreadableImage(found, name) if isinstance(found, str) else found
                 position += 1

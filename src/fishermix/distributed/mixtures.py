@@ -1,8 +1,8 @@
-"""EM on a Dask cluster: the rows stay on the workers, steps go there, sums come back.
+"""EM on a Dask cluster: the rows stay on the workers, steps are sent there, and sums come back.
 
-A sweep is a task for each block, and tasks that add up the sums of eight, and of eight of these: what reaches
-the client is one set of statistics. Tasks depend on nothing but blocks and step, and blocks can be made again
-from what they were made of, so a sweep outlives the death of workers.
+A pass is one task per block, and tasks that add up the statistics of eight blocks, then of eight of these.
+The client receives one set of statistics. Tasks depend on blocks and steps only, and blocks can be made
+again, so a pass survives the death of workers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fishermix.distributed.cluster import current_client, gathered, submitted, told_plainly
+from fishermix.distributed.cluster import current_client, explain_errors, gather, submit, sum_in_tree
 from fishermix.errors import FishermixError
-from fishermix.rows.blocks import GROUP, Block, Step, Totals, block_rows, total_weight
+from fishermix.rows.blocks import (
+    GROUP,
+    Block,
+    Statistics,
+    Step,
+    block_rows,
+    check_finite,
+    choose_dtype,
+    parse_weight,
+    sum_weights,
+)
 from fishermix.rows.files import Table, open_table
-from fishermix.rows.stream import checked_weight, require_finite, working_type
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,21 +38,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Traffic:
-    """What went between client and cluster, in bytes: steps to the workers, statistics back."""
+    """Bytes between client and cluster: steps to the workers, statistics back."""
 
-    sweeps: int = 0
+    passes: int = 0
     sent: int = 0
     received: int = 0
 
 
 class ClusterSource:
-    """A `RowSource` whose blocks live on the workers of a Dask cluster.
+    """A `RowSource` whose blocks are on the workers of a Dask cluster.
 
     rows : a `dask.array` (N, D), whose chunks of rows are the blocks; paths of .npy, .safetensors or .parquet
-        parts that the workers can read; or an array (N, D), which travels there once.
-    client : the one made last, if left out.
-    keep : True holds the rows in the memory of the workers; False lets the workers read their parts anew in
-        each sweep, for files larger than all their memory.
+        parts that the workers can read; or an array (N, D), which is sent there once.
+    client : the Dask client; the one made last by default.
+    keep : True keeps the rows in the memory of the workers. False makes the workers read their parts again in
+        each pass, for files larger than all their memory.
     """
 
     def __init__(
@@ -55,18 +64,18 @@ class ClusterSource:
     ):
         self.client = client or current_client()
         self.traffic = Traffic()
-        with told_plainly(self.client):
+        with explain_errors(self.client):
             pieces = list(self._pieces(rows))
         self.starts = np.concatenate([[0], np.cumsum([piece.n_rows for piece in pieces])])
         self.shape: tuple[int, int] = int(self.starts[-1]), pieces[0].width
-        self.dtype = working_type(np.result_type(*(piece.dtype for piece in pieces)))
-        self.weight = None if weight is None else checked_weight(weight, self.shape[0])
-        self.total_weight = total_weight(self.weight, self.shape[0])
-        workers = self._workers(len(pieces))
+        self.dtype = choose_dtype(np.result_type(*(piece.dtype for piece in pieces)))
+        self.weight = None if weight is None else parse_weight(weight, self.shape[0])
+        self.total_weight = sum_weights(self.weight, self.shape[0])
+        workers = self._assign_workers(len(pieces))
         self._parts = [
-            submitted(
+            submit(
                 self.client,
-                _part,
+                _make_part,
                 piece.rows,
                 self.dtype,
                 None if self.weight is None else self.weight[start:stop],
@@ -78,8 +87,8 @@ class ClusterSource:
         ]
         self._iteration = ""
 
-    def _workers(self, n_pieces: int) -> list[str | None]:
-        """A worker for each piece: neighbours, whose sums are added first, on the same one."""
+    def _assign_workers(self, n_pieces: int) -> list[str | None]:
+        """Assign a worker to each piece: neighbors, whose sums are added first, to the same one."""
         workers = sorted(self.client.scheduler_info()["workers"]) or [None]
         return [workers[i * len(workers) // n_pieces] for i in range(n_pieces)]
 
@@ -93,7 +102,7 @@ class ClusterSource:
                 yield _Piece(part, len(part), part.shape[1], part.dtype)
         else:
             paths = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
-            tables = gathered(self.client, [submitted(self.client, open_table, path) for path in paths])
+            tables = gather(self.client, [submit(self.client, open_table, path) for path in paths])
             size = block_rows(sum(table.shape[0] for table in tables))
             for table in tables:
                 for start in range(0, table.shape[0], size):
@@ -102,50 +111,49 @@ class ClusterSource:
 
     def _chunks(self, array: Any) -> Iterator[_Piece]:
         if array.ndim != 2:
-            raise FishermixError(f"rows must be a table (N, D), not an array of {array.shape}")
+            raise FishermixError(f"The rows must be (N, D), got an array of shape {array.shape}.")
         array = array.rechunk({1: -1})
         lengths = array.chunks[0]
         if any(np.isnan(length) for length in lengths):
-            raise FishermixError("the array does not know its chunks: call compute_chunk_sizes() first")
+            raise FishermixError(
+                "The chunk sizes of the array are unknown. Call compute_chunk_sizes() first."
+            )
         for future, length in zip(self.client.compute(list(array.to_delayed().ravel())), lengths):
             yield _Piece(future, int(length), array.shape[1], array.dtype)
 
     def wait(self) -> ClusterSource:
-        """Return when all rows are on the workers; a fit that begins earlier waits for them itself."""
-        gathered(self.client, [submitted(self.client, _is_there, part) for part in self._parts])
+        """Wait until all rows are on the workers. A fit that starts earlier waits for them itself."""
+        gather(self.client, [submit(self.client, _confirm, part) for part in self._parts])
         return self
 
-    def total(self, step: Step) -> Totals:
+    def total(self, step: Step) -> Statistics:
         from distributed.protocol import pickle
 
         if not getattr(step, "again", False) or not self._iteration:
             self._iteration = uuid.uuid4().hex
         blob = pickle.dumps(step)
-        there = submitted(self.client, pickle.loads, blob)
-        sums = [submitted(self.client, _run, there, part, self._iteration) for part in self._parts]
-        while len(sums) > 1:
-            groups = [sums[first : first + GROUP] for first in range(0, len(sums), GROUP)]
-            sums = [submitted(self.client, _added, group) for group in groups]
-        (total,) = gathered(self.client, sums)
-        self.traffic.sweeps += 1
+        there = submit(self.client, pickle.loads, blob)
+        values = there, self._iteration
+        total = sum_in_tree(self.client, _run_step, self._parts, *values, add=_add_up, group=GROUP)
+        self.traffic.passes += 1
         self.traffic.sent += len(blob)
-        self.traffic.received += bytes_of(total)
+        self.traffic.received += count_bytes(total)
         return total
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         edges = np.searchsorted(rows, self.starts)
         wanted = [
-            submitted(self.client, _rows_of, part, rows[begin:end] - start)
+            submit(self.client, _take_rows, part, rows[begin:end] - start)
             for part, start, (begin, end) in zip(self._parts, self.starts, pairwise(edges))
             if begin < end
         ]
-        found = np.concatenate(gathered(self.client, wanted))
+        found = np.concatenate(gather(self.client, wanted))
         return found, np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
 
 @dataclass
 class _Piece:
-    """What a part is made of: an array, a future of one, or rows in a file."""
+    """The origin of a part: an array, the future of one, or rows in a file."""
 
     rows: Any
     n_rows: int
@@ -167,7 +175,7 @@ class FileRows:
 
 @dataclass
 class Part:
-    """A block on its worker; what it remembers of a sweep stays there."""
+    """A block on its worker. Its memo stays there."""
 
     rows: np.ndarray | FileRows
     dtype: np.dtype
@@ -180,7 +188,7 @@ class Part:
         rows = self.rows
         if isinstance(rows, FileRows):
             rows = np.ascontiguousarray(rows.read(), self.dtype)
-            require_finite(rows, self.start)
+            check_finite(rows, self.start)
         return Block(rows, self.weight, self.memo)
 
     def __sizeof__(self) -> int:
@@ -190,43 +198,43 @@ class Part:
         return {**vars(self), "memo": {}, "iteration": ""}
 
 
-def _part(
+def _make_part(
     rows: np.ndarray | FileRows, dtype: np.dtype, weight: np.ndarray | None, start: int, keep: bool
 ) -> Part:
     if keep and isinstance(rows, FileRows):
         rows = rows.read()
     if isinstance(rows, np.ndarray):
         rows = np.ascontiguousarray(rows, dtype)
-        require_finite(rows, start)
+        check_finite(rows, start)
     return Part(rows, dtype, weight, start)
 
 
-def _is_there(part: Part) -> bool:
+def _confirm(part: Part) -> bool:
     return True
 
 
-def _run(step: Step, part: Part, iteration: str) -> Totals:
+def _run_step(part: Part, step: Step, iteration: str) -> Statistics:
     if part.iteration != iteration:
-        # A copy of the part may have sat on this worker since an older iteration.
+        # This may be an old copy of the part, with the memo of an earlier iteration.
         part.memo, part.iteration = {}, iteration
     return step(part.block())
 
 
-def _added(totals: Sequence[Totals]) -> Totals:
-    total = copy.deepcopy(totals[0])  # results of tasks are not to be changed: they may be asked for again
-    for more in totals[1:]:
+def _add_up(parts: Sequence[Statistics]) -> Statistics:
+    total = copy.deepcopy(parts[0])  # results of tasks must not change: they may be needed again
+    for more in parts[1:]:
         total += more
     return total
 
 
-def _rows_of(part: Part, rows: np.ndarray) -> np.ndarray:
+def _take_rows(part: Part, rows: np.ndarray) -> np.ndarray:
     return part.block().rows[rows]
 
 
-def bytes_of(value: Any) -> int:
-    """The bytes of the arrays in nested statistics."""
+def count_bytes(value: Any) -> int:
+    """Count the bytes of the arrays in nested statistics."""
     if isinstance(value, dict):
-        return sum(bytes_of(part) for part in value.values())
+        return sum(count_bytes(part) for part in value.values())
     if isinstance(value, list | tuple):
-        return sum(bytes_of(part) for part in value)
+        return sum(count_bytes(part) for part in value)
     return int(getattr(value, "nbytes", 8))

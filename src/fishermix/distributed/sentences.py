@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fishermix.distributed.cluster import current_client, shared, submitted
+from fishermix.distributed.cluster import broadcast, current_client, submit
 from fishermix.errors import FishermixError
 from fishermix.text.encoder import SentenceEncoder
 
@@ -25,11 +25,11 @@ def encode_sentences(
     if not len(sentences):
         raise FishermixError("There are no sentences to encode.")
     # Captions use thousands of the millions of memory-mapped word vectors: send only these to the workers.
-    there = shared(client, encoder.with_words_of(sentences))
+    there = broadcast(client, encoder.with_words_of(sentences))
     chunks = []
     for start in range(0, len(sentences), rows):
         block = list(sentences[start : start + rows])
-        future = submitted(client, _encode, there, block)
+        future = submit(client, _encode, there, block)
         shape = (len(block), encoder.n_features)
         chunks.append(dask.array.from_delayed(dask.delayed(future), shape, np.float32))
     return dask.array.concatenate(chunks)

@@ -1,4 +1,4 @@
-"""Progress and stopping early: scikit-learn's callbacks where its version has them, and the progress bar."""
+"""Progress and stopping early: scikit-learn's callbacks, where its version has them, and the progress bar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """Stands in for scikit-learn's class."""
 
     def with_callbacks(method):
         return method
@@ -23,8 +23,8 @@ except ImportError:  # scikit-learn before 1.9
 class IterationCallbacks:
     """One task for the fit and one for each iteration of EM.
 
-    A callback's `on_fit_task_end` may return True to end the fit after that iteration. `fitted` gives the
-    fitted attributes of a state, for callbacks that ask for a fitted estimator.
+    A callback whose `on_fit_task_end` returns True ends the fit after that iteration. `fitted` returns the
+    fitted attributes of a state, for callbacks that need a fitted estimator.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class IterationCallbacks:
         estimator: Any,
         X: Any,
         sample_weight: Any,
-        most: int,
+        max_iter: int,
         fitted: Callable[[State], dict[str, Any]],
     ):
-        self.estimator, self.most, self.fitted = estimator, most, fitted
+        self.estimator, self.max_iter, self.fitted = estimator, max_iter, fitted
         self.given = {"X": X, "metadata": {"sample_weight": sample_weight}}
         self.exits = ExitStack()
         self.task: Any = None
@@ -43,19 +43,20 @@ class IterationCallbacks:
     def __enter__(self) -> IterationCallbacks:
         shown = True if self.estimator.verbose else None
         name = f"fitting {type(self.estimator).__name__}"
-        self.bar = self.exits.enter_context(progress(name, total=self.most, shown=shown))
+        self.bar = self.exits.enter_context(progress(name, total=self.max_iter, shown=shown))
         if hasattr(self.estimator, "_init_callback_context"):
-            self.task = self.estimator._init_callback_context(max_subtasks=self.most)
+            self.task = self.estimator._init_callback_context(max_subtasks=self.max_iter)
             self.task.call_on_fit_task_begin(estimator=self.estimator, **self.given)
         return self
 
     def before_iteration(self) -> None:
+        """Report the begin of an iteration."""
         if self.task is not None:
             self.iteration = self.task.subcontext(task_name="iteration")
             self.iteration.call_on_fit_task_begin(estimator=self.estimator, **self.given)
 
     def after_iteration(self, state: State) -> bool:
-        """Report an iteration; True when a callback asks to stop."""
+        """Report the end of an iteration; return whether a callback asks to stop."""
         self.bar.advance(1, note=f"log likelihood {state.lower_bounds[-1]:.4f}")
         if self.task is None:
             return False

@@ -1,23 +1,34 @@
-"""One iteration of EM, from any source of blocks, and the state that one iteration leaves to the next."""
+"""EM from any source of rows: `run_em` is the algorithm, `State` what one iteration leaves to the next."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, methodcaller
+from typing import Protocol
 
 import numpy as np
 
-from fishermix.errors import FishermixError
-from fishermix.mixture.families import Family
-from fishermix.mixture.m_step import FamilyFit, start_fit
+from fishermix.mixture.families import Family, Gaussian, Laplace
+from fishermix.mixture.initialization import Start, too_large
+from fishermix.mixture.m_step import FamilyFit, IRLSFit, MomentFit, sum_components
 from fishermix.mixture.parameters import MixtureParameters, suits_float32
-from fishermix.mixture.statistics import ActiveRows, Mass
-from fishermix.rows.blocks import Block, RowSource, Totals
+from fishermix.mixture.statistics import ComponentSums
+from fishermix.mixture.weighted_median import MedianFit
+from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics
 
-DEAD = 1e-3  # rows' worth of weight below which a component is lost
-RESEEDS = 3  # of one component in one fit; with fewer distinct rows than components more would not help
-SMALLEST_WEIGHT = 1e-12
-LARGEST = 1e150  # numbers whose squares float64 can sum up
-NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors below these are lost in the rounding of the densities
+LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
+RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
+SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
+NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors that rounding of the densities would hide
+BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
+MEMO_BYTES = 2**18  # of posteriors that a block may always keep for the next pass; else half of its own size
+FIRST_REACH = 3.0  # scales that the first median may be away from the start
+ITERATIONS_PER_CHECKPOINT = 5
+FLOAT64_BITS = 52  # of the fraction
+
+is_done = attrgetter("done")
+CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace: MedianFit}
 
 
 @dataclass(frozen=True)
@@ -25,168 +36,228 @@ class State:
     """Everything that the next iteration depends on."""
 
     weights: np.ndarray  # (K,)
-    fits: tuple[FamilyFit, ...]  # one for each family, each (K, D)
+    fits: tuple[FamilyFit, ...]  # one per family, each (K, D)
     choice: np.ndarray  # (K, D) index of the family
-    rows: np.ndarray  # (K,) active rows in the last E step
-    seed: int  # for the places where a lost component starts again
+    rows: np.ndarray  # (K,) rows with a sparse posterior in the last E step
+    seed: int  # of the places where lost components start again
     iteration: int = 0
     lower_bounds: list[float] = field(default_factory=list)
     reseeds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # (K,)
 
-    @property
-    def families(self) -> list[Family]:
-        return [fit.family for fit in self.fits]
+    @classmethod
+    def start(cls, families: list[Family], start: Start, floor: float, rows: float, seed: int) -> State:
+        """All families start from the same locations and scales (K, D); the first is chosen everywhere."""
+        weights, locations, scales = start
+        scales = np.maximum(scales, floor)
+        fits = tuple(
+            CLOSED_FORM.get(type(family), IRLSFit)(
+                family, locations.copy(), scales, FIRST_REACH * scales, np.zeros(scales.shape), floor
+            )
+            for family in families
+        )
+        choice = np.zeros(locations.shape, np.int64)
+        return cls(weights, fits, choice, weights * rows, seed, reseeds=np.zeros(len(weights), np.int64))
 
     @property
-    def components(self) -> MixtureParameters:
+    def parameters(self) -> MixtureParameters:
+        """Weights, and the locations and scales of the chosen families."""
         locations = np.stack([fit.location for fit in self.fits])
         scales = np.stack([fit.scale for fit in self.fits])
-        chosen = self.choice[None]
         return MixtureParameters(
-            self.families,
+            [fit.family for fit in self.fits],
             self.weights,
-            np.take_along_axis(locations, chosen, 0)[0],
-            np.take_along_axis(scales, chosen, 0)[0],
+            np.take_along_axis(locations, self.choice[None], 0)[0],
+            np.take_along_axis(scales, self.choice[None], 0)[0],
             self.choice,
         )
 
 
-def start_state(
-    families: list[Family],
-    weights: np.ndarray,
-    locations: np.ndarray,
-    scales: np.ndarray,
-    floor: float,
-    rows: float,
-    seed: int,
-) -> State:
-    """Every family starts from the same locations and scales (K, D); the first is chosen everywhere."""
-    return State(
-        weights=weights,
-        fits=tuple(start_fit(family, locations, scales, floor) for family in families),
-        choice=np.zeros(locations.shape, np.int64),
-        rows=weights * rows,
-        seed=seed,
-        reseeds=np.zeros(len(weights), np.int64),
-    )
+@dataclass
+class Progress:
+    """The progress of a fit: the best of the finished starts, and the current start."""
+
+    state: State
+    start: int = 0
+    best: State | None = None
+    best_converged: bool = False
+    finished: bool = False
+    converged: bool = False
+
+    def keep_better(self) -> None:
+        """Make the current start the best one if it is."""
+        bounds = self.state.lower_bounds
+        if self.best is None or (bounds and bounds[-1] > self.best.lower_bounds[-1]):
+            self.best, self.best_converged = self.state, self.converged
+
+    def reopen(self, max_iter: int) -> None:
+        """Continue a single start that ended at the iteration limit if more iterations are allowed now."""
+        if self.finished and self.start == 1 and not self.converged and self.state.iteration < max_iter:
+            self.finished, self.start, self.best = False, 0, None
+
+
+class Callbacks(Protocol):
+    def before_iteration(self) -> None: ...
+
+    def after_iteration(self, state: State) -> bool:
+        """Return whether to stop the fit."""
+
+
+class ProgressWriter(Protocol):
+    def write(self, progress: Progress) -> None: ...
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """The step that EM runs on every block: E step, then statistics for the fits that are not done.
+class Pass:
+    """What a pass computes on each block: the E step, then statistics of the fits that are not done.
 
-    `dtype` is the same for all blocks and sweeps of an iteration, or posteriors would differ between them.
+    `dtype` is the same for all blocks and passes of an iteration, or posteriors would differ between them.
     """
 
-    components: MixtureParameters
+    parameters: MixtureParameters
     fits: tuple[FamilyFit, ...]
     dtype: np.dtype
     quantum: float
-    again: bool  # within the same iteration
+    again: bool  # in the same iteration: the posteriors are those of the pass before
 
-    def __call__(self, block: Block) -> Totals:
-        with np.errstate(over="ignore", invalid="ignore"):  # `iterate` looks at the sums
-            return self._totals(block)
-
-    def _totals(self, block: Block) -> Totals:
+    def __call__(self, block: Block) -> Statistics:
         rows = block.rows.astype(self.dtype, copy=False)
-        accumulators = [fit.accumulator(rows.dtype) for fit in self.fits]
-        known: list[ActiveRows] | None = block.memo.get("active") if self.again else None
-        threshold = NEGLIGIBLE[rows.dtype.char]
-        totals = Totals(log_likelihood=0.0, rows=0, weight=0.0, squared=0.0)
-        listed = []
-        for number, panel in enumerate(block.panels()):
-            if known is None:
-                weight = None if block.weight is None else block.weight[panel]
-                active, log_likelihood = self.components.active_rows(
-                    rows[panel], weight, threshold, self.quantum
-                )
-                totals["log_likelihood"] += log_likelihood
-            else:
-                active = known[number]
-            for accumulator in accumulators:
-                accumulator.add(rows[panel], active)
-            listed.append(active)
-            if not self.again:
-                totals += active.totals()
-        small = sum(active.nbytes for active in listed) <= rows.nbytes // 2
-        block.memo["active"] = listed if small else None
-        totals.update({f"fit{n}": accumulator.finish() for n, accumulator in enumerate(accumulators)})
-        return totals
+        panels = [rows[start : start + PANEL] for start in range(0, len(rows), PANEL)]
+        statistics = Statistics()
+        posteriors = block.memo.get("posteriors") if self.again else None
+        with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
+            if posteriors is None:
+                weight = np.ones(len(rows)) if block.weight is None else block.weight
+                threshold = NEGLIGIBLE[self.dtype.char]
+                posteriors, sums = self.parameters.panel_posteriors(panels, weight, threshold, self.quantum)
+                small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= max(rows.nbytes // 2, MEMO_BYTES)
+                block.memo["posteriors"] = posteriors if small else None
+                if not self.again:
+                    statistics.update(sums)
+            for number, fit in enumerate(self.fits):
+                if not fit.done:
+                    statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
+        return statistics
 
 
-def iterate(state: State, source: RowSource) -> State:
-    """One E step and one M step; the likelihood it records is that of the state it started from.
+def run_em(
+    progress: Progress,
+    source: RowSource,
+    max_iter: int,
+    tol: float,
+    callbacks: Callbacks | None = None,
+    checkpoint: ProgressWriter | None = None,
+) -> bool:
+    """Iterate until the log likelihood gains less than `tol`; return whether a callback stopped the fit.
 
-    float32 rows are taken in float64 where the components, or rows far away from them, need its range.
+    `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
     """
-    narrow = source.dtype == np.float32 and all(suits_float32(fit.location, fit.scale) for fit in state.fits)
-    new = iterate_in(np.dtype(np.float32), state, source) if narrow else None
-    new = new or iterate_in(np.dtype(np.float64), state, source)
-    if new is None:
+    stopped, quantum = False, find_quantum(source.total_weight)
+    while not (progress.converged or stopped) and (state := progress.state).iteration < max_iter:
+        if callbacks:
+            callbacks.before_iteration()
+        parameters, again = state.parameters, False
+        fits, dtype = _begin_fits(state, source.dtype)
+        while not all(map(is_done, fits)):
+            # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
+            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again))
+            if not statistics.is_finite():  # float32 has overflowed: start again in float64
+                (fits, dtype), again = _begin_fits(state, _widen(dtype)), False
+                continue
+            if not again:
+                sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
+            for number, fit in enumerate(fits):  # the M step
+                fits[number] = fit if fit.done else fit.advance(statistics[f"fit{number}"], sums)
+            again = True
+        best = np.argmax(np.stack([fit.expected_log_likelihood for fit in fits]), axis=0)
+        choice = np.where(sums.weight > 0, best, state.choice)
+        bounds = [*state.lower_bounds, log_likelihood / source.total_weight]
+        progress.state = new = _update(state, fits, choice, bounds, sums, source)
+        gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
+        progress.converged = bool(gain < tol and new.reseeds.sum() == state.reseeds.sum())
+        stopped = bool(callbacks and callbacks.after_iteration(new))
+        if checkpoint and (stopped or new.iteration % ITERATIONS_PER_CHECKPOINT == 0):
+            checkpoint.write(progress)
+    return stopped
+
+
+def run_starts(
+    progress: Progress,
+    source: RowSource,
+    new_start: Callable[[int], State],
+    n_starts: int,
+    max_iter: int,
+    tol: float,
+    callbacks: Callbacks | None = None,
+    checkpoint: ProgressWriter | None = None,
+) -> None:
+    """Run EM from every start that is not finished, and leave the best in `progress`."""
+    while not progress.finished:
+        stopped = run_em(progress, source, max_iter, tol, callbacks, checkpoint)
+        progress.keep_better()
+        if stopped:
+            return
+        progress.start += 1
+        progress.finished = progress.start >= n_starts
+        if not progress.finished:
+            progress.state, progress.converged = new_start(progress.start), False
+    if checkpoint:
+        checkpoint.write(progress)
+
+
+def find_quantum(total_weight: float) -> float:
+    """Return a power of two so small that it is harmless, so large that sums of it are exact."""
+    return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
+
+
+def _begin_fits(state: State, dtype: np.dtype) -> tuple[list[FamilyFit], np.dtype]:
+    """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
+    locations, scales = ([getattr(fit, name) for fit in state.fits] for name in ("location", "scale"))
+    if dtype == np.float32 and not suits_float32(np.array(locations), np.array(scales)):
+        dtype = np.dtype(np.float64)
+    return list(map(methodcaller("begin", state.rows, dtype), state.fits)), dtype
+
+
+def _widen(dtype: np.dtype) -> np.dtype:
+    if dtype == np.float64:
         raise too_large()
-    return new
+    return np.dtype(np.float64)
 
 
-def too_large() -> FishermixError:
-    return FishermixError(
-        "Input X contains values too large for dtype('float64') to square and to sum up: they must stay "
-        f"below {LARGEST:g}. Rescale X, for example by dividing it by its largest absolute value."
-    )
-
-
-def iterate_in(dtype: np.dtype, state: State, source: RowSource) -> State | None:
-    """One iteration in this type, or None if it overflows."""
-    components = state.components
-    fits = [fit.begin(state.rows, dtype) for fit in state.fits]
-    quantum = exact_quantum(source.total_weight)
-    totals = None
-    while asking := [number for number, fit in enumerate(fits) if not fit.done]:
-        asked = tuple(fits[number] for number in asking)
-        sweep = Sweep(components, asked, dtype, quantum, again=totals is not None)
-        totals = source.total(sweep)
-        if not totals.finite():
-            return None
-        if not sweep.again:
-            mass = Mass(totals["weight"], totals["rows"], totals["squared"])
-            log_likelihood = totals["log_likelihood"]
-        for place, number in enumerate(asking):
-            fits[number] = fits[number].advance(totals[f"fit{place}"], mass)
-    choice = np.argmax(np.stack([fit.quality for fit in fits]), axis=0)
-    choice = np.where(mass.weight[:, None] > 0, choice, state.choice)
-    share = np.maximum(mass.weight / source.total_weight, SMALLEST_WEIGHT)
+def _update(
+    state: State,
+    fits: list[FamilyFit],
+    choice: np.ndarray,
+    bounds: list[float],
+    sums: ComponentSums,
+    source: RowSource,
+) -> State:
+    """Return the state after an iteration; lost components start again."""
+    weights = np.maximum(sums.weight[:, 0] / source.total_weight, SMALLEST_WEIGHT)
     new = replace(
         state,
-        weights=share / share.sum(),
+        weights=weights / weights.sum(),
         fits=tuple(fits),
         choice=choice,
-        rows=mass.rows,
+        rows=sums.rows[:, 0],
         iteration=state.iteration + 1,
-        lower_bounds=[*state.lower_bounds, log_likelihood / source.total_weight],
+        lower_bounds=bounds,
     )
-    mean_weight = source.total_weight / source.shape[0]
-    return reseed(new, mass.weight < DEAD * mean_weight)
+    lost = sums.weight[:, 0] < LOST * (source.total_weight / source.shape[0])
+    lost &= state.reseeds < RESEEDS
+    return reseed(new, lost) if lost.any() else new
 
 
-def exact_quantum(total_weight: float) -> float:
-    """A power of two so small that it does not matter, so large that sums of its multiples stay exact."""
-    return float(2.0 ** (np.ceil(np.log2(total_weight)) - 52))
-
-
-def reseed(state: State, dead: np.ndarray) -> State:
+def reseed(state: State, lost: np.ndarray) -> State:
     """Let each lost component (K,) start again as one half of the heaviest one.
 
-    The two halves differ by half a scale in a random direction; EM pulls them apart.
+    The two halves differ by half a scale in a random direction; EM separates them.
     """
-    dead = dead & (state.reseeds < RESEEDS)
-    if not dead.any():
-        return state
     weights, choice = state.weights.copy(), state.choice.copy()
     fits = [
-        replace(fit, **{n: getattr(fit, n).copy() for n in ("location", "scale", "reach")})
+        replace(fit, location=fit.location.copy(), scale=fit.scale.copy(), reach=fit.reach.copy())
         for fit in state.fits
     ]
-    for k in np.flatnonzero(dead):
+    for k in np.flatnonzero(lost):
         heaviest = int(np.argmax(weights))
         weights[k] = weights[heaviest] = 0.5 * weights[heaviest]
         choice[k] = choice[heaviest]
@@ -196,12 +267,11 @@ def reseed(state: State, dead: np.ndarray) -> State:
             fit.location[k] = fit.location[heaviest] + 0.5 * fit.scale[heaviest] * direction
             fit.scale[k] = fit.scale[heaviest]
             fit.reach[k] = fit.reach[heaviest] = np.maximum(fit.reach[heaviest], fit.scale[heaviest])
-    rows = np.where(dead, state.rows.max(), state.rows)
     return replace(
         state,
         weights=weights / weights.sum(),
         choice=choice,
         fits=tuple(fits),
-        rows=rows,
-        reseeds=state.reseeds + dead,
+        rows=np.where(lost, state.rows.max(), state.rows),
+        reseeds=state.reseeds + lost,
     )

@@ -1,8 +1,9 @@
 """Compiled inner loops of EM, each on a panel of a few hundred rows that stays in the cache.
 
-All release the GIL, so that threads share the panels out; none uses fast maths beyond fused multiply-add, and
-those that decide on the place of a median not even that. Sums over a panel run in the type of the data, then
-go to float64 totals. The active rows of a panel are `start`, `row`, `share` as `list_active` makes them.
+All kernels release the GIL, so threads can work on different panels. They use no fast math except fused
+multiply-add, and those that decide where a median is not even that. Sums over a panel run in the type of the
+data and are then added to float64 arrays. The sparse posteriors of a panel are `start`, `row` and
+`row_weight` as `list_posteriors` writes them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LANES = 64  # rows that one inner loop of the densities takes at once
-UNROLLED = 4  # dimensions likewise; the parameters' dimensions are padded to a multiple
+LANES = 64  # rows per inner loop of the densities
+UNROLLED = 4  # dimensions per inner loop; the parameters are padded to a multiple of it
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
@@ -52,7 +53,7 @@ def log_densities(x, location, square, linear, constant, out):
                     )
                     s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
                     a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
-                    if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # as in the last line, with less to do
+                    if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # the general formula with less to do
                         for i in range(LANES):
                             u0 = tile[d, i] - l0
                             u1 = tile[d + 1, i] - l1
@@ -77,11 +78,11 @@ def log_densities(x, location, square, linear, constant, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def normalise(joint, prior, negligible, log_likelihood):
-    """Turn joint log densities (n, K) into posteriors in place; log_likelihood (n,) of the rows comes out.
+def normalize(joint, prior, negligible, log_likelihood):
+    """Turn joint log densities (n, K) into posteriors in place, and write the log_likelihood (n,).
 
-    A row that lies so far out that every density is 0 or its distances overflow gets the prior (K,). What is
-    below the largest by a factor of e^negligible counts as 0.
+    A row so far out that every density is 0 or its distances overflow gets the prior (K,). Densities below
+    the largest times e^negligible count as 0.
     """
     n, k_count = joint.shape
     for i in range(n):
@@ -97,9 +98,9 @@ def normalise(joint, prior, negligible, log_likelihood):
         total = 0.0
         for k in range(k_count):
             gap = joint[i, k] - top
-            share = np.exp(gap) if gap > negligible else 0.0
-            joint[i, k] = share
-            total += share
+            density = np.exp(gap) if gap > negligible else 0.0
+            joint[i, k] = density
+            total += density
         log_likelihood[i] = top + np.log(total)
         for k in range(k_count):
             joint[i, k] /= total
@@ -107,9 +108,9 @@ def normalise(joint, prior, negligible, log_likelihood):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def keep_large(posterior, threshold):
-    """The entries of `posterior` (n, K) that are positive and at least the threshold, row after row.
+    """Find the entries of `posterior` (n, K) that are positive and at least the threshold, row by row.
 
-    Returns how many each row has (n,), their components and their values.
+    Returns the number of entries per row (n,), their components and their values.
     """
     n, k_count = posterior.shape
     counts = np.empty(n, np.int64)
@@ -130,12 +131,13 @@ def keep_large(posterior, threshold):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def list_active(posterior, weight, threshold, quantum, start, row, share):
-    """The rows of each component whose posterior is at least `threshold`, component after component.
+def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weight):
+    """List the rows of each component whose posterior is at least `threshold`, component after component.
 
-    start (K + 1,), row and share (n K,): component k has rows row[start[k]:start[k+1]] with weights share,
-    posterior times weight (n,), rounded to a multiple of the power of two `quantum`. Sums of such numbers are
-    exact in float64, whatever their order: medians come out the same in one piece, in blocks, on a cluster.
+    start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]]. Their
+    row_weight is the posterior times the sample weight (n,), rounded to a multiple of the power of two
+    `quantum`. Sums of such numbers are exact in float64 in any order, so medians have the same bits in one
+    piece, in blocks and on a cluster.
     """
     n, k_count = posterior.shape
     count = 0
@@ -146,15 +148,15 @@ def list_active(posterior, weight, threshold, quantum, start, row, share):
                 rounded = np.floor(posterior[i, k] * weight[i] / quantum + 0.5) * quantum
                 if rounded > 0:
                     row[count] = i
-                    share[count] = rounded
+                    row_weight[count] = rounded
                     count += 1
     start[k_count] = count
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def add_moments(x, start, row, share, centre, first, second):
-    """first, second (K, D) += sum over the active rows of share (x - centre) and share (x - centre)²."""
-    k_count, d_count = centre.shape
+def add_moments(x, start, row, row_weight, center, first, second):
+    """first, second (K, D) += row_weight (x - center) and row_weight (x - center)², over the listed rows."""
+    k_count, d_count = center.shape
     ones = np.empty(d_count, x.dtype)
     twos = np.empty(d_count, x.dtype)
     for k in range(k_count):
@@ -162,9 +164,9 @@ def add_moments(x, start, row, share, centre, first, second):
         twos[:] = 0
         for entry in range(start[k], start[k + 1]):
             i = row[entry]
-            w = x.dtype.type(share[entry])
+            w = x.dtype.type(row_weight[entry])
             for d in range(d_count):
-                gap = x[i, d] - centre[k, d]
+                gap = x[i, d] - center[k, d]
                 ones[d] += w * gap
                 twos[d] += w * gap * gap
         for d in range(d_count):
@@ -173,12 +175,12 @@ def add_moments(x, start, row, share, centre, first, second):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_histogram(x, start, row, share, seen, wanted, low, per_bin, histogram):
-    """histogram (K, D, B) += the weights of the active rows by bin, for the components wanted (K,).
+def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogram):
+    """histogram (K, D, B) += the weights of the listed rows by bin, for the components wanted (K,).
 
-    Rows with less than the part `seen` of the largest weight of their component are overlooked. low, per_bin
-    (K, D). The bin of a value is the whole part of (x - low) per_bin + 1; what lies outside goes to the first
-    or the last.
+    Rows that weigh less than `seen` times the largest weight of their component are ignored. low and per_bin
+    are (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to the
+    first or the last bin.
     """
     k_count, d_count, bins = histogram.shape
     last = x.dtype.type(bins - 1)
@@ -191,9 +193,9 @@ def add_histogram(x, start, row, share, seen, wanted, low, per_bin, histogram):
         flat = histogram[k].reshape(-1)
         largest = 0.0
         for entry in range(start[k], start[k + 1]):
-            largest = max(largest, share[entry])
+            largest = max(largest, row_weight[entry])
         for entry in range(start[k], start[k + 1]):
-            if share[entry] < seen * largest:
+            if row_weight[entry] < seen * largest:
                 continue
             i = row[entry]
             # Two loops: the compiler turns the first into SIMD, the second is a scatter.
@@ -203,19 +205,34 @@ def add_histogram(x, start, row, share, seen, wanted, low, per_bin, histogram):
                 p = p if p < last else last
                 place[d] = np.int32(p) + np.int32(d * bins)
             for d in range(d_count):
-                flat[place[d]] += share[entry]
+                flat[place[d]] += row_weight[entry]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def collect(
-    x, start, row, share, low, high, centre, below, deviation, newest, where, value, weight, resume, count
+    x,
+    start,
+    row,
+    row_weight,
+    low,
+    high,
+    center,
+    below,
+    deviation,
+    newest,
+    where,
+    value,
+    weight,
+    resume,
+    count,
 ):
-    """Append the values with low <= x < high; below += the weight under low, deviation += share |x - centre|.
+    """Append the values with low <= x < high.
 
-    low, high, centre, below, deviation (K, D); where low is infinite nothing is wanted. where (capacity,) is
-    k D + d; value and weight likewise. newest (K, D) is the entry that came last for each (k, d): a value
-    equal to it is added to it, so that ties stay short. Returns the count of entries; if there is no room for
-    one more row, resume (2,) says where to go on, else it is (K, 0).
+    below += the weight of the values under low, and deviation += row_weight |x - center|. low, high, center,
+    below and deviation are (K, D); an infinite low skips the (k, d). where (capacity,) is k D + d; value and
+    weight have the same shape. newest (K, D) is the last entry of each (k, d): a value equal to it is merged
+    into it, so that ties take little room. Returns the number of entries; if there is no room for one more
+    row, resume (2,) says where to continue, else it is (K, 0).
     """
     k_count, d_count = low.shape
     wanted = np.empty(d_count, np.int64)
@@ -238,19 +255,19 @@ def collect(
         away[:] = 0
         while entry < start[k + 1] and count + d_count <= len(where):
             i = row[entry]
-            w = share[entry]
+            w = row_weight[entry]
             light = x.dtype.type(w)
             if wanted_count * 8 < d_count:
                 for place in range(wanted_count):
                     d = wanted[place]
-                    away[d] += light * abs(x[i, d] - centre[k, d])
+                    away[d] += light * abs(x[i, d] - center[k, d])
                     under[d] += w if x[i, d] < low[k, d] else nothing
                     if (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]):
                         count = _append(k, d, d_count, x[i, d], w, newest, where, value, weight, count)
             else:
                 # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
                 for d in range(d_count):
-                    away[d] += light * abs(x[i, d] - centre[k, d])
+                    away[d] += light * abs(x[i, d] - center[k, d])
                 for d in range(d_count):
                     hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
                 for d in range(d_count):
@@ -289,7 +306,7 @@ def _append(k, d, d_count, v, w, newest, where, value, weight, count):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def group(where, position, value, weight, grouped_value, grouped_weight):
-    """Bring entries (n,) into the order of `where`; position (G,) is where the next of each group goes."""
+    """Sort entries (n,) by `where`; position (G,) is the place of the next entry of each group."""
     for entry in range(len(where)):
         target = position[where[entry]]
         grouped_value[target] = value[entry]
@@ -299,10 +316,10 @@ def group(where, position, value, weight, grouped_value, grouped_weight):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def select(first, value, weight, wanted, reference, selected, inside, shift):
-    """selected (G,): in each group the smallest value up to which the weights sum to at least wanted (G,).
+    """Select (G,) the smallest value of each group up to which the weights sum to at least wanted (G,).
 
     Quickselect: the part that holds the answer is divided again until all its values are equal. Groups whose
-    weights do not reach what is wanted are left alone. inside (G,) is the weight of the group, shift (G,) the
+    weights do not reach what is wanted are skipped. inside (G,) is the weight of the group, shift (G,) the
     sum of weight (|value - selected| - |value - reference|). value and weight (n,) are reordered.
     """
     for g in range(len(wanted)):

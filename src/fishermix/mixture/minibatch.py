@@ -1,4 +1,4 @@
-"""One step of `partial_fit`: an iteration on the batch, averaged with what was there."""
+"""One step of `partial_fit`: an iteration on the batch, averaged with the state before it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, State, iterate
+from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, Progress, State, run_em
 from fishermix.mixture.m_step import FamilyFit, MomentFit
 from fishermix.rows.blocks import RowSource
 
 
-def step_on(old: State, source: RowSource, seen: np.ndarray) -> tuple[State, np.ndarray]:
-    """The state after a batch, and the weight that the components have seen by then (K,)."""
+def fit_batch(old: State, source: RowSource, seen: np.ndarray) -> tuple[State, np.ndarray]:
+    """Return the state after a batch, and the weight (K,) of the rows that each component has seen."""
     # A component without rows in one batch is not lost, so none may be re-seeded.
-    batch = iterate(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)), source)
-    return blend(old, replace(batch, reseeds=old.reseeds), seen, source.total_weight)
+    progress = Progress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
+    run_em(progress, source, max_iter=old.iteration + 1, tol=0)
+    return average(old, replace(progress.state, reseeds=old.reseeds), seen, source.total_weight)
 
 
-def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tuple[State, np.ndarray]:
-    """The average of both by the weights that the components have seen (K,); and these after the batch.
+def average(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tuple[State, np.ndarray]:
+    """Average both states by the weights (K,) of the rows that the components have seen.
 
     Gaussian means and variances are pooled exactly; locations and scales of other families are averaged.
+    Returns the state and the weights after the batch.
     """
     present = batch.rows > 0
     new = np.where(present, batch.weights * batch_weight, 0.0)
@@ -29,17 +31,24 @@ def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tu
     step = (new / np.maximum(total, np.finfo(float).tiny))[:, None]
     fits = []
     for before, after in zip(old.fits, batch.fits):
-        after = _where(present[:, None], after, before)
+        after = _select(present[:, None], after, before)
         gap = after.location - before.location
         if isinstance(after, MomentFit):
             variance = (1 - step) * before.scale**2 + step * after.scale**2 + step * (1 - step) * gap**2
             scale = np.sqrt(variance)
         else:
             scale = (1 - step) * before.scale + step * after.scale
-        quality = (1 - step) * before.quality + step * after.quality
-        location = before.location + step * gap
-        fits.append(replace(after, location=location, scale=scale, quality=quality, reach=after.scale))
-    choice = np.argmax(np.stack([fit.quality for fit in fits]), axis=0)
+        expected = (1 - step) * before.expected_log_likelihood + step * after.expected_log_likelihood
+        fits.append(
+            replace(
+                after,
+                location=before.location + step * gap,
+                scale=scale,
+                expected_log_likelihood=expected,
+                reach=after.scale,
+            )
+        )
+    choice = np.argmax(np.stack([fit.expected_log_likelihood for fit in fits]), axis=0)
     weights = np.maximum(total / total.sum(), SMALLEST_WEIGHT)
     state = replace(
         batch,
@@ -51,8 +60,8 @@ def blend(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tu
     return state, total
 
 
-def _where(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
-    """`after` for the components (K, 1) that the batch has rows of, `before` for the others."""
-    names = ("location", "scale", "reach", "quality")
+def _select(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
+    """Return `after` for the components (K, 1) that have rows in the batch, `before` for the others."""
+    names = ("location", "scale", "reach", "expected_log_likelihood")
     parts = {name: np.where(present, getattr(after, name), getattr(before, name)) for name in names}
     return replace(after, **parts)

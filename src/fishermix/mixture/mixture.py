@@ -5,64 +5,74 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fishermix import progress as progress_bars
 from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
-from fishermix.mixture.checkpoint import pack, unpack
-from fishermix.mixture.density import FittedDensity
-from fishermix.mixture.em import LARGEST, State, start_state
-from fishermix.mixture.families import Family, as_family
-from fishermix.mixture.fitting import Checkpoint, Progress, run
-from fishermix.mixture.initialization import starting_point
-from fishermix.mixture.minibatch import step_on
-from fishermix.rows.blocks import ArraySource, RowSource
-from fishermix.rows.open import opened
+from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
+from fishermix.mixture.em import Progress, State, run_starts
+from fishermix.mixture.families import REGISTERED, Family
+from fishermix.mixture.initialization import LARGEST, initialize
+from fishermix.mixture.minibatch import fit_batch
+from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.statistics import Posteriors
+from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
+from fishermix.rows.open import open_rows
 from fishermix.storage import load_folder, require_tensor, save_folder
-from fishermix.threads import count_threads
 
 KIND, VERSION = "mixture", 1
-LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights whose squares are at home in float64
-# Parameters that do not change what a fit comes to.
-_FREE_OF_RESULT = ("n_jobs", "verbose", "warm_start", "checkpoint")
+LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
+PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
+SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
-class Mixture(CallbackSupportMixin, FittedDensity):
-    """Diagonal mixture in which every (component, dimension) takes the family that fits it best.
+class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
+    """Diagonal mixture in which each (component, dimension) has the family that fits it best.
 
     p(x) = sum_k tau_k prod_d f_kd((x_d - location_kd) / scale_kd) / scale_kd, with f_kd one of the `families`
-    offered: EM fits them all and keeps, per (k, d), the one of the highest expected log likelihood (paper,
-    section 3.3, where the families are the Gaussian and the Laplacian).
+    offered: EM fits them all and chooses, per (k, d), the one with the highest expected log likelihood
+    (paper, section 3.3, where the families are the Gaussian and the Laplacian).
 
     Parameters
     ----------
     n_components : number of components K.
     families : names ("gaussian", "laplace", "logistic", "student-t") or `Family` objects; first wins ties.
-    tol : EM stops when the mean log likelihood of a row gains less.
-    max_iter, n_init : iterations at most; starts, of which the best is kept.
+    tol : EM stops when the mean log likelihood per row gains less than this.
+    max_iter, n_init : maximum number of iterations; number of starts, of which the best is kept.
     init_params : "k-means++" (scikit-learn's) or "random" rows.
-    weights_init, locations_init, scales_init : (K,), (K, D), (K, D), where given.
-    min_scale : no scale falls below it, in the units of X; at least 1e-150.
-    random_state : decides everything; the number of threads decides nothing.
-    warm_start : go on from the last fit.
-    checkpoint : folder to write the state to every few iterations; a fit with the same data (all rows and
-        weights are compared) and parameters takes it up and ends with the same bits as one that was never
-        interrupted. A fit that had ended is not done again.
-    n_jobs : threads; None or -1 takes every core the process may use, -2 all but one, and so on.
-    verbose : show a progress bar; where standard error is no terminal, a line at the first iteration, at the
-        last, and every ten seconds between.
+    weights_init, locations_init, scales_init : initial values (K,), (K, D) and (K, D).
+    min_scale : lower limit of the scales, in the units of X; at least 1e-150.
+    random_state : seeds the initialization. Results do not depend on n_jobs.
+    warm_start : continue from the last fit.
+    checkpoint : folder in which to save the state every few iterations. A fit with the same data (all rows
+        and weights are compared) and parameters resumes from it and gives the same bits as an uninterrupted
+        one. A completed fit is not repeated.
+    n_jobs : number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
+    verbose : show a progress bar. If standard error is not a terminal, print a line after the first and the
+        last iteration, and every ten seconds in between.
 
     Attributes
     ----------
-    weights_ (K,), locations_, scales_ and choice_ (K, D), an index into families_, the list of those offered.
-    lower_bounds_ : mean log likelihood of a row at each iteration; n_iter_, converged_.
+    weights_ : (K,) weights of the components.
+    locations_, scales_ : (K, D) parameters of the chosen families.
+    choice_ : (K, D) index into families_, the list of the families offered.
+    parameters_ : these five as one `MixtureParameters`, which computes everything else.
+    lower_bounds_ : mean log likelihood per row in each iteration.
+    n_iter_, converged_ : number of iterations; whether the last start converged.
 
     Examples
     --------
@@ -135,87 +145,72 @@ class Mixture(CallbackSupportMixin, FittedDensity):
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        """EM on X (N, D); sample_weight (N,) counts rows.
+        """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
 
-        X may also be rows that are not in memory, read block by block with the same result: the path of an
-        .npy, .safetensors or .parquet file, a list of such parts, a memory-mapped array, a re-iterable of
-        blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
+        X may also be rows that are not in memory, which are read block by block with the same result: the
+        path of an .npy, .safetensors or .parquet file, a list of such paths, a memory-mapped array, a
+        re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
 
-        Ctrl-C leaves the state of the last whole iteration in the estimator before it goes on its way.
+        On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
         """
         self._validate_params()
-        going_on = self.warm_start and hasattr(self, "weights_")
-        source = self._source(X, sample_weight, reset=not going_on)
-        if going_on and self.locations_.shape != (self.n_components, source.shape[1]):
+        warm = self.warm_start and hasattr(self, "weights_")
+        source = self._open_source(X, sample_weight, reset=not warm)
+        if warm and self.locations_.shape != (self.n_components, source.shape[1]):
             raise ValueError(
-                f"warm_start goes on from {self.locations_.shape[0]} components, but n_components = "
-                f"{self.n_components}: set warm_start=False to start anew."
+                f"warm_start continues with {self.locations_.shape[0]} components, but n_components = "
+                f"{self.n_components}. Set warm_start=False to start again."
             )
-        new_start = self._starts(source)
-        checkpoint = None
-        progress = None
+        new_start = self._prepare_starts(source)
+        n_starts = 1 if warm else self.n_init
+        listener = self._listen(X, sample_weight, n_starts * self.max_iter)
+        checkpoint = progress = None
         if self.checkpoint is not None:
-            checkpoint = Checkpoint(self.checkpoint, self._parameters_of_result(), source)
+            checkpoint = Checkpoint(self.checkpoint, self._describe_fit(), source)
             if progress := checkpoint.read():
                 progress.reopen(self.max_iter)
-        if progress is None:
-            progress = Progress(self._state() if going_on else new_start(0))
-        n_starts = 1 if going_on else self.n_init
-        first = progress.state.iteration if going_on else 0
-        with IterationCallbacks(self, X, sample_weight, n_starts * self.max_iter, _public) as callbacks:
+        progress = progress or Progress(self._recover_state() if warm else new_start(0))
+        max_iter = self.max_iter + (progress.state.iteration if warm else 0)
+        with listener as callbacks:
             try:
-                run(
-                    progress,
-                    source,
-                    new_start=new_start,
-                    n_starts=n_starts,
-                    max_iter=first + self.max_iter,
-                    tol=self.tol,
-                    callbacks=callbacks,
-                    checkpoint=checkpoint,
-                )
+                run_starts(progress, source, new_start, n_starts, max_iter, self.tol, callbacks, checkpoint)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
-                self._set(best, progress.best_converged, best.weights * source.total_weight)
+                self._set_state(best, progress.best_converged, best.weights * source.total_weight)
         self._warn(best)
         return self
 
     def fit_predict(self, X, y=None, sample_weight=None):
-        """Fit, and the component of each row: the same as fit(X).predict(X)."""
+        """Fit the mixture and return the component of each row, as fit(X).predict(X) does."""
         return self.fit(X, y, sample_weight).predict(X)
 
     def partial_fit(self, X, y=None, sample_weight=None):
-        """One step on a batch X (n, D); the first batch is fitted as a whole and needs at least K rows.
+        """Take one step on a batch X (n, D). The first batch is fitted completely and needs at least K rows.
 
-        Approximate: means and variances are pooled exactly over the batches, but rows keep the posteriors of
-        the moment they were seen, and medians and the fits of other families are averaged over the batches.
+        This is approximate: means and variances are pooled exactly over the batches, but rows keep the
+        posteriors of the time they were seen, and the medians and the fits of other families are averaged.
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
             return self.fit(X, sample_weight=sample_weight)
-        source = self._source(X, sample_weight, reset=False, least=1)
-        old = self._state()
-        state, seen = step_on(old, source, getattr(self, "_seen", old.rows))
-        self._set(state, False, seen)
+        source = self._open_source(X, sample_weight, reset=False, fewest=1)
+        old = self._recover_state()
+        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        self._set_state(state, False, seen)
         return self
 
-    def _source(self, X, sample_weight, *, reset: bool, least: int | None = None) -> RowSource:
-        if not isinstance(X, RowSource):
-            source = opened(X, sample_weight, count_threads(self.n_jobs))
-            if source is not None:
-                X, sample_weight = source, None
-        if isinstance(X, RowSource):
-            if sample_weight is not None:
-                raise ValueError("sample_weight belongs to the source of blocks: give it there.")
-            if reset:
-                self.n_features_in_ = X.shape[1]
-            elif X.shape[1] != self.n_features_in_:
-                raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_} features.")
-            source = X
-        else:
+    def _open_source(self, X, sample_weight, *, reset: bool, fewest: int | None = None) -> RowSource:
+        """Open and check the rows to fit."""
+        source = self._find_source(X, sample_weight)
+        if source is None:
             X = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_min_samples=least or 2
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                order="C",
+                ensure_min_samples=fewest or 2,
             )
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(
@@ -223,116 +218,205 @@ class Mixture(CallbackSupportMixin, FittedDensity):
                 )
                 if not sample_weight.any():
                     raise ValueError("Sample weights must contain at least one non-zero number.")
-            source = ArraySource(X, sample_weight, count_threads(self.n_jobs))
+            source = ArraySource(X, sample_weight, self.n_jobs)
+        elif reset:
+            self.n_features_in_ = source.shape[1]
+        elif source.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {source.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
         if not LIGHTEST <= source.total_weight <= HEAVIEST:
             raise ValueError(
                 f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
-                f"{source.total_weight:g}: multiply all of them by one factor."
+                f"{source.total_weight:g}. Multiply all of them by the same factor."
             )
-        if source.shape[0] < (least or self.n_components):
+        if source.shape[0] < (fewest or self.n_components):
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {source.shape[0]}"
             )
         return source
 
-    def _starts(self, source: RowSource) -> Callable[[int], State]:
-        """The state that each of the `n_init` starts begins with."""
-        families = self._offered()
+    def _find_source(self, X, sample_weight) -> RowSource | None:
+        """Open rows that are not in memory; None for arrays and whatever scikit-learn turns into one."""
+        if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+            return None
+        if isinstance(X, RowSource):
+            if sample_weight is not None:
+                raise ValueError("Pass sample_weight to the RowSource, not to fit.")
+            return X
+        return open_rows(X, sample_weight, self.n_jobs)
+
+    def _prepare_starts(self, source: RowSource) -> Callable[[int], State]:
+        """Return the function that initializes each of the `n_init` starts."""
+        families = self._parse_families()
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
 
         def new_start(number: int) -> State:
             seed = int(seeds[number])
-            point = starting_point(
-                source,
-                self.n_components,
-                self.init_params,
-                np.random.RandomState(seed),
-                self.weights_init,
-                self.locations_init,
-                self.scales_init,
-            )
-            return start_state(families, *point, self.min_scale, source.shape[0], seed)
+            rng = np.random.RandomState(seed)
+            given = self.weights_init, self.locations_init, self.scales_init
+            start = initialize(source, self.n_components, self.init_params, rng, *given)
+            return State.start(families, start, self.min_scale, source.shape[0], seed)
 
         return new_start
 
-    def _offered(self) -> list[Family]:
+    def _parse_families(self) -> list[Family]:
         if isinstance(self.families, str) or not len(self.families):
-            raise FishermixError("families must be a list such as ['gaussian', 'laplace']")
-        families = [as_family(family) for family in self.families]
-        for place, family in enumerate(families):
-            if family in families[:place]:
-                raise FishermixError(f"families names '{family.name}' twice: offer each family once")
+            raise FishermixError("families must be a list such as ['gaussian', 'laplace'].")
+        families: list[Family] = []
+        for family in self.families:
+            if isinstance(family, str):
+                if family not in REGISTERED:
+                    known = ", ".join(sorted(REGISTERED))
+                    raise FishermixError(f"There is no family named '{family}'. Choose among: {known}.")
+                family = REGISTERED[family]()
+            if isinstance(family, type) and issubclass(family, Family):
+                raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
+            if not isinstance(family, Family):
+                raise FishermixError(
+                    f"A family is a name such as 'laplace' or a Family object, got {family!r}."
+                )
+            if family in families:
+                raise FishermixError(f"families contains '{family.name}' twice.")
+            families.append(family)
         return families
 
-    def _state(self) -> State:
-        """The state of the last fit, or one made of the public attributes where somebody has set these."""
+    def _listen(self, X, sample_weight, max_iter: int) -> AbstractContextManager[IterationCallbacks | None]:
+        """Return the callbacks of a fit, or None if nobody watches it."""
+        if not (self.verbose or progress_bars._shown or getattr(self, "_skl_callbacks", None)):
+            return nullcontext()
+        return IterationCallbacks(self, X, sample_weight, max_iter, _list_attributes)
+
+    def _recover_state(self) -> State:
+        """Return the state of the last fit, or one made of the public attributes if these were changed."""
         if last := getattr(self, "_last", None):
-            components = last.components
+            fitted, current = last.parameters, self.parameters_
             names = ("weights", "locations", "scales", "choice")
-            if all(np.array_equal(getattr(self, f"{name}_"), getattr(components, name)) for name in names):
+            if all(np.array_equal(getattr(current, name), getattr(fitted, name)) for name in names):
                 return last
-        state = start_state(
-            list(self.families_), self.weights_, self.locations_, self.scales_, self.min_scale, 1.0, seed=0
-        )
+        start = self.weights_, self.locations_, self.scales_
+        state = State.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
         return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
-    def _set(self, state: State, converged: bool, seen: np.ndarray) -> None:
+    def _set_state(self, state: State, converged: bool, seen: np.ndarray) -> None:
         self._last = state
-        self._seen = seen  # (K,) weight of the rows so far, what `partial_fit` averages by
-        for name, value in _public(state).items():
+        self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
+        for name, value in _list_attributes(state).items():
             setattr(self, name, value)
         self.converged_ = converged
 
     def _warn(self, state: State) -> None:
-        happened = []
+        problems = []
         if reseeded := int((state.reseeds > 0).sum()):
-            happened.append(f"{reseeded} components lost all their rows and were re-seeded")
+            problems.append(f"{reseeded} components lost all their rows and were re-seeded")
         if floored := int((self.scales_ <= self.min_scale).sum()):
-            happened.append(
-                f"{floored} of {self.scales_.size} scales stay at min_scale={self.min_scale:g} (constant "
+            problems.append(
+                f"{floored} of {self.scales_.size} scales are at min_scale={self.min_scale:g} (constant "
                 "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
             )
-        if happened:
-            warnings.warn(f"{'; '.join(happened)}. The fit went on.", FishermixWarning, stacklevel=3)
+        if problems:
+            warnings.warn(f"{'; '.join(problems)}. The fit continued.", FishermixWarning, stacklevel=3)
         if not self.converged_ and self.tol > 0:
             warnings.warn(
-                f"EM did not converge in {self.n_iter_} iterations: raise max_iter or tol.",
+                f"EM did not converge in {self.n_iter_} iterations. Increase max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _parameters_of_result(self) -> dict[str, Any]:
+    def _describe_fit(self) -> dict[str, Any]:
+        """Return the parameters that the result of a fit depends on."""
         parameters = self.get_params()
         if self.n_init == 1:
-            del parameters["max_iter"]  # a single start may go on from its end, several have left theirs
-        families = [(type(f).__qualname__, f.parameters()) for f in self._offered()]
-        kept = {
-            name: value for name, value in parameters.items() if name not in (*_FREE_OF_RESULT, "families")
-        }
+            del parameters["max_iter"]  # a single start can be continued, several cannot
+        families = [(type(f).__qualname__, f.parameters()) for f in self._parse_families()]
+        unused = (*PARAMETERS_WITHOUT_EFFECT, "families")
+        kept = {name: value for name, value in parameters.items() if name not in unused}
         arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
         return {**kept, **arrays, "class": type(self).__name__, "families": families}
+
+    # Prediction
+
+    @property
+    def parameters_(self) -> MixtureParameters:
+        """The fitted attributes as one plain object, which does the computing."""
+        check_is_fitted(self, "weights_")
+        return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
+
+    def predict_proba(self, X):
+        """Return the posteriors (N, K)."""
+        return np.concatenate(self._map_panels(X, _keep_posteriors))
+
+    def predict(self, X):
+        """Return the most likely component of each row (N,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def sparse_posteriors(self, X, threshold=1e-6):
+        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K)."""
+        found = Posteriors.of_panels(
+            self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
+        )
+        shape = len(found.indptr) - 1, found.n_components
+        return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
+
+    def score_samples(self, X):
+        """Return the log likelihood of each row (N,)."""
+        return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
+
+    def score(self, X, y=None):
+        """Return the mean log likelihood per row."""
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X):
+        """Bayesian information criterion on X; lower is better. The choices are not counted."""
+        log_likelihood = self.score_samples(X)
+        return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
+
+    def aic(self, X):
+        """Akaike information criterion on X; lower is better. The choices are not counted."""
+        return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
+
+    def sample(self, n_samples=1):
+        """Draw rows (n, D), component after component; returns them and their components (n,)."""
+        parameters = self.parameters_
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples}. The sampling requires at least one."
+            )
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return parameters.sample(n_samples, np.random.default_rng(seed))
+
+    def _map_panels(self, X, use: Callable[[np.ndarray, np.ndarray], Any]) -> list[Any]:
+        """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
+        parameters = self.parameters_
+        source = self._find_source(X, None)
+        if source is None:
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+            source = ArraySource(X, threads=self.n_jobs)
+        elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
+            raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
+        return source.total(_MapPanels(parameters, use))["panels"]
 
     # Saving
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write `config.json` and one safetensors file; families of one's own must be registered."""
+        """Save `config.json` and one safetensors file. Custom families must be registered."""
         save_folder(folder, KIND, VERSION, *self.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Mixture:
-        """The mixture saved in `folder`, checked; nothing in it can run."""
+        """Load the mixture saved in `folder`. It is checked, and nothing in it can run code."""
         return cls.from_tensors(*load_folder(folder, KIND, VERSION), folder)
 
     def to_tensors(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain JSON values and tensors, from which `from_tensors` makes the same mixture."""
-        check_is_fitted(self)
-        state = self._state()
-        config, tensors = pack(state)
+        """Return plain JSON values and tensors from which `from_tensors` makes the same mixture."""
+        check_is_fitted(self, "weights_")
+        state = self._recover_state()
+        config, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
         seed = self.random_state if isinstance(self.random_state, Integral) else None
-        simple = ("tol", "max_iter", "n_init", "init_params", "min_scale")
-        parameters = {name: getattr(self, name) for name in simple} | {"random_state": seed}
+        parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
         return config, tensors
 
@@ -340,45 +424,70 @@ class Mixture(CallbackSupportMixin, FittedDensity):
     def from_tensors(
         cls, config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> Mixture:
-        """The opposite of `to_tensors`; `where` is named in what goes wrong."""
+        """Read what `to_tensors` returned; error messages name `where`."""
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
         known = classes.get(config.get("class"), Mixture)
         if not issubclass(known, cls):
-            raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}")
-        state = unpack(config, tensors, where)
+            raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}.")
+        state = unpack_state(config, tensors, where)
         parameters = dict(config.get("parameters", {}))
         if known is Mixture:
-            parameters["families"] = state.families
+            parameters["families"] = [fit.family for fit in state.fits]
         try:
             mixture = known(len(state.weights), **parameters)
         except TypeError as error:
-            raise FishermixError(f"{where} names parameters that a mixture does not have: {error}") from error
+            raise FishermixError(f"'parameters' is invalid in {where} ({error}).") from error
         mixture.n_features_in_ = state.choice.shape[1]
         seen = (
             require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
         )
-        mixture._set(state, bool(config.get("converged")), seen)
+        mixture._set_state(state, bool(config.get("converged")), seen)
         return mixture
 
 
-def _public(state: State) -> dict[str, Any]:
-    """The fitted attributes of a state."""
-    components = state.components
+@dataclass(frozen=True)
+class _MapPanels:
+    """A step that keeps what `use` makes of each panel of a block."""
+
+    parameters: MixtureParameters
+    use: Callable[[np.ndarray, np.ndarray], Any]
+
+    def __call__(self, block: Block) -> Statistics:
+        return Statistics(panels=self.parameters.map_panels(block.rows, self.use))
+
+
+def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+    return posterior
+
+
+def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+    return log_likelihood
+
+
+def _keep_large(
+    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
+) -> tuple[np.ndarray, ...]:
+    return kernels.keep_large(posterior, threshold)
+
+
+def _list_attributes(state: State) -> dict[str, Any]:
+    """Return the fitted attributes of a state."""
+    parameters = state.parameters
     return {
-        "families_": state.families,
-        "weights_": components.weights,
-        "locations_": components.locations,
-        "scales_": components.scales,
-        "choice_": components.choice,
+        "families_": parameters.families,
+        "weights_": parameters.weights,
+        "locations_": parameters.locations,
+        "scales_": parameters.scales,
+        "choice_": parameters.choice,
         "lower_bounds_": list(state.lower_bounds),
         "n_iter_": state.iteration,
     }
 
 
 class _Named(Mixture):
-    """A mixture whose families are in its name."""
+    """A mixture with fixed families."""
 
     _families: Iterable[str]
 
@@ -420,7 +529,7 @@ class _Named(Mixture):
 
 
 class GaussianMixture(_Named):
-    """The textbook diagonal mixture of Gaussians; see `Mixture`."""
+    """The diagonal Gaussian mixture model; see `Mixture`."""
 
     _families = ("gaussian",)
 

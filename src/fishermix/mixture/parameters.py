@@ -1,4 +1,4 @@
-"""The E step: densities and posteriors of a panel of rows (paper, equations of the HGLMM's E step).
+"""The parameters of a mixture, and the E step (paper, equations of the HGLMM's E step).
 
 log p(x, k) = log tau_k + sum_d [ log f_{kd}((x_d - location_kd) / scale_kd) - log scale_kd ]
 T_k(x)      = p(x, k) / sum_j p(x, j)
@@ -7,30 +7,46 @@ T_k(x)      = p(x, k) / sum_j p(x, j)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, Gaussian, Laplace, family_from_config
-from fishermix.mixture.statistics import ActiveRows, Posteriors
-from fishermix.rows.blocks import PANEL
+from fishermix.mixture.statistics import PanelPosteriors, Posteriors
+from fishermix.rows.blocks import PANEL, Statistics
 from fishermix.storage import require_tensor
-from fishermix.threads import available_threads
+from fishermix.threads import count_threads
 
-NEGLIGIBLE = {"f": -24.0, "d": -40.0}  # logarithms of shares that are lost in the rounding of the densities
+T = TypeVar("T")
+NEGLIGIBLE_LOG = {"f": -24.0, "d": -40.0}  # log posteriors that rounding of the densities would hide
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
-FEW_ROWS = 64  # up to here numpy is as fast as a kernel, and a single query does not wait for a compiler
-FEW_NUMBERS = 2_000_000  # rows * K * D that numpy may expand to
-SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares, summed over a panel, are at home in float32
+FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
+FEW_NUMBERS = 2_000_000  # rows * K * D that the NumPy version may expand to
+SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares float32 can sum over a panel
+
+# The compiled form of a family: log f(z) = at_center - square z² - linear |z|. Others are called row by row.
+COMPILED: dict[type[Family], tuple[float, float, float]] = {
+    Gaussian: (-0.5 * np.log(2 * np.pi), 0.5, 0.0),
+    Laplace: (-np.log(2.0), 0.0, 1.0),
+}
+
+
+class _Compiled(NamedTuple):
+    """The arguments of `kernels.log_densities`, and the (k, d) whose families have no compiled form."""
+
+    location: np.ndarray  # (K, padded D), as are the next two
+    square: np.ndarray
+    linear: np.ndarray
+    constant: np.ndarray  # (K,)
+    others: list[tuple[Family, int, np.ndarray]]  # family, component, dimensions
 
 
 @dataclass(frozen=True)
 class MixtureParameters:
-    """Parameters of a mixture: weights (K,), locations, scales, choice (K, D) among the families."""
+    """Parameters of a mixture: weights (K,); locations, scales, and choice (K, D), an index of `families`."""
 
     families: Sequence[Family]
     weights: np.ndarray
@@ -42,40 +58,35 @@ class MixtureParameters:
     def from_tensors(
         cls, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], where: str | os.PathLike
     ) -> MixtureParameters:
-        """Read what `Mixture.to_tensors` wrote; errors name `where`."""
-        families = checked_families(config, where)
-        weights, choice = checked_choice(tensors, len(families), where)
-        of_family = checked_fits(tensors, ("location", "scale"), (len(families), *choice.shape), where)
-        locations, scales = (np.take_along_axis(part, choice[None], 0)[0] for part in of_family.values())
+        """Read what `Mixture.to_tensors` wrote; error messages name `where`."""
+        families = parse_families(config, where)
+        weights, choice = parse_choice(tensors, len(families), where)
+        fits = parse_fits(tensors, ("location", "scale"), (len(families), *choice.shape), where)
+        locations, scales = (np.take_along_axis(part, choice[None], 0)[0] for part in fits.values())
         return cls(families, weights, locations, scales, choice)
 
+    # Posteriors
+
     def sparse_posteriors(self, rows: np.ndarray, threshold: float, threads: int | None = None) -> Posteriors:
-        """Posteriors (n, K) of rows (n, D) without those below the threshold; a few rows need no compiler."""
+        """Return the posteriors (n, K) of rows (n, D) that are at least the threshold.
+
+        A few rows are computed in NumPy, without the compiler.
+        """
         if len(rows) == 0:
             return Posteriors.of_dense(np.zeros((0, len(self.weights))), threshold)
         if len(rows) <= FEW_ROWS and rows.size * len(self.weights) <= FEW_NUMBERS:
-            dense = self._few_posteriors(rows)
+            dense = self._posteriors_in_numpy(rows)
             if dense is not None:
                 return Posteriors.of_dense(dense, threshold)
         from fishermix.mixture import kernels
 
-        def of_panel(start: int) -> tuple[np.ndarray, ...]:
-            posterior, _ = self.safe_posteriors(rows[start : start + PANEL])
-            return kernels.keep_large(posterior, threshold)
-
-        starts = range(0, len(rows), PANEL)
-        threads = min(threads or available_threads(), len(starts))
-        if threads == 1:
-            panels = list(map(of_panel, starts))
-        else:
-            from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
-
-            with ThreadPoolExecutor(threads) as pool:
-                panels = list(pool.map(of_panel, starts))
+        panels = self.map_panels(
+            rows, lambda posterior, _: kernels.keep_large(posterior, threshold), count_threads(threads)
+        )
         return Posteriors.of_panels(panels, len(self.weights))
 
-    def _few_posteriors(self, rows: np.ndarray) -> np.ndarray | None:
-        """Posteriors (n, K) of a few rows in numpy, or None if a row is too far out for it."""
+    def _posteriors_in_numpy(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the posteriors (n, K) of a few rows, or None if a row is too far out for NumPy."""
         z = (rows[:, None, :].astype(np.float64) - self.locations) / self.scales
         density = np.zeros_like(z)
         with np.errstate(divide="ignore", over="ignore"):
@@ -89,128 +100,167 @@ class MixtureParameters:
         posterior = np.exp(joint - highest)
         return posterior / posterior.sum(axis=1, keepdims=True)
 
-    def joint(self, x: np.ndarray) -> np.ndarray:
-        """log p(x, k) of a panel x (n, D): (n, K) in float64."""
+    def posteriors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the posteriors (n, K) and log likelihoods (n,) of rows (n, D) of any magnitude."""
+        panels = self.map_panels(rows, lambda *posteriors: posteriors)
+        posterior, log_likelihood = (np.concatenate(part) for part in zip(*panels))
+        return posterior, log_likelihood
+
+    def map_panels(
+        self, rows: np.ndarray, use: Callable[[np.ndarray, np.ndarray], T], threads: int = 1
+    ) -> list[T]:
+        """Return use(posteriors, log likelihoods) of each panel of rows (n, D), in order.
+
+        Rows too far out for float32, and all rows if the parameters are, are computed in float64.
+        """
+        if rows.dtype == np.float32 and not suits_float32(self.locations, self.scales):
+            rows = rows.astype(np.float64)
+        compiled = self._compile(rows.dtype)
+
+        def use_panel(start: int) -> T:
+            panel = rows[start : start + PANEL]
+            posterior, log_likelihood = self._e_step(panel, compiled)
+            far = ~np.isfinite(log_likelihood)
+            if far.any():
+                wide = np.dtype(np.float64)
+                posterior[far], log_likelihood[far] = self._e_step(
+                    panel[far].astype(wide), self._compile(wide)
+                )
+            return use(posterior, log_likelihood)
+
+        starts = range(0, len(rows), PANEL)
+        if min(threads, len(starts)) <= 1:
+            return [use_panel(start) for start in starts]
+        from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
+        with ThreadPoolExecutor(min(threads, len(starts))) as pool:
+            return list(pool.map(use_panel, starts))
+
+    def panel_posteriors(
+        self, panels: Sequence[np.ndarray], weight: np.ndarray, threshold: float, quantum: float
+    ) -> tuple[list[PanelPosteriors], Statistics]:
+        """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
+
+        weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
+        panels overflows. See `kernels.list_posteriors` for `quantum`.
+        """
         from fishermix.mixture import kernels
 
-        out = np.empty((len(x), len(self.weights)))
-        kernels.log_densities(x, *self._coefficients[x.dtype.char], self._constant, out)
-        for family, k, dimensions in self._others:
-            location, scale = (part[k, dimensions].astype(x.dtype) for part in (self.locations, self.scales))
-            z = (x[:, dimensions] - location) / scale
-            out[:, k] += family.log_density(z).sum(axis=1, dtype=np.float64)
-        return out
+        n_components = len(self.weights)
+        compiled = self._compile(panels[0].dtype)
+        found, first = [], 0
+        sums = Statistics(log_likelihood=0.0, rows=0, weight=0.0, squared=0.0)
+        for panel in panels:
+            of_panel = weight[first : first + len(panel)]
+            first += len(panel)
+            posterior, log_likelihood = self._e_step(panel, compiled)
+            start = np.empty(n_components + 1, np.int64)
+            row, row_weight = np.empty(posterior.size, np.int32), np.empty(posterior.size)
+            kernels.list_posteriors(posterior, of_panel, threshold, quantum, start, row, row_weight)
+            row, row_weight = row[: start[-1]].copy(), row_weight[: start[-1]].copy()
+            found.append(PanelPosteriors(start, row, row_weight))
+            component = np.repeat(np.arange(n_components), np.diff(start))
+            sums["log_likelihood"] += float(np.dot(of_panel, log_likelihood))
+            sums["rows"] += np.diff(start)
+            sums["weight"] += np.bincount(component, row_weight, n_components)
+            sums["squared"] += np.bincount(component, row_weight**2, n_components)
+        return found, sums
 
-    def posteriors(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _e_step(self, x: np.ndarray, compiled: _Compiled) -> tuple[np.ndarray, np.ndarray]:
         """Posteriors (n, K) and log likelihoods (n,) of a panel; -inf where the type of x overflows."""
         from fishermix.mixture import kernels
 
-        posterior = self.joint(x)
-        log_likelihood = np.empty(len(x))
-        kernels.normalise(posterior, self.weights, NEGLIGIBLE[x.dtype.char], log_likelihood)
+        joint, log_likelihood = np.empty((len(x), len(self.weights))), np.empty(len(x))
+        kernels.log_densities(x, *compiled[:4], joint)
+        for family, k, dimensions in compiled.others:
+            location, scale = (part[k, dimensions].astype(x.dtype) for part in (self.locations, self.scales))
+            z = (x[:, dimensions] - location) / scale
+            joint[:, k] += family.log_density(z).sum(axis=1, dtype=np.float64)
+        kernels.normalize(joint, self.weights, NEGLIGIBLE_LOG[x.dtype.char], log_likelihood)
         if x.dtype == np.float64:
             np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
-        return posterior, log_likelihood
+        return joint, log_likelihood
 
-    def safe_posteriors(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same; rows too far out for float32, and all if the components are, are taken in float64."""
-        if x.dtype == np.float32 and not suits_float32(self.locations, self.scales):
-            x = x.astype(np.float64)
-        posterior, log_likelihood = self.posteriors(x)
-        far = ~np.isfinite(log_likelihood)
-        if far.any():
-            posterior[far], log_likelihood[far] = self.posteriors(x[far].astype(np.float64))
-        return posterior, log_likelihood
+    def _compile(self, dtype: np.dtype) -> _Compiled:
+        """Prepare the E step of rows of this type.
 
-    def active_rows(
-        self, x: np.ndarray, weight: np.ndarray | None, threshold: float, quantum: float
-    ) -> tuple[ActiveRows, float]:
-        """Posteriors of a panel of at least `threshold`, and the sum of its weighted log likelihoods."""
+        Not cached: the arrays may be changed in place, and this costs as little as the E step of a few rows.
+        """
         from fishermix.mixture import kernels
 
-        posterior, log_likelihood = self.posteriors(x)
-        weight = np.ones(len(x)) if weight is None else weight
-        start = np.empty(len(self.weights) + 1, np.int64)
-        row = np.empty(posterior.size, np.int32)
-        share = np.empty(posterior.size)
-        kernels.list_active(posterior, weight, threshold, quantum, start, row, share)
-        active = ActiveRows(start, row[: start[-1]].copy(), share[: start[-1]].copy())
-        return active, float(np.dot(weight, log_likelihood))
-
-    @cached_property
-    def _constant(self) -> np.ndarray:
-        at_centre = np.array([_density_at_centre(family) for family in self.families])
-        return np.log(self.weights) + (at_centre[self.choice] - np.log(self.scales)).sum(axis=1)
-
-    @cached_property
-    def _coefficients(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Location, square and linear coefficient (K, padded D) of the compiled families, for each type."""
-        from fishermix.mixture import kernels
-
-        square = np.zeros_like(self.scales)
-        linear = np.zeros_like(self.scales)
-        for index, family in enumerate(self.families):
-            chosen = self.choice == index
-            if type(family) is Gaussian:
-                square[chosen] = 0.5 / self.scales[chosen] ** 2
-            elif type(family) is Laplace:
-                linear[chosen] = 1 / self.scales[chosen]
+        at_center, square, linear = (
+            np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0))[part] for family in self.families])[
+                self.choice
+            ]
+            for part in range(3)
+        )
+        constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
         padding = ((0, 0), (0, -square.shape[1] % kernels.UNROLLED))
-        with np.errstate(over="ignore"):
-            location, square, linear = (np.pad(a, padding) for a in (self.locations, square, linear))
-            return {
-                kind: (location.astype(kind), square.astype(kind), linear.astype(kind)) for kind in ("f", "d")
-            }
-
-    @cached_property
-    def _others(self) -> list[tuple[Family, int, np.ndarray]]:
-        """(family, component, dimensions) of the families that have no compiled form."""
-        return [
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            square = np.where(square > 0, square / self.scales**2, 0.0)
+            coefficients = (self.locations, square, linear / self.scales)
+            location, square, linear = (np.pad(part, padding).astype(dtype) for part in coefficients)
+        others = [
             (family, k, dimensions)
             for index, family in enumerate(self.families)
-            if type(family) not in (Gaussian, Laplace)
+            if type(family) not in COMPILED
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
+        return _Compiled(location, square, linear, constant, others)
+
+    # Everything else
+
+    @property
+    def n_free(self) -> int:
+        """The number of free parameters; the choices are not counted."""
+        return len(self.weights) - 1 + self.locations.size + self.scales.size
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows (n, D), component after component; returns them and their components (n,)."""
+        labels = np.sort(rng.choice(len(self.weights), size=n_samples, p=self.weights))
+        z = np.empty((n_samples, self.locations.shape[1]))
+        for index, family in enumerate(self.families):
+            chosen = self.choice[labels] == index
+            z[chosen] = family.sample(rng, int(chosen.sum()))
+        return self.locations[labels] + self.scales[labels] * z, labels
 
 
 def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
-    """Whether float32 can square such lengths, any shape, without overflow and underflow."""
+    """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
     largest = max(np.abs(locations).max(), scales.max())
     return bool(largest <= LONGEST and scales.min() >= SHORTEST)
 
 
-def _density_at_centre(family: Family) -> float:
-    """The part of log f that the compiled form leaves out."""
-    return float(family.log_density(np.zeros(1))[0]) if type(family) in (Gaussian, Laplace) else 0.0
+# Checks of a saved mixture
 
 
-def checked_families(config: Mapping[str, Any], where: str | os.PathLike) -> list[Family]:
-    """The families that a saved mixture chooses among."""
+def parse_families(config: Mapping[str, Any], where: str | os.PathLike) -> list[Family]:
+    """Read the families of a saved mixture."""
     try:
         return [family_from_config(family) for family in config["families"]]
     except (KeyError, TypeError) as error:
-        raise FishermixError(f"{where} lacks {error}: the file is damaged") from error
+        raise FishermixError(f"'families' is missing or invalid in {where}.") from error
 
 
-def checked_choice(
+def parse_choice(
     tensors: Mapping[str, np.ndarray], n_families: int, where: str | os.PathLike
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The weights (K,) and the choice (K, D) of a saved mixture."""
+    """Read the weights (K,) and the choice (K, D) of a saved mixture."""
     weights = require_tensor(tensors, "weights", (None,), where)
     if not n_families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
-        raise FishermixError(f"{where}: the weights are not positive numbers that sum to one")
+        raise FishermixError(f"Tensor 'weights' of {where} must be positive and sum to 1.")
     choice = require_tensor(tensors, "choice", (len(weights), None), where)
     if choice.dtype.kind not in "iu" or (choice < 0).any() or (choice >= n_families).any():
-        raise FishermixError(f"{where}: tensor 'choice' does not number the {n_families} families")
+        raise FishermixError(f"Tensor 'choice' of {where} must hold indices of the {n_families} families.")
     return weights, choice.astype(np.int64)
 
 
-def checked_fits(
+def parse_fits(
     tensors: Mapping[str, np.ndarray], names: Sequence[str], shape: tuple[int, ...], where: str | os.PathLike
 ) -> dict[str, np.ndarray]:
-    """Tensors (families, K, D) of a saved mixture, "scale" among them."""
+    """Read tensors (families, K, D) of a saved mixture, "scale" among them."""
     parts = {name: require_tensor(tensors, name, shape, where) for name in names}
     if (parts["scale"] <= 0).any():
-        raise FishermixError(f"{where}: tensor 'scale' is not positive everywhere")
+        raise FishermixError(f"Tensor 'scale' of {where} must be positive.")
     return parts

@@ -1,8 +1,8 @@
-"""Where rows come from: blocks whose statistics add up.
+"""Rows in blocks whose sufficient statistics add up.
 
-EM never asks for all rows at once. It hands a *step*, a function of one block, to a source, and gets the sum
-over all blocks. An array in memory is cut into blocks that threads share; a file too large for memory or a
-cluster offers the same members of `RowSource` and runs the same steps.
+EM never asks for all rows at once. It hands a *step*, a function of one block, to a source and gets the sum
+over all blocks. An array in memory is cut into blocks that threads share. A file larger than memory and a
+cluster implement the same `RowSource` and run the same steps.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fishermix.threads import available_threads
+from fishermix.errors import FishermixError
+from fishermix.threads import count_threads
 
-PANEL = 1024  # rows that a kernel takes at once: few enough for the caches, enough to forget the call's cost
-FEWEST_ROWS, MOST_ROWS, BLOCKS = 2 * PANEL, 64 * PANEL, 16
-GROUP = 8  # results that are added up before their sum goes on
+PANEL = 1024  # rows per kernel call: few enough for the L2 cache, enough to hide the cost of the call
+FEWEST_ROWS, MOST_ROWS = 2 * PANEL, 64 * PANEL  # of a block
+BLOCKS = 16  # per array, within these limits: enough for the threads of most machines
+GROUP = 8  # results that are added up before their sum is passed on
 
 
-class Totals(dict[str, Any]):
-    """Named statistics of a block that add up: numbers and arrays are added, lists joined."""
+class Statistics(dict[str, Any]):
+    """Named sufficient statistics of a block: numbers and arrays are added, lists are concatenated."""
 
-    def __iadd__(self, other: Totals) -> Totals:
+    def __iadd__(self, other: Statistics) -> Statistics:
         for name, value in other.items():
             self[name] += value
         return self
 
-    def finite(self) -> bool:
+    def is_finite(self) -> bool:
         """Whether no sum has overflowed the type of the data."""
         return all(
-            value.finite()
-            if isinstance(value, Totals)
+            value.is_finite()
+            if isinstance(value, Statistics)
             else isinstance(value, list) or np.isfinite(value).all()
             for value in self.values()
         )
@@ -41,52 +43,47 @@ class Totals(dict[str, Any]):
 
 @dataclass
 class Block:
-    """Consecutive rows (n, D), C-ordered float32 or float64, and their weights (n,) or None for ones.
+    """Consecutive rows (n, D), C-ordered float32 or float64, and their weights (n,), or None for ones.
 
-    `memo` is room for what one sweep leaves to the next of the same iteration; it may be lost at any time.
+    `memo` keeps what one pass computes for the next one of the same iteration. It may be emptied at any time.
     """
 
     rows: np.ndarray
     weight: np.ndarray | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
-    def panels(self) -> Iterator[slice]:
-        """The rows in pieces of PANEL."""
-        for start in range(0, len(self.rows), PANEL):
-            yield slice(start, min(start + PANEL, len(self.rows)))
 
-
-Step = Callable[[Block], Totals]
+Step = Callable[[Block], Statistics]
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """Rows in blocks. Steps can be pickled, so that they may run in another process."""
+    """Rows in blocks. Steps can be pickled, so they may run in another process."""
 
     shape: tuple[int, int]
     dtype: np.dtype
     total_weight: float
 
-    def total(self, step: Step) -> Totals:
-        """The sum of step(block) over all blocks, in their order."""
+    def total(self, step: Step) -> Statistics:
+        """Sum step(block) over all blocks, in their order."""
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows (m, D) at these ascending positions (m,), and their weights (m,)."""
+        """Return the rows (m, D) at these ascending positions (m,), and their weights (m,)."""
 
 
 class ArraySource:
     """An array (N, D) in memory or memory-mapped, cut into blocks.
 
-    The cuts depend on N alone and the sums run in the order of the blocks: `threads` changes the time, not a
-    bit of the result.
+    The cuts depend on N alone, and the sums run in the order of the blocks: the result does not depend on the
+    number of threads. `threads` is read as `n_jobs` is: None is every core.
     """
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
         self.rows, self.weight = rows, weight
         self.shape: tuple[int, int] = rows.shape[0], rows.shape[1]
         self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-        self.total_weight = total_weight(weight, len(rows))
-        self.threads = threads or available_threads()
+        self.total_weight = sum_weights(weight, len(rows))
+        self.threads = threads
         self.size = block_rows(len(rows))
         self._memos: list[dict[str, Any]] = [{} for _ in range(0, len(rows), self.size)]
 
@@ -95,38 +92,33 @@ class ArraySource:
         rows = np.ascontiguousarray(self.rows[cut], self.dtype)
         return Block(rows, None if self.weight is None else self.weight[cut], self._memos[number])
 
-    def total(self, step: Step) -> Totals:
+    def total(self, step: Step) -> Statistics:
         numbers = range(len(self._memos))
-        if self.threads == 1 or len(numbers) == 1:
-            return summed(step(self._block(number)) for number in numbers)
+        threads = 1 if len(numbers) == 1 else count_threads(self.threads)
+        if threads == 1:
+            return sum_in_tree(step(self._block(number)) for number in numbers)
         from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            return summed(pool.map(lambda number: step(self._block(number)), numbers))
+        with ThreadPoolExecutor(threads) as pool:
+            return sum_in_tree(pool.map(lambda number: step(self._block(number)), numbers))
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
 
 
-def total_weight(weight: np.ndarray | None, n_rows: int) -> float:
-    """The sum of the weights (N,), or N if there are none."""
-    with np.errstate(over="ignore"):  # infinity is refused where it is used
-        return float(n_rows if weight is None else weight.sum())
-
-
 def block_rows(n_rows: int) -> int:
-    """How many rows a block has."""
+    """Return the number of rows per block: a multiple of PANEL that depends on the number of rows alone."""
     size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
     return min(max(size, FEWEST_ROWS), MOST_ROWS)
 
 
-def summed(results: Iterator[Totals]) -> Totals:
-    """The sum in the order of a tree: of every GROUP results, of every GROUP of these sums, and so on.
+def sum_in_tree(results: Iterator[Statistics]) -> Statistics:
+    """Add up every GROUP results, then every GROUP of these sums, and so on.
 
-    Machines can add in this order too, each its own branches, and come to the same bits.
+    Machines can add in this order too, each its own branches, and get the same bits.
     """
-    branches: list[tuple[int, Totals]] = []  # of each height: how many are added up so far, and their sum
+    branches: list[tuple[int, Statistics]] = []  # at each height: the number of results added, and their sum
     for result in results:
         for height in count():
             if height == len(branches):
@@ -144,3 +136,39 @@ def summed(results: Iterator[Totals]) -> Totals:
             total = branch if total is None else branch.__iadd__(total)
     assert total is not None
     return total
+
+
+# What sources check about rows and weights
+
+
+def choose_dtype(stored: np.dtype) -> np.dtype:
+    """Return the type to compute in: float32 for float32 and float16, else float64."""
+    return np.dtype(np.float32 if stored in (np.float32, np.float16) else np.float64)
+
+
+def sum_weights(weight: np.ndarray | None, n_rows: int) -> float:
+    """Return the sum of the weights (N,), or N if there are none."""
+    with np.errstate(over="ignore"):  # `Mixture.fit` rejects an infinite sum
+        return float(n_rows if weight is None else weight.sum())
+
+
+def parse_weight(weight: Any, rows: int) -> np.ndarray:
+    """Return sample weights (N,) as float64."""
+    weight = np.asarray(weight, np.float64)
+    if weight.shape != (rows,) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise FishermixError(
+            f"sample_weight must be {rows} finite numbers that are at least 0 and not all 0."
+        )
+    return weight
+
+
+def check_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
+    """Reject NaN and infinity in rows that start at `position`, or are at these positions."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):  # the quick test; a finite row can overflow it, so look again if it fails
+            return
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        first = int(bad.argmax())
+        row = position + first if isinstance(position, int) else position[first]
+        raise FishermixError(f"Row {row} contains NaN or infinity. Remove such rows before fitting.")

@@ -1,6 +1,6 @@
-"""Rows (N, D) that are not in memory: files, several files in a row, and blocks that come one after another.
+"""Tables of rows (N, D) that are not in memory: files, several files joined, and re-iterables of blocks.
 
-A table reads consecutive rows into fresh memory. Reading from the front to the back is cheap for all of them.
+A table reads consecutive rows into new memory. Reading from the first row to the last is cheap.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from fishermix.errors import FishermixError
 
 SUFFIXES = (".npy", ".safetensors", ".parquet")
 SAFETENSORS_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
-TAKEN_AT_ONCE = 65_536
+ROWS_PER_READ = 65_536  # of `take_rows`: 79 MB of 300 float32 numbers
 
 
 class Table(Protocol):
-    """Rows (N, D) somewhere; it can be pickled, and read where it arrives if the files are there too."""
+    """Rows (N, D). A table can be pickled and read in any process that can open its files."""
 
     shape: tuple[int, int]
     dtype: np.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The rows from `start` to before `stop`."""
+        """Read the rows from `start` to before `stop`."""
 
 
 class RawTable:
-    """Numbers one after another in a file, row after row: the inside of .npy and safetensors.
+    """Numbers stored row by row in a file: the content of .npy and safetensors files.
 
-    The file is read, not mapped: pages of a mapped file would count as memory of this process.
+    The file is read, not mapped: the pages of a mapped file would count as memory of this process.
     """
 
     def __init__(self, path: str | os.PathLike, offset: int, dtype: Any, shape: tuple[int, int]):
@@ -47,12 +47,12 @@ class RawTable:
         offset = self.offset + start * width * self.dtype.itemsize
         numbers = np.fromfile(self.path, self.dtype, count, offset=offset)
         if len(numbers) != count:
-            raise FishermixError(f"{self.path} ends before row {stop}: the file is damaged")
+            raise FishermixError(f"{self.path} ends before row {stop}. The file is damaged.")
         return numbers.reshape(stop - start, width)
 
 
 class SequentialTable:
-    """Rows that come in pieces of any length; asking for rows before the last ones starts again."""
+    """Rows that come in pieces of any length. Reading rows before the last ones read starts again."""
 
     shape: tuple[int, int]
     dtype: np.dtype
@@ -62,7 +62,7 @@ class SequentialTable:
         self._position, self._left = -1, np.empty((0, 0))
 
     def pieces_from(self, row: int) -> tuple[int, Iterator[np.ndarray]]:
-        """Pieces that begin at `row` or before it, and where they begin."""
+        """Return the row at which the pieces begin, which is `row` or one before it, and the pieces."""
         raise NotImplementedError
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -75,8 +75,8 @@ class SequentialTable:
                 self._left = next(self._pieces, self._left)
                 if not len(self._left):
                     raise FishermixError(
-                        f"there are {self._position} rows now, and there were {self.shape[0]} before: blocks "
-                        "must come out the same each time they are asked for"
+                        f"The blocks had {self.shape[0]} rows at first and have {self._position} rows now. "
+                        "Each iteration over them must give the same blocks."
                     )
             end = min(self._position + len(self._left), stop if self._position >= start else start)
             used, self._left = np.split(self._left, [end - self._position])
@@ -96,7 +96,7 @@ class SequentialTable:
 class ParquetTable(SequentialTable):
     """The numeric columns of a Parquet file, or its single column of lists of one length.
 
-    It is read a row group at a time: write groups of 65,536 rows or fewer to stay within little memory.
+    It is read one row group at a time: write groups of at most 65,536 rows to limit the memory.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -105,7 +105,7 @@ class ParquetTable(SequentialTable):
             import pyarrow.parquet
         except ImportError as error:
             raise FishermixError(
-                f"{path} is a Parquet file, and reading it needs pyarrow: pip install 'fishermix[dask]'"
+                f"Reading the Parquet file {path} needs pyarrow. Run: pip install 'fishermix[dask]'"
             ) from error
 
         super().__init__()
@@ -113,12 +113,12 @@ class ParquetTable(SequentialTable):
         try:
             file = pyarrow.parquet.ParquetFile(self.path)
         except pyarrow.ArrowInvalid as error:
-            raise FishermixError(f"{self.path} is not a Parquet file: {error}") from error
+            raise FishermixError(f"{self.path} is not a valid Parquet file ({error}).") from error
         with file:
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            first = _array_of(file.schema_arrow.empty_table(), self.path)
+            first = _convert_table(file.schema_arrow.empty_table(), self.path)
             if first.shape[1] == 0 and groups:
-                first = _array_of(file.read_row_group(0), self.path)
+                first = _convert_table(file.read_row_group(0), self.path)
         self.group_ends = np.cumsum(groups, dtype=np.int64)
         self.shape, self.dtype = (int(sum(groups)), first.shape[1]), first.dtype
 
@@ -131,11 +131,11 @@ class ParquetTable(SequentialTable):
 
         with pyarrow.parquet.ParquetFile(self.path) as file:
             for group in range(first, len(self.group_ends)):
-                yield _array_of(file.read_row_group(group), self.path).astype(self.dtype, copy=False)
+                yield _convert_table(file.read_row_group(group), self.path).astype(self.dtype, copy=False)
 
 
-def _array_of(table: Any, path: str) -> np.ndarray:
-    """The numbers (n, D) of a pyarrow table."""
+def _convert_table(table: Any, path: str) -> np.ndarray:
+    """Convert a pyarrow table to an array (n, D)."""
     import pyarrow.types
 
     types = [field.type for field in table.schema]
@@ -151,7 +151,7 @@ def _array_of(table: Any, path: str) -> np.ndarray:
             return np.empty((0, width), types[0].value_type.to_pandas_dtype())
         numbers = lists.to_numpy(zero_copy_only=False)
         if column.null_count or len(numbers) % len(column):
-            raise FishermixError(f"{path}: the lists are not all of one length")
+            raise FishermixError(f"The lists in {path} have different lengths.")
         return numbers.reshape(len(column), -1)
     wrong = [
         field.name
@@ -159,7 +159,7 @@ def _array_of(table: Any, path: str) -> np.ndarray:
         if not (pyarrow.types.is_integer(field.type) or pyarrow.types.is_floating(field.type))
     ]
     if wrong or not types:
-        raise FishermixError(f"{path}: column '{wrong[0] if wrong else ''}' is not of numbers")
+        raise FishermixError(f"Column '{wrong[0] if wrong else ''}' of {path} does not hold numbers.")
     dtype = np.result_type(*(kind.to_pandas_dtype() for kind in types))
     found = np.empty((table.num_rows, len(types)), dtype)
     for number, column in enumerate(table.columns):
@@ -168,25 +168,27 @@ def _array_of(table: Any, path: str) -> np.ndarray:
 
 
 class BlockTable(SequentialTable):
-    """A re-iterable of blocks (n, D): each `iter` gives the same blocks. One pass counts their rows."""
+    """A re-iterable of blocks (n, D): each `iter` gives the same blocks. A first pass counts their rows."""
 
     def __init__(self, blocks: Iterable[np.ndarray]):
         super().__init__()
         self.blocks = blocks
         if iter(blocks) is blocks:
             raise FishermixError(
-                "a generator gives its blocks only once, and a fit needs them several times: give a list, or "
-                "an object whose __iter__ starts again"
+                "A generator gives its blocks only once, but a fit reads them several times. Pass a list, or "
+                "an object whose __iter__ starts again."
             )
         shapes: list[tuple[int, ...]] = []
         kinds = set()
         for block in map(np.asarray, blocks):
             if block.ndim != 2 or block.shape[1] != (shapes[0][1] if shapes else block.shape[1]):
-                raise FishermixError(f"a block has the shape {block.shape}: blocks must be (n, D) of one D")
+                raise FishermixError(
+                    f"A block has shape {block.shape}. All blocks must be (n, D) with the same D."
+                )
             shapes.append(block.shape)
             kinds.add(block.dtype)
         if not shapes:
-            raise FishermixError("there are no blocks")
+            raise FishermixError("There are no blocks.")
         self.shape = sum(rows for rows, _ in shapes), shapes[0][1]
         self.dtype = np.result_type(*kinds)
 
@@ -194,13 +196,13 @@ class BlockTable(SequentialTable):
         return 0, (block for block in map(np.asarray, self.blocks) if len(block))
 
 
-class Parts:
-    """Tables one after another."""
+class JoinedTable:
+    """Tables joined one after another."""
 
     def __init__(self, tables: Sequence[Table]):
         widths = {table.shape[1] for table in tables}
         if len(widths) != 1:
-            raise FishermixError(f"parts must have rows of one length, not of {sorted(widths)}")
+            raise FishermixError(f"The files have rows of different lengths: {sorted(widths)}.")
         self.tables = list(tables)
         self.starts = np.concatenate([[0], np.cumsum([table.shape[0] for table in tables])])
         self.shape = int(self.starts[-1]), widths.pop()
@@ -215,10 +217,10 @@ class Parts:
         return found
 
 
-def taken(table: Table, rows: np.ndarray) -> np.ndarray:
-    """The rows (m, D) at these ascending positions (m,)."""
+def take_rows(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Read the rows (m, D) at these ascending positions (m,)."""
     found = np.empty((len(rows), table.shape[1]), table.dtype)
-    edges = np.searchsorted(rows, range(0, table.shape[0] + TAKEN_AT_ONCE, TAKEN_AT_ONCE))
+    edges = np.searchsorted(rows, range(0, table.shape[0] + ROWS_PER_READ, ROWS_PER_READ))
     for begin, end in pairwise(edges):
         if begin < end:
             wanted = rows[begin:end]
@@ -228,41 +230,43 @@ def taken(table: Table, rows: np.ndarray) -> np.ndarray:
 
 
 def open_table(path: str | os.PathLike) -> Table:
-    """The rows in a .npy, .safetensors or .parquet file, or in a folder of such files by their names.
+    """Open a .npy, .safetensors or .parquet file, or a folder of such files in the order of their names.
 
-    A safetensors file must hold exactly one two-dimensional tensor of floats: the folder of imported word
+    A safetensors file must hold exactly one two-dimensional tensor of floats. A folder of imported word
     vectors is such a table.
     """
     path = Path(path)
     if path.is_dir():
         parts = sorted(part for part in path.iterdir() if part.suffix in SUFFIXES)
         if not parts:
-            raise FishermixError(f"{path} holds no file that ends in {', '.join(SUFFIXES)}")
-        return Parts([open_table(part) for part in parts])
+            raise FishermixError(f"{path} holds no file that ends in {', '.join(SUFFIXES)}.")
+        return JoinedTable([open_table(part) for part in parts])
     if not path.is_file():
-        raise FishermixError(f"there is no file {path}")
+        raise FishermixError(f"There is no file {path}.")
     if path.suffix == ".npy":
-        return _npy(path)
+        return _open_npy(path)
     if path.suffix == ".safetensors":
-        return _safetensors(path)
+        return _open_safetensors(path)
     if path.suffix == ".parquet":
         return ParquetTable(path)
-    raise FishermixError(f"{path} ends in none of {', '.join(SUFFIXES)}")
+    raise FishermixError(f"{path} does not end in {', '.join(SUFFIXES)}.")
 
 
-def _npy(path: Path) -> RawTable:
+def _open_npy(path: Path) -> RawTable:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise FishermixError(f"{path} cannot be read as an array: {error}") from error
+        raise FishermixError(f"{path} cannot be read as an array ({error}).") from error
     if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
-        raise FishermixError(f"{path} holds {mapped.dtype} {mapped.shape}, not rows of numbers")
+        raise FishermixError(
+            f"{path} holds an array of {mapped.dtype} and shape {mapped.shape}, not rows of numbers."
+        )
     if not mapped.flags.c_contiguous:
-        raise FishermixError(f"{path} is stored column by column: save numpy.ascontiguousarray of it")
+        raise FishermixError(f"{path} is stored column by column. Save numpy.ascontiguousarray(X) instead.")
     return RawTable(path, mapped.offset, mapped.dtype, mapped.shape)
 
 
-def _safetensors(path: Path) -> RawTable:
+def _open_safetensors(path: Path) -> RawTable:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -272,18 +276,18 @@ def _safetensors(path: Path) -> RawTable:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))
     except (SafetensorError, ValueError) as error:
-        raise FishermixError(f"{path} cannot be read ({error}): the file is damaged") from error
+        raise FishermixError(f"{path} cannot be read ({error}). The file is damaged.") from error
     header.pop("__metadata__", None)
     found = [e for e in header.values() if e["dtype"] in SAFETENSORS_DTYPES and len(e["shape"]) == 2]
     if len(found) != 1:
-        raise FishermixError(f"{path} holds {len(found)} tables of floats: put one alone into a file")
+        raise FishermixError(f"{path} holds {len(found)} tables of floats. Save exactly one per file.")
     (entry,) = found
     offset = 8 + size + entry["data_offsets"][0]
     return RawTable(path, offset, SAFETENSORS_DTYPES[entry["dtype"]], tuple(entry["shape"]))
 
 
-def mapped_table(mapped: np.memmap) -> Table:
-    """The rows of a memory-mapped array, read from its file where that is possible."""
+def open_mapped_table(mapped: np.memmap) -> Table:
+    """Open a memory-mapped array, if possible by reading its file."""
     root = mapped
     while isinstance(root.base, np.memmap):
         root = root.base

@@ -1,4 +1,4 @@
-"""What `Mixture.fit` may be given besides an array in memory."""
+"""What `Mixture.fit` accepts besides an array in memory."""
 
 from __future__ import annotations
 
@@ -9,36 +9,31 @@ import numpy as np
 import scipy.sparse
 
 from fishermix.rows.blocks import RowSource
-from fishermix.rows.files import BlockTable, Parts, Table, mapped_table, open_table
+from fishermix.rows.files import BlockTable, JoinedTable, Table, open_mapped_table, open_table
 from fishermix.rows.stream import StreamSource
 
 
-def opened(X: Any, sample_weight: Any, threads: int) -> RowSource | None:
-    """The source of rows that are not in memory, as `Mixture.fit` lists them; None if X is an array or so."""
-    if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        return None
-    return as_source(X, sample_weight, threads)
+def open_rows(X: Any, sample_weight: Any = None, threads: int | None = None) -> RowSource | None:
+    """Open rows that are not in memory; return None if X is something else, such as a list of lists.
 
-
-def as_source(X: Any, sample_weight: Any = None, threads: int | None = None) -> RowSource | None:
-    """The rows of a path, of several paths, of a memory-mapped array, of a re-iterable of blocks, or of a
-    `dask.array`; None if X is something else, such as an array in memory."""
+    X may be a path, a list of paths, a memory-mapped array, a re-iterable of blocks, or a `dask.array`.
+    """
     if hasattr(X, "__dask_graph__"):
         from fishermix.distributed.mixtures import ClusterSource
 
         return ClusterSource(X, weight=sample_weight)
-    table = _table(X)
+    table = _find_table(X)
     return None if table is None else StreamSource(table, sample_weight, threads=threads)
 
 
-def _table(X: Any) -> Table | None:
+def _find_table(X: Any) -> Table | None:
     if isinstance(X, str | os.PathLike):
         return open_table(X)
     if isinstance(X, np.memmap):
-        return mapped_table(X) if X.ndim == 2 and X.dtype.kind in "fiu" else None
+        return open_mapped_table(X) if X.ndim == 2 and X.dtype.kind in "fiu" else None
     if isinstance(X, list | tuple):
         if X and all(isinstance(part, str | os.PathLike) for part in X):
-            return Parts([open_table(part) for part in X])
+            return JoinedTable([open_table(part) for part in X])
         if X and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in X):
             return BlockTable(X)
         return None
