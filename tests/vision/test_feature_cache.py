@@ -147,7 +147,7 @@ def test_a_damaged_or_newer_cache_is_explained(tmp_path, tiny, photos):
 
 
 def test_a_cache_of_0_1_is_used_as_it_is(tmp_path):
-    """Two photos and a damaged file, encoded by 0.1: nothing is encoded again, and the vectors are those of today."""
+    """Two photos and a damaged file, encoded by 0.1: nothing is encoded again."""
     shutil.copytree(Path(__file__).parent / "cache_0_1", tmp_path / "cache")
     paths = [tmp_path / "cache" / name for name in ("a.png", "b.png", "broken.jpg")]
     encoder = ImageEncoder(max_pixels=1_000_000)
