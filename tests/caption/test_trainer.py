@@ -15,6 +15,7 @@ import toy
 
 from fishermix.caption.recipe import DEFAULT, PAPER, RECIPES, Recipe
 from fishermix.errors import FishermixError
+from fishermix.storage import read_kind
 
 torch = pytest.importorskip("torch")
 from fishermix.caption import trainer as module  # noqa: E402
@@ -104,9 +105,9 @@ def test_kill_9_and_resume(tmp_path):
         f"t.training(folder={str(tmp_path / 'c')!r}).run()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
-    state = tmp_path / "c" / "state" / "config.json"
+    state = tmp_path / "c" / "state"
     deadline = time.monotonic() + 60
-    while not state.exists() and time.monotonic() < deadline:
+    while read_kind(state) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)

@@ -505,7 +505,7 @@ def test_the_commands_name_what_is_missing(run, folder, tmp_path):
         (("evaluate", "--data", spec, "--json", nowhere / "r.json"), "There is no folder"),
         (("train", "--data", spec, "--out", folder, "--vectors", folder), "holds no image-text model"),
         (("train", "--data", spec, "--out", folder / "captions.jsonl", "--vectors", folder), "is a file"),
-        (("reproduce", "flickr8k:/nope", "--vectors", nowhere), "there is no folder /nope"),
+        (("reproduce", "flickr8k:/nope", "--vectors", nowhere), "There is no folder /nope"),
         (("reproduce", spec, "--recipe", "cake", "--vectors", nowhere), "no recipe 'cake'"),
         (("reproduce", spec, "--vectors", nowhere), "make word2vec"),
         (("train", "--data", "cake:x", "--out", tmp_path / "m", "--vectors", nowhere), "not a data set"),
