@@ -83,17 +83,15 @@ class ImageTextModel:
 
         The sentence is tokenized once. The point is zero if no word is known.
         """
-        sentences = self._sentences
-        tokens = sentences.lookup.tokens(sentence)
-        vector = next(iter(sentences.blocks([tokens])))  # not read to its end, so it does not warn
-        unknown = [
-            word for word in dict.fromkeys(tokens) if word not in EMPTY_WORDS and not sentences.lookup[word]
-        ]
-        return self.joint_space.sentence_points(vector)[0], unknown
+        tokens = self._sentences.lookup.tokens(sentence)
+        vector = next(iter(self._sentences.blocks([tokens])))  # not read to its end, so it does not warn
+        return self.joint_space.sentence_points(vector)[0], self.unknown_words(tokens)
 
-    def unknown_words(self, sentence: str) -> list[str]:
-        """The out-of-vocabulary words of a sentence, except for words without meaning of their own."""
-        return self.encode_query(sentence)[1]
+    def unknown_words(self, sentence: str | Sequence[str]) -> list[str]:
+        """The out-of-vocabulary words of a sentence, or of its tokens, without "a", "of" and the like."""
+        lookup = self._sentences.lookup
+        tokens = dict.fromkeys(lookup.tokens(sentence))
+        return [word for word in tokens if word not in EMPTY_WORDS and not lookup[word]]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photos (paths, bytes or Pillow images), float32 of length 1."""
