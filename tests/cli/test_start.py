@@ -88,7 +88,7 @@ def functions_called_by(*arguments):
     def record(frame, event, _):
         if event == "call" and frame.f_code.co_filename.startswith(package):
             place = frame.f_code.co_filename.removeprefix(package).replace(os.sep, "/")
-            called.append((place, frame.f_code.co_name))
+            called.append((place, frame.f_code.co_qualname))
 
     app = load_commands()
     sys.setprofile(record)

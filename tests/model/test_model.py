@@ -230,7 +230,7 @@ def test_indexing_does_not_make_the_text_side(model, tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("the text side was made")
 
-    monkeypatch.setattr("fishermix.model.folder.SentenceSums", never)
+    monkeypatch.setattr("fishermix.model.folder.SentenceVectors", never)
     loaded = ImageTextModel.load(tmp_path / "model")
     point = loaded.encode_images([Image.new("RGB", (32, 32))])
     assert loaded.csls_images(point).shape == (1, loaded.csls_dimension)

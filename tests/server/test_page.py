@@ -119,11 +119,12 @@ def test_a_query_that_cannot_be_understood_is_explained(page):
 def test_clicking_a_photo_says_why_it_matched(page):
     search(page, "red boat")
     page.find_element(By.CSS_SELECTOR, ".photo").click()
-    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, "#why-words .word"))
-    words = page.find_elements(By.CSS_SELECTOR, "#why-words .word")
-    assert [word.text.split("+")[0].strip() for word in words] == ["red", "boat"]
-    assert float(words[0].text.split("+")[1]) > 0.9
-    assert float(words[1].text.split("+")[1]) == 0
+    script = "return [...document.querySelectorAll('#why-words .word')].map(word => word.innerText)"
+    wait(page, lambda: len(page.execute_script(script)) == 2)  # in one go: the page may draw them again
+    words = page.execute_script(script)
+    assert [word.split("+")[0].strip() for word in words] == ["red", "boat"]
+    assert float(words[0].split("+")[1]) > 0.9
+    assert float(words[1].split("+")[1]) == 0
     wait(page, lambda: text(page, "#viewer-caption").startswith("A red picture"))
     wait(page, lambda: text(page, "#viewer-sentences li").endswith("a red picture"))
     assert loaded(page, "#viewer-photo") > 10

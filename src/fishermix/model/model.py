@@ -87,9 +87,10 @@ class ImageTextModel:
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in EMPTY_WORDS]
         return self.joint_space.sentence_points(vectors)[0], unknown
 
-    def unknown_words(self, sentence: str) -> list[str]:
-        """The out-of-vocabulary words of a sentence."""
-        return self.encode_query(sentence)[1]
+    def unknown_words(self, sentence: str | Sequence[str]) -> list[str]:
+        """The out-of-vocabulary words of a sentence, or of its tokens, without "a", "of" and the like."""
+        words = dict.fromkeys(self._sentences.lookup.find([sentence]).out_of_vocabulary[0])
+        return [word for word in words if word not in EMPTY_WORDS]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photos (paths, bytes or Pillow images), float32 of length 1."""
