@@ -51,7 +51,7 @@ def seconds_per_iteration(source) -> tuple[HybridMixture, np.ndarray]:
         begin = np.array([time.perf_counter(), time.process_time()])
         found = total(step)
         spent += np.array([time.perf_counter(), time.process_time()]) - begin
-        print(f"  a sweep over {source.shape[0]:,} rows, {spent[0]:.0f} s so far", flush=True)
+        print(f"  a pass over {source.shape[0]:,} rows, {spent[0]:.0f} s so far", flush=True)
         return found
 
     source.total = timed_total

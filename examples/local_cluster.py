@@ -77,13 +77,13 @@ class DyingCluster:
             process.wait()
 
 
-def killing(source, victim: subprocess.Popen, sweep: int):
-    """Kill a process a moment after a sweep has begun."""
+def kill_during(source, victim: subprocess.Popen, number: int):
+    """Kill a process a moment after a pass has begun."""
     total, done = source.total, []
 
     def total_with_a_death(step):
         done.append(1)
-        if len(done) == sweep:
+        if len(done) == number:
             threading.Timer(0.1, victim.send_signal, (signal.SIGKILL,)).start()
         return total(step)
 
@@ -114,7 +114,7 @@ def main(options: argparse.Namespace) -> None:
         print(told(f"two processes: {together:.1f} s, speed-up {alone / together:.2f}", found, wanted))
         traffic, each = source.traffic, options.iterations
         print(
-            f"an iteration: {traffic.sweeps / each:.1f} sweeps, {traffic.sent / each / 1e6:.2f} MB of steps "
+            f"an iteration: {traffic.passes / each:.1f} passes, {traffic.sent / each / 1e6:.2f} MB of steps "
             f"out, {traffic.received / each / 1e6:.2f} MB of statistics back, "
             f"{(_between_workers(client) - before) / each / 1e6:.2f} MB between workers; the rows are "
             f"{rows.nbytes / 1e6:.0f} MB",
@@ -126,14 +126,16 @@ def main(options: argparse.Namespace) -> None:
         cluster = DyingCluster(folder)
         with Client(cluster.address, timeout=60) as client:
             client.wait_for_workers(2)
-            source = killing(ClusterSource(rows, client), cluster.workers[0], sweep=5)
+            source = kill_during(ClusterSource(rows, client), cluster.workers[0], number=5)
             print(told("a worker killed in the middle", fit(source, options)[0], wanted), flush=True)
         cluster.stop()
 
         cluster = DyingCluster(folder)
         client = Client(cluster.address, timeout=60)
         client.wait_for_workers(2)
-        source = killing(ClusterSource(rows, client), cluster.scheduler, sweep=2 * options.iterations - 3)
+        source = kill_during(
+            ClusterSource(rows, client), cluster.scheduler, number=2 * options.iterations - 3
+        )
         try:
             fit(source, options, checkpoint=folder / "checkpoint")
         except FishermixError as error:

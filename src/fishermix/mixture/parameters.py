@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -146,31 +147,37 @@ class MixtureParameters:
         """
         from fishermix.mixture import kernels
 
-        n_components = len(self.weights)
-        compiled = self._compile(panels[0].dtype)
-        found, first = [], 0
+        n_components, found, first = len(self.weights), [], 0
+        compiled, size = self._compile(panels[0].dtype), len(panels[0]) * n_components
+        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
+        joint, rows, weights = np.empty(size), np.empty(size, np.int32), np.empty(size)
         sums = Statistics(log_likelihood=0.0, rows=0, weight=0.0, squared=0.0)
         for panel in panels:
-            of_panel = weight[first : first + len(panel)]
+            sample_weight = weight[first : first + len(panel)]
             first += len(panel)
-            posterior, log_likelihood = self._e_step(panel, compiled)
+            posterior, log_likelihood = self._e_step(panel, compiled, joint)
             start = np.empty(n_components + 1, np.int64)
-            row, row_weight = np.empty(posterior.size, np.int32), np.empty(posterior.size)
-            kernels.list_posteriors(posterior, of_panel, threshold, quantum, start, row, row_weight)
-            row, row_weight = row[: start[-1]].copy(), row_weight[: start[-1]].copy()
-            found.append(PanelPosteriors(start, row, row_weight))
+            kernels.list_posteriors(posterior, sample_weight, threshold, quantum, start, rows, weights)
+            of_panel = PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
+            found.append(of_panel)
             component = np.repeat(np.arange(n_components), np.diff(start))
-            sums["log_likelihood"] += float(np.dot(of_panel, log_likelihood))
+            sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
             sums["rows"] += np.diff(start)
-            sums["weight"] += np.bincount(component, row_weight, n_components)
-            sums["squared"] += np.bincount(component, row_weight**2, n_components)
+            sums["weight"] += np.bincount(component, of_panel.weight, n_components)
+            sums["squared"] += np.bincount(component, of_panel.weight**2, n_components)
         return found, sums
 
-    def _e_step(self, x: np.ndarray, compiled: _Compiled) -> tuple[np.ndarray, np.ndarray]:
-        """Posteriors (n, K) and log likelihoods (n,) of a panel; -inf where the type of x overflows."""
+    def _e_step(
+        self, x: np.ndarray, compiled: _Compiled, buffer: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posteriors (n, K) and log likelihoods (n,) of a panel; -inf where the type of x overflows.
+
+        The posteriors are written to `buffer` (n K or more,) if it is given.
+        """
         from fishermix.mixture import kernels
 
-        joint, log_likelihood = np.empty((len(x), len(self.weights))), np.empty(len(x))
+        shape, log_likelihood = (len(x), len(self.weights)), np.empty(len(x))
+        joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
         kernels.log_densities(x, *compiled[:4], joint)
         for family, k, dimensions in compiled.others:
             location, scale = (part[k, dimensions].astype(x.dtype) for part in (self.locations, self.scales))
@@ -181,13 +188,16 @@ class MixtureParameters:
             np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
         return joint, log_likelihood
 
-    def _compile(self, dtype: np.dtype) -> _Compiled:
-        """Prepare the E step of rows of this type.
+    @cached_property
+    def _compiled(self) -> dict[str, _Compiled]:
+        return {}
 
-        Not cached: the arrays may be changed in place, and this costs as little as the E step of a few rows.
-        """
+    def _compile(self, dtype: np.dtype) -> _Compiled:
+        """Prepare the E step of rows of this type, once."""
         from fishermix.mixture import kernels
 
+        if dtype.char in self._compiled:
+            return self._compiled[dtype.char]
         at_center, square, linear = (
             np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0))[part] for family in self.families])[
                 self.choice
@@ -207,7 +217,7 @@ class MixtureParameters:
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
-        return _Compiled(location, square, linear, constant, others)
+        return self._compiled.setdefault(dtype.char, _Compiled(location, square, linear, constant, others))
 
     # Everything else
 

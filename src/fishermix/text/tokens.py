@@ -110,15 +110,28 @@ class WordBags:
     """What `WordLookup.find` found in n sentences.
 
     rows: rows of the vocabulary, int64; sentence s has rows[offsets[s]:offsets[s + 1]].
-    out_of_vocabulary: for each sentence, its tokens that are not in the vocabulary. empty: the positions of
-    the sentences without any word of the vocabulary. n_tokens: of all sentences, without stop words.
+    tokens: the tokens of each sentence, without stop words. lookup: what found them.
     """
 
     rows: np.ndarray
     offsets: np.ndarray
-    out_of_vocabulary: list[list[str]]
-    empty: np.ndarray
-    n_tokens: int
+    tokens: list[list[str]]
+    lookup: WordLookup
+
+    @property
+    def out_of_vocabulary(self) -> list[list[str]]:
+        """For each sentence, its tokens that are not in the vocabulary."""
+        return [[token for token in tokens if not self.lookup[token]] for tokens in self.tokens]
+
+    @property
+    def empty(self) -> np.ndarray:
+        """The positions of the sentences without any word of the vocabulary."""
+        return np.flatnonzero(np.diff(self.offsets) == 0)
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens in all sentences, without stop words."""
+        return sum(map(len, self.tokens))
 
 
 class WordLookup:
@@ -153,22 +166,19 @@ class WordLookup:
     def find(self, sentences: Iterable[Sentence]) -> WordBags:
         """Tokenize sentences, each once, and find the rows of their words."""
         rows: list[int] = []
-        offsets, missing, n_tokens = [0], [], 0
+        offsets, tokenized = [0], []
+        find_rows = self._rows.__getitem__
         for sentence in sentences:
             tokens = self.tokenize(sentence)
             try:
-                found = list(map(self._rows.__getitem__, tokens))
+                found = list(map(find_rows, tokens))
             except KeyError:
                 self._learn(tokens)
-                found = list(map(self._rows.__getitem__, tokens))
+                found = list(map(find_rows, tokens))
             rows.extend(chain.from_iterable(found))
             offsets.append(len(rows))
-            missing.append([] if all(found) else [token for token, of in zip(tokens, found) if not of])
-            n_tokens += len(tokens)
-        starts = np.array(offsets, np.int64)
-        return WordBags(
-            np.array(rows, np.int64), starts, missing, np.flatnonzero(np.diff(starts) == 0), n_tokens
-        )
+            tokenized.append(tokens)
+        return WordBags(np.array(rows, np.int64), np.array(offsets, np.int64), tokenized, self)
 
     def _learn(self, tokens: Iterable[str]) -> None:
         """Look up the tokens that are new, all in one go."""
