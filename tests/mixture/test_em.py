@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture as SklearnGaussianMixture
 
+from fishermix.errors import FishermixWarning
 from fishermix.mixture import (
     Gaussian,
     GaussianMixture,
@@ -296,7 +297,7 @@ def test_degenerate_data_go_on_with_a_warning(cls, dtype, case):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mixture = cls(k, random_state=0).fit(X.astype(dtype))
-    told = [w for w in caught if w.category is UserWarning]
+    told = [w for w in caught if w.category is FishermixWarning]
     assert len(told) == 1
     assert "scales are at min_scale" in str(told[0].message)
     assert all(issubclass(w.category, UserWarning | ConvergenceWarning) for w in caught)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 
 LOG_RANGE = (-40.0, 80.0)  # of |z| in the integrals: no density of finite information has mass outside
 SMALLEST_Z = 1e-6  # below it location_score(z) / z is taken at this z: both vanish at 0
@@ -111,7 +111,7 @@ class Family:
         if "fit" in vars(cls):
             warnings.warn(
                 f"EM does not call {cls.__name__}.fit. Define irls_weight to decide how it is fitted.",
-                UserWarning,
+                FishermixWarning,
                 stacklevel=2,
             )
 
