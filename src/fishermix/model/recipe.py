@@ -73,7 +73,7 @@ class Recipe:
     csls_bank_size: int = 6_000
     stop_words: tuple[str, ...] = ()
     transformer: str | None = None
-    transformer_weight: float = 1.0
+    transformer_weight: float = 0.7  # best on Flickr8K's validation photos; 0.5 and 1 are within 1.3 points
     seed: int = 0
 
     def __post_init__(self) -> None:
