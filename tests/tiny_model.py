@@ -60,6 +60,7 @@ class TinyModel:
     dimension = match_dimension = len(COLOURS)
     sentence_encoder = None
     cca = None
+    reads_unknown_words = False
 
     def __init__(self):
         self.image_encoder = TinyImageEncoder()

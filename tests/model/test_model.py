@@ -30,6 +30,7 @@ from fishermix.experiments.reproduce import _digest, reproduce
 from fishermix.model.model import SHIPPED
 from fishermix.model.recipe import RECIPES, VARIANTS, Recipe, find_recipe
 from fishermix.model.training import with_dev
+from fishermix.retrieval.explain import Explainer
 
 COLORS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
 SHAPES = ("square", "disc", "stripes")
@@ -517,3 +518,26 @@ def test_the_commands_name_what_is_missing(run, folder, tmp_path):
         done = run(*words)
         assert isinstance(done.exception, FishermixError), (words, done.output)
         assert message in str(done.exception)
+
+
+def test_a_sentence_transformer_next_to_the_fisher_vector(folder, vectors, work, tmp_path):
+    recipe = RECIPE.with_(transformer="all-MiniLM-L6-v2", transformer_weight=0.7)
+    trained = ImageTextModel(vectors, recipe).fit(open_dataset(f"folder:{folder}"), work)
+    trained.save(tmp_path / "model")
+    loaded = ImageTextModel.load(tmp_path / "model")
+    sentences = ["a red disc", "a crimson circle", "zorblax"]
+    points = loaded.encode_text(sentences)  # by the plain object
+    np.testing.assert_allclose(points, trained.encode_text(sentences), atol=1e-6)
+    assert loaded.reads_unknown_words
+    assert loaded.unknown_words("a crimson disc") == ["crimson"]
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-5)
+    image = loaded.encode_images([Image.new("RGB", (64, 64), (220, 30, 30))])[0]
+    why = Explainer(loaded).explain("a red disc", image)
+    total = sum(part.part for part in why.components) + why.transformer + why.rest + why.hubness
+    assert why.score == pytest.approx(total, abs=1e-5)
+    assert why.transformer != 0
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config["transformer"]["key"] = "another"
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FishermixError, match="another version of the sentence transformer"):
+        ImageTextModel.load(tmp_path / "model").encode_text(sentences)

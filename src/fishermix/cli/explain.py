@@ -23,7 +23,7 @@ def explain(
 
     A word contributes what the score would lose without it.
     The components of the word mixtures, which are groups of similar words, contribute too.
-    Component contributions plus the hubness correction add up to the score.
+    Contributions of components and transformer, plus the hubness correction, add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
 
@@ -52,6 +52,8 @@ def format_explanation(explanation) -> list[str]:
             similar = f" (similar words: {', '.join(component.near)})" if component.near else ""
             lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{similar}")
         lines.append(f"  {explanation.rest:+.3f}  all other components")
+    if explanation.transformer:
+        lines.append(f"  {explanation.transformer:+.3f}  the sentence as a whole, read by the transformer")
     if explanation.hubness:
         many = "many" if explanation.hubness < 0 else "few"
         lines += [

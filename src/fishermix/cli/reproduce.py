@@ -42,6 +42,13 @@ def reproduce(
     test_images: Annotated[
         int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
     ] = None,
+    transformer: Annotated[
+        str | None,
+        typer.Option(
+            help="Sentence transformer next to the Fisher vectors: all-MiniLM-L6-v2, a folder, or none. "
+            "Default: the recipe's."
+        ),
+    ] = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
         ".cache/reproduce"
     ),
@@ -77,6 +84,8 @@ def reproduce(
     chosen = find_recipe(recipe)
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
+    if transformer:
+        chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
     names = variants.split(",")
     for name in names:
         chosen.with_(variant=name)  # raises before the work begins

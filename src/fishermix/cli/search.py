@@ -69,7 +69,11 @@ def search(
     loaded = open_model(model)
     encoded = encode_terms(parsed, loaded)
     if encoded.out_of_vocabulary:
-        tell(f"Ignored, not in the model's vocabulary: {', '.join(encoded.out_of_vocabulary)}.")
+        words = ", ".join(encoded.out_of_vocabulary)
+        if loaded.reads_unknown_words:
+            tell(f"Not in the model's vocabulary, guessed from their letters: {words}.")
+        else:
+            tell(f"Ignored, not in the model's vocabulary: {words}.")
     with open_index(folder, index, loaded, update) as photos:
         hits = photos.search(encoded, number, limit)
         if not hits:

@@ -59,6 +59,13 @@ def train(
             help="NAME[,NAME]: image networks; their vectors are concatenated. Default: the recipe's."
         ),
     ] = None,
+    transformer: Annotated[
+        str | None,
+        typer.Option(
+            help="Sentence transformer next to the Fisher vectors: all-MiniLM-L6-v2, a folder, or none. "
+            "Default: the recipe's."
+        ),
+    ] = None,
     work: Annotated[
         Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
     ] = None,
@@ -99,6 +106,8 @@ def train(
     chosen = find_recipe(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
+    if transformer:
+        chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
     sets = [open_dataset(spec) for spec in data]
     sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
     check_vectors_exist(vectors)

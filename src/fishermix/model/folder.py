@@ -27,6 +27,7 @@ from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.joint_space import JointSpace, image_networks
 from fishermix.storage import CONFIG, NAME_DIGITS, load_folder, part_folder, save_folder
 from fishermix.text.sentence_vectors import SentenceVectors
+from fishermix.text.transformer import SHIPPED as SHIPPED_TRANSFORMERS
 from fishermix.text.vectors import WordVectors
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fishermix.model.model import ImageTextModel
     from fishermix.model.recipe import Recipe
     from fishermix.text.encoder import SentenceEncoder
+    from fishermix.text.transformer import SentenceTransformer
 
 KIND, VERSION = "image-text model", 1
 CAPTIONER, HUBNESS = "captioner", "hubness"
@@ -66,6 +68,7 @@ def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = Fa
         "power": encoder.power,
         "norm": encoder.norm,
         "mixtures": mixtures,
+        "transformer": _describe_transformer(encoder),
         "cca": cca.get_params() | {"scale": space.power},
         "cca_fit": {"method": cca.method_, "x_ridge": cca.x_ridge_, "y_ridge": cca.y_ridge_},
         "report": model.report,
@@ -74,6 +77,14 @@ def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = Fa
     save_folder(folder, KIND, VERSION, config, tensors, parts)
     if model.captioner is not None:
         model.captioner.save(Path(folder) / CAPTIONER)
+
+
+def _describe_transformer(encoder: SentenceEncoder) -> dict[str, Any] | None:
+    if (transformer := encoder.transformer) is None:
+        return None
+    shipped = transformer.folder.parent == SHIPPED_TRANSFORMERS
+    name = transformer.folder.name if shipped else str(transformer.folder)
+    return {"name": name, "key": transformer.key, "weight": encoder.transformer_weight}
 
 
 def load_model(folder: str | os.PathLike) -> SavedParts:
@@ -175,7 +186,28 @@ class SavedParts:
             for number, parameters in enumerate(self.config["mixtures"])
         ]
         power, norm = float(self.config["power"]), self.config.get("norm")
-        return self._vectors, white, mixtures, power, norm, tuple(self.config["recipe"].get("stop_words", ()))
+        stop_words = tuple(self.config["recipe"].get("stop_words", ()))
+        return self._vectors, white, mixtures, power, norm, stop_words, *self._transformer
+
+    @cached_property
+    def _transformer(self) -> tuple[SentenceTransformer | None, float]:
+        """The sentence transformer, if the model has one, and its weight."""
+        if not (found := self.config.get("transformer")):
+            return None, 1.0
+        from fishermix.text.transformer import SentenceTransformer
+
+        try:
+            name, key, weight = str(found["name"]), found["key"], float(found["weight"])
+        except (KeyError, TypeError, ValueError) as error:
+            where = self.folder / CONFIG
+            raise FishermixError(f"'transformer' is invalid in {where}: the file is damaged.") from error
+        transformer = SentenceTransformer.find(name)
+        if transformer.key != key:
+            raise FishermixError(
+                f"{self.folder} was trained with another version of the sentence transformer {name}. "
+                "Train it again."
+            )
+        return transformer, weight
 
     @cached_property
     def _vectors(self) -> WordVectors:

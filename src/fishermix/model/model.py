@@ -87,6 +87,11 @@ class ImageTextModel:
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in EMPTY_WORDS]
         return self.joint_space.sentence_points(vectors)[0], unknown
 
+    @property
+    def reads_unknown_words(self) -> bool:
+        """Whether a sentence transformer reads words that are out of the vocabulary, by their pieces."""
+        return self._sentences.transformer is not None
+
     def unknown_words(self, sentence: str | Sequence[str]) -> list[str]:
         """The out-of-vocabulary words of a sentence, or of its tokens, without "a", "of" and the like."""
         words = dict.fromkeys(self._sentences.lookup.find([sentence]).out_of_vocabulary[0])

@@ -25,6 +25,7 @@ from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages, open_stages
 from fishermix.storage import load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
+from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
 from fishermix.vision.encoders import open_encoders
@@ -120,7 +121,15 @@ def fit_sentence_encoder(
 
         rows = ClusterSource(rows, client)
     mixtures = [_fit_mixture(rows, inputs, offered, recipe, stages) for offered in families]
-    return SentenceEncoder(vectors, whitening=whitening, mixtures=mixtures, stop_words=recipe.stop_words)
+    transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
+    return SentenceEncoder(
+        vectors,
+        whitening=whitening,
+        mixtures=mixtures,
+        stop_words=recipe.stop_words,
+        transformer=transformer,
+        transformer_weight=recipe.transformer_weight,
+    )
 
 
 def _fit_mixture(

@@ -49,10 +49,11 @@ class ComponentPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The contributions to a score. Those of `components`, `rest` and `hubness` add up to `score`.
+    """The contributions to a score. `components`, `transformer`, `rest` and `hubness` add up to `score`.
 
     words : in the order of the sentence
     components : those that contain a word of the sentence, the largest contribution first
+    transformer : the contribution of the sentence transformer, which reads the sentence as a whole; 0 without
     rest : the contribution of all other components
     hubness : the hubness correction, CSLS score minus cosine
     out_of_vocabulary : the words of the sentence that the model does not know
@@ -64,6 +65,7 @@ class Explanation:
     rest: float
     hubness: float
     out_of_vocabulary: list[str] = field(default_factory=list)
+    transformer: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """All values for JSON. `crowding`, the name of `hubness` in 0.1, is deprecated."""
@@ -88,12 +90,13 @@ class Explainer:
         points = self.model.match_sentences(np.vstack([point, without]))
         score, *others = (points @ photo).tolist()
         parts = [WordPart(word, score - left) for word, left in zip(words, others)]
-        components = self._explain_components(words, image_point) if self._mixtures else []
+        components, transformer = self._explain_views(words, image_point) if self._mixtures else ([], 0.0)
         cosine = float(point @ image_point)
-        rest = cosine - sum(component.part for component in components)
-        return Explanation(score, parts, components, rest, score - cosine, unknown)
+        rest = cosine - transformer - sum(component.part for component in components)
+        return Explanation(score, parts, components, rest, score - cosine, unknown, transformer)
 
-    def _explain_components(self, words: list[str], image_point: np.ndarray) -> list[ComponentPart]:
+    def _explain_views(self, words: list[str], image_point: np.ndarray) -> tuple[list[ComponentPart], float]:
+        """What the components of the mixtures contribute to the cosine, and what the transformer does."""
         members = self._words_of_components(words)
         found, start = [], 0
         terms = self._split_cosine(words, image_point)
@@ -104,7 +107,7 @@ class Explainer:
             for component, part in enumerate(by_component.tolist()):
                 if belonging := members.get((number, component)):
                     found.append(ComponentPart(part, self._similar_words[number][component], belonging))
-        return sorted(found, key=lambda component: -component.part)
+        return sorted(found, key=lambda component: -component.part), float(terms[start:].sum())
 
     def _split_cosine(self, words: Sequence[str], image_point: np.ndarray) -> np.ndarray:
         """The terms (q,) of the sum in the description of this module."""

@@ -85,6 +85,7 @@ class Why(BaseModel):
     words: list[Word]
     components: list[Component]
     rest: float
+    transformer: float = Field(0.0, description="What the sentence transformer contributes to the score.")
     hubness: float
     crowding: float = Field(deprecated=True, description="The name of `hubness` in version 0.1.")
     out_of_vocabulary: list[str] = Field([], description="Words of the query that the model ignored.")

@@ -15,6 +15,7 @@ from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import FisherEncoder
 from fishermix.text.sentence_vectors import BLOCK_SENTENCES, SentenceVectors, warn_if_empty
 from fishermix.text.tokens import Sentence, WordLookup
+from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
 
 
@@ -42,6 +43,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     vectors: the `WordVectors`. whitening: a fitted `Whitening`, or None. mixtures: fitted mixtures, whose
     Fisher vectors are put side by side, each normalized by `power` and `norm`; without any, the vector is the
     mean of the (whitened) word vectors, and `power` and `norm` have no effect. stop_words: tokens to skip.
+    transformer: a `SentenceTransformer`, whose unit vectors times `transformer_weight` are put next to these.
     A clone shares these objects, fitted as they are.
 
     A sentence is a string, which `tokenize` splits, or a list of tokens. A token out of vocabulary is tried
@@ -62,6 +64,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         power: float = 0.5,
         norm: str | None = "l2",
         stop_words: Iterable[str] = (),
+        transformer: SentenceTransformer | None = None,
+        transformer_weight: float = 1.0,
     ):
         self.vectors = vectors
         self.whitening = whitening
@@ -69,6 +73,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         self.power = power
         self.norm = norm
         self.stop_words = stop_words
+        self.transformer = transformer
+        self.transformer_weight = transformer_weight
 
     def fit(self, X=None, y=None) -> SentenceEncoder:
         """Does nothing: vectors, whitening and mixtures are fitted before."""
@@ -91,7 +97,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             if isinstance(mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
                 mixtures = [m.parameters_ if hasattr(m, "locations_") else m for m in mixtures]
             whitening = getattr(self.whitening, "whitening_", self.whitening)
-            found = SentenceVectors(self.vectors, whitening, mixtures, self.power, self.norm, self.stop_words)
+            words = self.vectors, whitening, mixtures, self.power, self.norm, self.stop_words
+            found = SentenceVectors(*words, self.transformer, self.transformer_weight)
             self.__dict__["_sentence_vectors"] = found
         return found
 
@@ -110,7 +117,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}.")
         X = X if isinstance(X, Sized) else list(X)
         out, bags = self.sentence_vectors.encode(X)
-        warn_if_empty(len(bags.empty), len(X))
+        warn_if_empty(self.sentence_vectors.count_empty(bags), len(X))
         return out
 
     def blocks(self, sentences: Iterable[Sentence], rows: int = BLOCK_SENTENCES) -> Iterator[np.ndarray]:
@@ -124,12 +131,19 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         return UnknownWords(bags.n_tokens, dict(words.most_common()), bags.empty.tolist())
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d."""
-        n_features = self.sentence_vectors.n_features
-        if not len(self.mixtures):
-            return np.array([f"mean_{d}" for d in range(n_features)], dtype=object)
-        names = [FisherEncoder(mixture).get_feature_names_out() for mixture in self.mixtures]
-        return np.array([f"mixture_{i}_{name}" for i, of in enumerate(names) for name in of], dtype=object)
+        """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d.
+
+        The numbers of a transformer follow as transformer_d.
+        """
+        n_features = self.sentence_vectors.n_features  # checks the parameters
+        if len(self.mixtures):
+            of_mixtures = [FisherEncoder(mixture).get_feature_names_out() for mixture in self.mixtures]
+            names = [f"mixture_{i}_{name}" for i, of in enumerate(of_mixtures) for name in of]
+        else:
+            names = [f"mean_{d}" for d in range(self.vectors.dimension)]
+        if self.transformer is not None:
+            names += [f"transformer_{d}" for d in range(n_features - len(names))]
+        return np.array(names, dtype=object)
 
     def with_words_of(self, sentences: Iterable[Sentence], n_words: int = 0) -> SentenceEncoder:
         """An encoder with a smaller vocabulary that gives these sentences the same vectors.

@@ -1,4 +1,5 @@
-"""Sentences to vectors: the mean of the words, or Fisher vectors of one or more mixtures side by side.
+"""Sentences to vectors: the mean of the words, or Fisher vectors of one or more mixtures side by side; and,
+next to these, the vector of a sentence transformer.
 
 Before normalization a Fisher vector is a sum over the words, and a word belongs to a few components only. So
 the scores of a word are computed once, when it is first seen, and a sentence is the sum over its words.
@@ -19,6 +20,7 @@ from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
+from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
 
 MOST_REMEMBERED_BYTES = 512 * 2**20  # of word scores per mixture; then they are computed again
@@ -31,6 +33,7 @@ class SentenceVectors:
     vectors: the `WordVectors`. whitening: a `WhiteningTransform` or None. mixtures: parameters of mixtures
     over the whitened vectors, whose Fisher vectors are put side by side, each normalized by `power` and
     `norm`; without any, the vector is the mean of the (whitened) word vectors. stop_words: tokens to skip.
+    transformer: a `SentenceTransformer` whose unit vectors, times `transformer_weight`, come last; or None.
 
     Several threads may share it.
     """
@@ -43,6 +46,8 @@ class SentenceVectors:
         power: float = 0.5,
         norm: str | None = "l2",
         stop_words: Iterable[str] = (),
+        transformer: SentenceTransformer | None = None,
+        transformer_weight: float = 1.0,
     ):
         if not isinstance(vectors, WordVectors):
             raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors.")
@@ -55,14 +60,20 @@ class SentenceVectors:
             self._tables.append(_WordScores(scores, len(vectors.vectors), self.n_features))
             self.n_features += 2 * mixture.locations.size
         self.n_features = self.n_features or vectors.vectors.shape[1]
+        self._n_word_features = self.n_features
+        self.transformer, self.transformer_weight = transformer, transformer_weight
+        if transformer is not None:
+            self.n_features += transformer.n_features
         self._lock = threading.Lock()  # a server encodes in several threads; they share the tables
         self.lookup = WordLookup(vectors.words, stop_words)
-        self._given = vectors, whitening, mixtures, power, norm, self.lookup.stop_words
+        words = self.lookup.stop_words
+        self._given = vectors, whitening, mixtures, power, norm, words, transformer, transformer_weight
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, WordBags]:
         """The vectors (n, n_features) of sentences, and what was found of their words.
 
-        Each sentence is tokenized once. A sentence without a word of the vocabulary has the zero vector.
+        Each sentence is tokenized once. A sentence without a word of the vocabulary has the zero vector,
+        unless there is a transformer.
 
         >>> dog_and_cat = SentenceVectors(WordVectors(["dog", "cat"], [[1, 0], [0, 1]]))
         >>> vectors, bags = dog_and_cat.encode(["dog, cat", "A dog!"])
@@ -77,6 +88,7 @@ class SentenceVectors:
             bags = self.lookup.find(sentences)
             clearing.join()
             self._add_words(bags.rows, bags.offsets, out)
+        self._add_transformed(sentences, bags, out[:, self._n_word_features :])
         return out, bags
 
     def encode_blocks(
@@ -86,9 +98,15 @@ class SentenceVectors:
         n_empty, n, remaining = 0, 0, iter(sentences)
         while block := list(islice(remaining, rows)):
             out, bags = self.encode(block)
-            n_empty, n = n_empty + len(bags.empty), n + len(block)
+            n_empty, n = n_empty + self.count_empty(bags), n + len(block)
             yield out
         warn_if_empty(n_empty, n)
+
+    def count_empty(self, bags: WordBags) -> int:
+        """How many sentences have the zero vector. A transformer leaves none but those without a token."""
+        if self.transformer is None:
+            return len(bags.empty)
+        return sum(not tokens for tokens in bags.tokens)
 
     def whiten_words(self, rows: np.ndarray) -> np.ndarray:
         """The whitened vectors (m, D) float32 of rows of the vocabulary."""
@@ -107,7 +125,16 @@ class SentenceVectors:
             sizes = np.diff(offsets)
             words, positions = np.unique(rows, return_inverse=True)
             shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-            out[...] = csr_array((shares, positions, offsets)) @ self.whiten_words(words)
+            means = csr_array((shares, positions, offsets)) @ self.whiten_words(words)
+            out[:, : self._n_word_features] = means
+
+    def _add_transformed(self, sentences: Sequence[Sentence], bags: WordBags, out: np.ndarray) -> None:
+        """The transformer's vectors; those of sentences without any token stay zero."""
+        if self.transformer is None:
+            return
+        rows = [row for row, tokens in enumerate(bags.tokens) if tokens]
+        texts = [sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences]
+        out[rows] = self.transformer_weight * self.transformer.encode([texts[row] for row in rows])
 
     def __reduce__(self):
         return type(self), self._given  # without the lock and the scores of the words seen

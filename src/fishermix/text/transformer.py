@@ -1,0 +1,140 @@
+"""A small transformer that encodes sentences: an ONNX graph and its tokenizer, run by onnxruntime.
+
+The vector of a sentence is the mean of its token vectors, scaled to unit length (Reimers and Gurevych,
+Sentence-BERT, EMNLP 2019). It knows the order of the words and, by word pieces, words that no vocabulary has;
+a Fisher vector knows neither. `SentenceVectors` puts both side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.paths import data_folder
+from fishermix.storage import sha256_of_file
+from fishermix.threads import available_threads
+
+DEFAULT = "all-MiniLM-L6-v2"
+SHIPPED = Path(__file__).parent.parent / "pretrained"
+GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
+MOST_TOKENS = 128  # of a sentence; what follows is cut off
+SMALLEST_NORM = 1e-12
+ERRORS_ONLY = 3  # onnxruntime's log level
+
+
+class SentenceTransformer:
+    """Maps sentences to unit vectors (n, n_features) float32. Opened on first use; threads may share it.
+
+    folder: holds `model.onnx`, with the inputs `input_ids`, `attention_mask` and, if it has it,
+    `token_type_ids`, and token vectors (n, tokens, n_features) as its first output; and `tokenizer.json`, as
+    the `tokenizers` package writes it.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        for name in (GRAPH, TOKENIZER):
+            if not (self.folder / name).is_file():
+                raise FishermixError(f"{self.folder} is not a sentence transformer: {name} is missing.")
+
+    @classmethod
+    def find(cls, name: str | os.PathLike) -> SentenceTransformer:
+        """Find a transformer by the name of a shipped or added one, or by its folder."""
+        added = data_folder() / "transformers"
+        places = [SHIPPED / name, added / name] if Path(name).name == str(name) else []
+        for folder in (*places, Path(name)):
+            if (folder / GRAPH).is_file():
+                return cls(folder)
+        raise FishermixError(
+            f"There is no sentence transformer '{name}'. Use {DEFAULT}, or a folder with {GRAPH} and "
+            f"{TOKENIZER}; folders in {added} are found by their names."
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies graph and tokenizer: vectors with the same key are comparable."""
+        digests = [sha256_of_file(self.folder / name) for name in (GRAPH, TOKENIZER)]
+        return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+    @cached_property
+    def n_features(self) -> int:
+        width = self._session.get_outputs()[0].shape[-1]
+        return width if isinstance(width, int) else len(self._run([0]))
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Unit vectors (n, n_features) of sentences.
+
+        Each sentence runs alone, several at a time in threads: an 8-bit graph scales its activations by the
+        largest of a batch, and a sentence's vector must not depend on the sentences next to it.
+        """
+        ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(sentences))]
+        out = np.zeros((len(ids), self.n_features), np.float32)
+        threads = min(available_threads(), len(ids))
+        if threads <= 1:
+            for row, tokens in enumerate(ids):
+                out[row] = self._run(tokens)
+            return out
+        from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
+        with ThreadPoolExecutor(threads) as pool:
+            for row, vector in enumerate(pool.map(self._run, ids)):
+                out[row] = vector
+        return out
+
+    def _run(self, ids: list[int]) -> np.ndarray:
+        """The unit vector (n_features,) of the tokens of one sentence."""
+        tokens = np.array([ids], np.int64)
+        given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": 0 * tokens}
+        try:
+            vectors = self._session.run(None, {name: given[name] for name in self._inputs})[0]
+        except Exception as error:  # onnxruntime raises its own classes
+            raise FishermixError(f"{self.folder / GRAPH} does not run on a sentence: {error}") from error
+        mean = vectors[0].mean(axis=0, dtype=np.float32)
+        return mean / max(float(np.linalg.norm(mean)), SMALLEST_NORM)
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = ERRORS_ONLY
+        try:
+            session = onnxruntime.InferenceSession(
+                self.folder / GRAPH, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime raises its own classes for every kind of damage
+            raise FishermixError(f"onnxruntime cannot open {self.folder / GRAPH}: {error}") from error
+        unknown = {value.name for value in session.get_inputs()} - {
+            "input_ids", "attention_mask", "token_type_ids"
+        }  # fmt: skip
+        if unknown:
+            raise FishermixError(
+                f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."
+            )
+        return session
+
+    @cached_property
+    def _inputs(self) -> list[str]:
+        return [value.name for value in self._session.get_inputs()]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        try:
+            tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        except Exception as error:  # the package raises plain Exception
+            raise FishermixError(f"Cannot read {self.folder / TOKENIZER}: {error}") from error
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MOST_TOKENS)
+        return tokenizer
+
+    def __reduce__(self):
+        return type(self), (self.folder,)  # without the open session
