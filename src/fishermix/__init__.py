@@ -13,6 +13,7 @@ _MODULE_OF = {
     "LaplacianMixture": "fishermix.mixture",
     "HybridMixture": "fishermix.mixture",
     "FisherEncoder": "fishermix.fisher.encoder",
+    "OnRows": "fishermix.fisher.sets",
     "RegularizedCCA": "fishermix.cca",
     "WordVectors": "fishermix.text.vectors",
     "SentenceEncoder": "fishermix.text.encoder",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fishermix.errors import FishermixError as FishermixError
     from fishermix.errors import FishermixWarning as FishermixWarning
     from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
+    from fishermix.fisher.sets import OnRows as OnRows
     from fishermix.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture

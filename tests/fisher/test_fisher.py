@@ -459,3 +459,16 @@ def test_the_documented_example_runs():
 @parametrize_with_checks([FisherEncoder(GaussianMixture(2, random_state=0))])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-11), (np.float32, 1e-3)])
+def test_the_default_threshold_is_as_exact_as_the_type(dtype, error):
+    """1e-6 for float64 too, as in 0.1, would cost 4e-4 here, after the square root."""
+    rng = np.random.default_rng(0)
+    rows = (0.5 * rng.normal(size=(32, 32)))[rng.integers(32, size=20000)] + rng.laplace(size=(20000, 32))
+    mixture = Mixture(32, random_state=0, max_iter=10, tol=0).fit(rows)
+    sets = rows.reshape(-1, 20, 32)
+    exact = FisherEncoder(mixture, threshold=0).transform(sets)
+    assert_allclose(FisherEncoder(mixture).transform(sets.astype(dtype)), exact, atol=error)
+    if dtype == np.float64:
+        assert np.abs(FisherEncoder(mixture, threshold=1e-6).transform(sets) - exact).max() > 1e-5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -12,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fishermix.errors import FishermixError, FishermixWarning
-from fishermix.fisher.scores import THRESHOLD, FisherScores
+from fishermix.fisher.scores import FisherScores
+from fishermix.fisher.sets import open_sets
 
 INFORMATION = ("closed-form", "empirical")
 
@@ -46,7 +46,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         *,
         intra_norm: bool = False,
         information: str = "closed-form",
-        threshold: float = THRESHOLD,
+        threshold: float | None = None,
     ):
         self.mixture = mixture
         self.power = power
@@ -144,26 +144,12 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(f"norm={self.norm!r} is neither 'l2' nor None.")
         if self.information not in INFORMATION:
             raise FishermixError(f"information={self.information!r} is not one of {', '.join(INFORMATION)}.")
-        if not 0 <= self.threshold < 1:
+        if self.threshold is not None and not 0 <= self.threshold < 1:
             raise FishermixError(f"threshold={self.threshold} is not in [0, 1), the range of posteriors.")
 
     def _parse_sets(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
-        if isinstance(X, tuple) and len(X) == 2 and offsets is None and np.ndim(X[1]) == 1:
-            X, offsets = X
-        if isinstance(X, Iterator) or (getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1):
-            X = list(X)
-        is_list = isinstance(X, (list, tuple))
-        if (
-            any(np.ndim(member) == 2 for member in X)
-            if is_list
-            else isinstance(X, np.ndarray) and X.ndim == 3
-        ):
-            if offsets is not None:
-                raise FishermixError("offsets belong to one array of all rows, not to a list of sets.")
-            X, offsets = _stack_sets(X, dimension or 0)
-        elif is_list and len(X) == 0 and dimension is not None:
-            X = np.zeros((0, dimension))
+        X, sets = open_sets(X, dimension or 0, offsets)
         rows = check_array(
             X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
             ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
@@ -173,26 +159,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(  # in the words that scikit-learn's checks look for
                 f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
             )
-        return rows, np.arange(len(rows) + 1) if offsets is None else _parse_offsets(offsets, len(rows))
-
-
-def _stack_sets(sets, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of (n_i, D) arrays one under the other, and where each set begins."""
-    sizes = [len(member) if np.size(member) else 0 for member in sets]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    filled = [np.asarray(member) for member, size in zip(sets, sizes) if size]
-    if len(shapes := {member.shape[1:] for member in filled}) > 1:
-        raise FishermixError(f"The sets differ in dimension: {sorted(shapes)}.")
-    return np.concatenate(filled) if filled else np.zeros((0, dimension)), offsets
-
-
-def _parse_offsets(offsets, n_rows: int) -> np.ndarray:
-    given = np.asarray(offsets)
-    whole = given.astype(np.int64)
-    fits = given.ndim == 1 and len(given) > 0 and (whole == given).all()
-    if not fits or whole[0] != 0 or whole[-1] != n_rows or (np.diff(whole) < 0).any():
-        raise FishermixError(f"offsets must be integers that increase from 0 to {n_rows}, the rows of X.")
-    return whole
+        return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
 
 
 def _is_fitted(estimator) -> bool:

@@ -22,6 +22,10 @@ from fishermix.storage import require_tensor
 from fishermix.threads import count_threads
 
 T = TypeVar("T")
+NEGLIGIBLE = {
+    "f": 1e-6,
+    "d": 1e-15,
+}  # posteriors that rounding of the densities would hide, by type of the rows
 NEGLIGIBLE_LOG = {"f": -24.0, "d": -40.0}  # log posteriors that rounding of the densities would hide
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
 FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
