@@ -39,7 +39,8 @@ class FisherScores:
 
     power: exponent of the power normalization, 1 for none. norm: "l2" or None. intra_norm: scale the 2D
     numbers of each component to unit length, after the power and before `norm`. threshold: posteriors below
-    it count as 0; None is 1e-6 for float32 and 1e-15 for float64 rows. information (2, K, D): of one row; None for the closed form of the paper.
+    it count as 0; None is 1e-6 for float32 rows and 1e-15 for float64 rows, as in EM. information (2, K, D):
+    of one row; None for the closed form of the paper.
     """
 
     parameters: MixtureParameters
