@@ -12,6 +12,7 @@ _MODULE_OF = {
     "GaussianMixture": "fishermix.mixture",
     "LaplacianMixture": "fishermix.mixture",
     "HybridMixture": "fishermix.mixture",
+    "from_sklearn": "fishermix.mixture.convert",
     "FisherEncoder": "fishermix.fisher.encoder",
     "OnRows": "fishermix.fisher.sets",
     "RegularizedCCA": "fishermix.cca",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture import Mixture as Mixture
+    from fishermix.mixture import from_sklearn as from_sklearn
     from fishermix.model.model import ImageTextModel as ImageTextModel
     from fishermix.retrieval.index import PhotoIndex as PhotoIndex
     from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
