@@ -25,6 +25,7 @@ _MODULE_OF = {
     "FishermixError": "fishermix.errors",
     "FishermixWarning": "fishermix.errors",
 }
+_NOT_IN_CORE = {"PIL": "Pillow", "onnxruntime": "onnxruntime", "typer": "typer"}  # see tools/build_core.py
 __all__ = ["__version__", *_MODULE_OF]
 
 if TYPE_CHECKING:
@@ -49,7 +50,15 @@ if TYPE_CHECKING:
 def __getattr__(name: str):
     # Imported on first use: a photo search should not wait for the mixtures' compiler.
     if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            return getattr(import_module(_MODULE_OF[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name not in _NOT_IN_CORE:
+                raise
+            raise ImportError(
+                f"fishermix.{name} needs {_NOT_IN_CORE[error.name]}, which fishermix-core leaves out. Run: "
+                "pip uninstall fishermix-core && pip install fishermix"
+            ) from error
     raise AttributeError(f"module 'fishermix' has no attribute '{name}'")
 
 
