@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 
-.PHONY: demo test bench lint word2vec model clean
+.PHONY: demo test bench lint word2vec model core clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
@@ -37,6 +37,10 @@ model: $(VENV)/.test word2vec
 	  --work $(CACHE)/model.work --out $(SHIPPED)
 	$(BIN)/fishermix captioner train $(SETS) --model $(SHIPPED) --features $(CACHE)/model.work/features --epochs 4 \
 	  --checkpoint $(CACHE)/model.captioner
+
+# The library without the photo model, as a wheel in dist/: docs/install.md.
+core: | $(VENV)/bin/python
+	$(BIN)/python tools/build_core.py dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

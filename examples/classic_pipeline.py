@@ -20,9 +20,10 @@ from skimage import color, data
 from skimage.feature import daisy
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture
+from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture, OnRows
 
 PICTURES = [
     "brick",
@@ -81,20 +82,18 @@ def main() -> None:
             found = describe_tiles(half)
             sets += found
             labels += [label] * len(found)
-    pca = PCA(DIMENSIONS, random_state=0).fit(np.concatenate(train))
-    train, test = ([pca.transform(tile).astype(np.float32) for tile in sets] for sets in (train, test))
-    rows = np.concatenate(train)
-    each = len(rows) / len(train)
+    each = np.mean([len(tile) for tile in train])
     print(f"{len(train)} tiles to train on, {len(test)} to test, about {each:.0f} descriptors each")
 
     accuracy = {}
     print(f"{'mixture':8} {'K':>3} {'length':>7} {'nearest':>8} {'linear':>7} {'seconds':>8}")
     for name, kind in MIXTURES.items():
         for n_components in options.components:
-            mixture = kind(n_components, random_state=0).fit(rows)
+            encode = make_pipeline(
+                OnRows(PCA(DIMENSIONS, random_state=0)), FisherEncoder(kind(n_components, random_state=0))
+            ).fit(train)
             start = time.perf_counter()
-            encoder = FisherEncoder(mixture)
-            x, y = encoder.transform(train), encoder.transform(test)
+            x, y = encode.transform(train), encode.transform(test)
             seconds = time.perf_counter() - start
             nearest = KNeighborsClassifier(1, metric="cosine").fit(x, train_labels).score(y, test_labels)
             linear = LinearSVC(random_state=0).fit(x, train_labels).score(y, test_labels)

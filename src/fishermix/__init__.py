@@ -12,7 +12,9 @@ _MODULE_OF = {
     "GaussianMixture": "fishermix.mixture",
     "LaplacianMixture": "fishermix.mixture",
     "HybridMixture": "fishermix.mixture",
+    "from_sklearn": "fishermix.mixture.convert",
     "FisherEncoder": "fishermix.fisher.encoder",
+    "OnRows": "fishermix.fisher.sets",
     "RegularizedCCA": "fishermix.cca",
     "WordVectors": "fishermix.text.vectors",
     "SentenceEncoder": "fishermix.text.encoder",
@@ -23,6 +25,7 @@ _MODULE_OF = {
     "FishermixError": "fishermix.errors",
     "FishermixWarning": "fishermix.errors",
 }
+_NOT_IN_CORE = {"PIL": "Pillow", "onnxruntime": "onnxruntime", "typer": "typer"}  # see tools/build_core.py
 __all__ = ["__version__", *_MODULE_OF]
 
 if TYPE_CHECKING:
@@ -31,10 +34,12 @@ if TYPE_CHECKING:
     from fishermix.errors import FishermixError as FishermixError
     from fishermix.errors import FishermixWarning as FishermixWarning
     from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
+    from fishermix.fisher.sets import OnRows as OnRows
     from fishermix.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture import Mixture as Mixture
+    from fishermix.mixture import from_sklearn as from_sklearn
     from fishermix.model.model import ImageTextModel as ImageTextModel
     from fishermix.retrieval.index import PhotoIndex as PhotoIndex
     from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
@@ -45,7 +50,15 @@ if TYPE_CHECKING:
 def __getattr__(name: str):
     # Imported on first use: a photo search should not wait for the mixtures' compiler.
     if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            return getattr(import_module(_MODULE_OF[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name not in _NOT_IN_CORE:
+                raise
+            raise ImportError(
+                f"fishermix.{name} needs {_NOT_IN_CORE[error.name]}, which fishermix-core leaves out. Run: "
+                "pip uninstall fishermix-core && pip install fishermix"
+            ) from error
     raise AttributeError(f"module 'fishermix' has no attribute '{name}'")
 
 

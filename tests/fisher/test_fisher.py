@@ -401,14 +401,40 @@ def test_a_parameter_of_the_mixture_asks_for_another_fit():
     assert FisherEncoder(mixture).set_params(power=1).mixture is mixture
 
 
-@pytest.mark.parametrize("mixture", [None, TheirMixture(2), TheirMixture(2).fit(ROWS), "gaussian"])
-def test_what_is_no_mixture_of_ours_is_named(mixture):
+@pytest.mark.parametrize("mixture", [None, "gaussian", LogisticRegression()])
+def test_what_is_no_mixture_is_named(mixture):
     encoder = FisherEncoder(mixture)
     for use in (encoder.fit, encoder.transform):
         with pytest.raises(FishermixError, match=r"mixture is a .*Use fishermix\.GaussianMixture"):
             use(SETS)
     clone(encoder)
     repr(encoder)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_a_mixture_of_scikit_learn_with_correlations_is_refused(kind):
+    for mixture in (TheirMixture(2, covariance_type=kind), TheirMixture(2, covariance_type=kind).fit(ROWS)):
+        encoder = FisherEncoder(mixture)
+        for use in (encoder.fit, encoder.transform):
+            with pytest.raises(FishermixError, match=f"covariance_type='{kind}', but .* are diagonal"):
+                use(SETS)
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+def test_a_mixture_of_scikit_learn_is_used_as_it_is(kind):
+    theirs = TheirMixture(2, covariance_type=kind, random_state=0)
+    fitted = clone(theirs).fit(ROWS)
+    encoder = FisherEncoder(fitted)
+    scales = np.sqrt(fitted.covariances_).reshape(2, -1) * np.ones((2, 3))
+    same = GaussianMixture.from_parameters(fitted.weights_, fitted.means_, scales)
+    expected = FisherEncoder(same).transform(SETS)
+    assert_allclose(encoder.transform(SETS), expected)
+    assert_allclose(clone(encoder).fit(SETS[:2]).transform(SETS), expected)
+    assert_allclose(FisherEncoder(theirs).fit((ROWS, np.arange(len(ROWS) + 1))).transform(SETS), expected)
+    assert encoder.get_feature_names_out().shape == (12,)
+    other = encoder.set_params(mixture__n_components=3).fit(SETS)
+    assert other.transform(SETS).shape == (6, 18)
+    assert fitted.n_components == 2
 
 
 @pytest.mark.parametrize(
@@ -459,3 +485,16 @@ def test_the_documented_example_runs():
 @parametrize_with_checks([FisherEncoder(GaussianMixture(2, random_state=0))])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-11), (np.float32, 1e-3)])
+def test_the_default_threshold_is_as_exact_as_the_type(dtype, error):
+    """1e-6 for float64 too, as in 0.1, would cost 4e-4 here, after the square root."""
+    rng = np.random.default_rng(0)
+    rows = (0.5 * rng.normal(size=(32, 32)))[rng.integers(32, size=20000)] + rng.laplace(size=(20000, 32))
+    mixture = Mixture(32, random_state=0, max_iter=10, tol=0).fit(rows)
+    sets = rows.reshape(-1, 20, 32)
+    exact = FisherEncoder(mixture, threshold=0).transform(sets)
+    assert_allclose(FisherEncoder(mixture).transform(sets.astype(dtype)), exact, atol=error)
+    if dtype == np.float64:
+        assert np.abs(FisherEncoder(mixture, threshold=1e-6).transform(sets) - exact).max() > 1e-5

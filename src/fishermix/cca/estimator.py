@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -30,21 +31,52 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     The k-th pair of directions maximizes u' S_xy v subject to u'(S_xx + r_x I)u = v'(S_yy + r_y I)v = 1 and
     to orthogonality to the pairs before it; r = reg * (largest eigenvalue of that side's covariance).
 
-    n_components : number of directions. None: min(features of X, features of Y, pairs - 1).
-    reg_x, reg_y : ridges as shares of the largest eigenvalue of that side's covariance.
-    scale : the power of the correlations that projections are multiplied by. "correlation" is power 1
-        (Klein et al.), a number is that power (Gong et al., 2014, use 4), None is power 0. You can change it
-        after `fit`.
-    method : "primal" (covariances), "dual" (inner products of rows) or "auto" (the cheaper one).
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of directions k. None: min(features of X, features of Y, pairs - 1).
+    reg_x : float, default 0.01
+        Ridge of X as a share of the largest eigenvalue of its covariance.
+    reg_y : float, default 0.01
+        Ridge of Y as a share of the largest eigenvalue of its covariance.
+    scale : "correlation", float or None, default "correlation"
+        The power of the correlations that projections are multiplied by. "correlation" is power 1 (Klein et
+        al.), a number is that power (Gong et al., 2014, use 4), None is power 0. You can change it after
+        `fit`.
+    method : {"auto", "primal", "dual"}, default "auto"
+        "primal" forms covariances, "dual" inner products of rows; "auto" takes the cheaper one.
 
-    projections_ : the fitted arrays as one plain object, `CanonicalProjections`. They are also here as
-    correlations_ (k,) : the canonical correlations, falling.
-    x_weights_ (p, k), y_weights_ (q, k) : directions. On the side with fewer features, the largest weight of
-        each column is positive.
-    x_mean_ (p,), y_mean_ (q,) : means over the pairs.
-    x_ridge_, y_ridge_ : r_x and r_y, in units of the covariances. None if a model of 0.1 did not save them.
-    method_ : "primal", "dual" or "streaming".
+    Attributes
+    ----------
+    correlations_ : ndarray of shape (k,)
+        The canonical correlations, falling.
+    x_weights_ : ndarray of shape (p, k)
+        Directions of X. On the side with fewer features, the largest weight of each column is positive.
+    y_weights_ : ndarray of shape (q, k)
+        Directions of Y.
+    x_mean_ : ndarray of shape (p,)
+        Mean of X over the pairs.
+    y_mean_ : ndarray of shape (q,)
+        Mean of Y over the pairs.
+    projections_ : CanonicalProjections
+        These five as one plain object, which computes.
+    x_ridge_ : float or None
+        r_x, in units of the covariance. None if a model of 0.1 did not save it.
+    y_ridge_ : float or None
+        r_y, in units of the covariance.
+    n_components_ : int
+        Number of directions k.
+    method_ : str
+        "primal", "dual" or "streaming".
+    path_scores_ : list of (reg_x, reg_y, score)
+        The scores of all ridges, after `fit_best`.
+    n_features_in_ : int
+        Number of features p of X.
+    feature_names_in_ : ndarray of shape (p,)
+        Names of the columns of X, if it was a data frame.
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> images = rng.standard_normal((100, 4))
     >>> sentences = np.repeat(images, 5, axis=0) + rng.standard_normal((500, 4))
@@ -52,7 +84,9 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     >>> cca.transform(images).shape, cca.transform_y(sentences).shape
     ((100, 2), (500, 2))
 
-    References: Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
+    References
+    ----------
+    Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
     Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and their
     semantics.
     """
@@ -64,6 +98,14 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         "scale": [StrOptions({"correlation"}), Interval(Real, 0, None, closed="left"), None],
         "method": [StrOptions({"auto", "primal", "dual"})],
     }
+
+    projections_: CanonicalProjections
+    method_: str
+    x_ridge_: float | None
+    y_ridge_: float | None
+    path_scores_: list[tuple[float, float, float]]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
 
     def __init__(
         self,
@@ -80,7 +122,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.scale = scale
         self.method = method
 
-    def fit(self, X, Y, pairs=None) -> RegularizedCCA:
+    def fit(self, X: Any, Y: Any, pairs: ArrayLike | None = None) -> RegularizedCCA:
         """Fit to the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j]).
 
         X : (m, p); Y : (n, q), an iterator of blocks of its rows, or a `dask.array` on the current client;
@@ -94,14 +136,14 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return self._fit_without_names(covariance_sums(X, Y, pairs))
         return self._fit_statistics(self.statistics(X, Y, pairs))
 
-    def fit_blocks(self, X, blocks: Iterable, pairs=None) -> RegularizedCCA:
+    def fit_blocks(self, X: Any, blocks: Iterable[Any], pairs: ArrayLike | None = None) -> RegularizedCCA:
         """Fit to Y in blocks of rows. Each block is read once and not kept.
 
         With `X=None` the blocks are tuples (X block, Y block).
         """
         return self._fit_without_names(CovarianceSums.from_blocks(X, blocks, pairs))
 
-    def statistics(self, X, Y, pairs=None) -> CovarianceSums | GramSums:
+    def statistics(self, X: Any, Y: Any, pairs: ArrayLike | None = None) -> CovarianceSums | GramSums:
         """The covariances or the inner products of rows, whichever is cheaper; `path` needs them."""
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
@@ -178,14 +220,20 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.path_scores_ = scores
         return self
 
-    def transform(self, X, Y=None):
+    @overload
+    def transform(self, X: Any, Y: None = None) -> np.ndarray: ...
+
+    @overload
+    def transform(self, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def transform(self, X: Any, Y: Any = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Points (m, k) of X in the joint space; with Y the tuple of the points of both."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         points = self.projections_.project_x(X, self.power)
         return points if Y is None else (points, self.transform_y(Y))
 
-    def transform_y(self, Y) -> np.ndarray:
+    def transform_y(self, Y: Any) -> np.ndarray:
         """Points (n, k) of Y in the joint space."""
         check_is_fitted(self)
         Y = _parse_y(Y)
@@ -195,7 +243,9 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         return self.projections_.project_y(Y, self.power)
 
-    def score(self, X, y, pairs=None) -> float:  # scikit-learn names its second argument
+    def score(
+        self, X: Any, y: Any, pairs: ArrayLike | None = None
+    ) -> float:  # scikit-learn names its second argument
         """The correlation of both sides' points of these pairs, averaged over the directions.
 
         On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
+    from fishermix.fisher.sets import OnRows as OnRows
 
-__all__ = ["FisherEncoder"]
+_MODULE_OF = {"FisherEncoder": "fishermix.fisher.encoder", "OnRows": "fishermix.fisher.sets"}
+__all__ = ["FisherEncoder", "OnRows"]
 
 
 def __getattr__(name: str):
     # Imported on first use: a search needs the scores and not scikit-learn.
-    if name in __all__:
-        return getattr(import_module("fishermix.fisher.encoder"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'fishermix.fisher' has no attribute '{name}'")

@@ -4,33 +4,64 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.mixture import GaussianMixture as SklearnMixture
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fishermix.errors import FishermixError, FishermixWarning
-from fishermix.fisher.scores import THRESHOLD, FisherScores
+from fishermix.fisher.scores import FisherScores
+from fishermix.fisher.sets import open_sets
+from fishermix.mixture.convert import check_convertible, from_sklearn
+
+if TYPE_CHECKING:
+    from fishermix.mixture import Mixture
 
 INFORMATION = ("closed-form", "empirical")
 
 
 class FisherEncoder(TransformerMixin, BaseEstimator):
-    """Maps sets of vectors to Fisher vectors (n_sets, 2 K D): the location blocks of all components, then the
-    scale blocks. `fishermix.fisher.scores` gives the formulas.
+    """Map sets of vectors to Fisher vectors (n_sets, 2 K D).
 
-    mixture: a fitted mixture is used as it is, also in clones of the encoder (cross-validation). If it is not
-        fitted, `fit` fits a clone of it on all rows.
-    power: exponent of the power normalization, 1 for none. norm: "l2" or None.
-    intra_norm: scale the 2D numbers of each component to unit length, after the power and before `norm`
+    A Fisher vector holds the location blocks of all components, then the scale blocks.
+    `fishermix.fisher.scores` gives the formulas.
+
+    Parameters
+    ----------
+    mixture : Mixture or sklearn.mixture.GaussianMixture
+        A fitted mixture is used as it is, also in clones of the encoder (cross-validation). If it is not
+        fitted, `fit` fits a clone of it on all rows. One of scikit-learn must be diagonal or spherical;
+        `fishermix.mixture.from_sklearn` converts it.
+    power : float, default 0.5
+        Exponent of the power normalization, 1 for none.
+    norm : {"l2", None}, default "l2"
+        "l2" scales each Fisher vector to unit length.
+    intra_norm : bool, default False
+        Scale the 2D numbers of each component to unit length, after the power and before `norm`
         (Arandjelović and Zisserman, All about VLAD, 2013).
-    information: "closed-form", the paper's approximation; or "empirical", the mean squared gradient over the
-        rows given to `fit`, an estimate of its definition (Jaakkola and Haussler, Exploiting generative
-        models in discriminative classifiers, 1998).
-    threshold: posteriors below it count as 0; at least 0 and less than 1.
+    information : {"closed-form", "empirical"}, default "closed-form"
+        "closed-form": the paper's approximation. "empirical": the mean squared gradient over the rows given
+        to `fit`, an estimate of its definition (Jaakkola and Haussler, Exploiting generative models in
+        discriminative classifiers, 1998).
+    threshold : float, optional
+        Posteriors below it count as 0; at least 0 and less than 1. None is 1e-6 for float32 rows and 1e-15
+        for float64 rows, below which rounding hides them.
 
+    Attributes
+    ----------
+    mixture_ : Mixture
+        The mixture after `fit`: the given one, or the fitted clone.
+    information_ : ndarray of shape (2, K, D)
+        The information of one row, if `information` is "empirical".
+    n_features_in_ : int
+        Number of features D of the rows.
+
+    Examples
+    --------
     >>> from fishermix import GaussianMixture
     >>> rng = np.random.default_rng(0)
     >>> encoder = FisherEncoder(GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3))))
@@ -38,15 +69,19 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     (2, 12)
     """
 
+    mixture_: Mixture
+    information_: np.ndarray
+    n_features_in_: int
+
     def __init__(
         self,
-        mixture,
+        mixture: Mixture | SklearnMixture,
         power: float = 0.5,
         norm: str | None = "l2",
         *,
         intra_norm: bool = False,
         information: str = "closed-form",
-        threshold: float = THRESHOLD,
+        threshold: float | None = None,
     ):
         self.mixture = mixture
         self.power = power
@@ -55,11 +90,15 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         self.information = information
         self.threshold = threshold
 
-    def fit(self, X, y=None, *, offsets=None) -> FisherEncoder:
-        """Fit the mixture if it is not fitted yet, and estimate the information if it is "empirical"."""
+    def fit(self, X: Any, y: Any = None, *, offsets: ArrayLike | None = None) -> Self:
+        """Fit the mixture if it is not fitted yet, and estimate the information if it is "empirical".
+
+        X and offsets are as in `transform`; y is ignored.
+        """
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
-        self.mixture_ = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
+        fitted = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
+        self.mixture_ = _convert(fitted)
         self.n_features_in_ = self.mixture_.n_features_in_
         if rows.shape[1] != self.n_features_in_:
             raise FishermixError(
@@ -71,12 +110,22 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             self.information_ = scores.estimate_information(rows)
         return self
 
-    def transform(self, X, offsets=None) -> np.ndarray:
-        """Fisher vectors of the sets, (n_sets, 2 K D); float32 for float32, float64 otherwise.
+    def transform(self, X: Any, offsets: ArrayLike | None = None) -> np.ndarray:
+        """Return the Fisher vectors of the sets.
 
-        X: (n_i, D) arrays in a list, an iterator or an object array; or one (n, D) array with `offsets`
-        (n_sets + 1,), set i being the rows offsets[i]:offsets[i + 1] (also as a pair `(X, offsets)`); or one
-        (n, D) array of sets of one row.
+        Parameters
+        ----------
+        X : sets of rows (n_i, D)
+            A list, an iterator or an object array of 2-D arrays; a 3-D array; all rows as one 2-D array with
+            `offsets` (also as a pair ``(X, offsets)``); or, without `offsets`, a 2-D array each row of which
+            is a set.
+        offsets : array-like of shape (n_sets + 1,), optional
+            Set i is the rows ``offsets[i]:offsets[i + 1]`` of X.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n_sets, 2 K D)
+            float32 for float32 rows, float64 otherwise. An empty set has the zero vector.
         """
         self._check_options()
         check_is_fitted(self)
@@ -99,17 +148,20 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             if not hasattr(self, "information_"):
                 raise NotFittedError("information='empirical' is estimated from data: call fit first.")
             information = self.information_
-        parameters = getattr(self, "mixture_", self.mixture).parameters_
+        parameters = self._find_mixture().parameters_
         return FisherScores(parameters, self.power, self.norm, self.intra_norm, self.threshold, information)
 
-    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+    def _find_mixture(self) -> Mixture:
+        return self.mixture_ if hasattr(self, "mixture_") else _convert(self.mixture)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d."""
         check_is_fitted(self)
-        n_components, dimension = getattr(self, "mixture_", self.mixture).parameters_.locations.shape
+        n_components, dimension = self._find_mixture().parameters_.locations.shape
         names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
         return np.array([f"{name}{d}" for name in names for d in range(dimension)], dtype=object)
 
-    def set_params(self, **params) -> FisherEncoder:
+    def set_params(self, **params: Any) -> FisherEncoder:
         """Set parameters. Parameters of the mixture, such as `mixture__n_components=8`, ask for another fit:
         the encoder then holds an unfitted clone with these parameters, and the given mixture is unchanged."""
         mixture = params.get("mixture", self.mixture)
@@ -133,37 +185,19 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def _check_options(self) -> None:
         if not hasattr(type(self.mixture), "parameters_"):
-            kind = type(self.mixture)
-            raise FishermixError(
-                f"mixture is a {kind.__module__}.{kind.__qualname__}, not a mixture of fishermix. Use "
-                "fishermix.GaussianMixture, LaplacianMixture, HybridMixture or Mixture."
-            )
+            check_convertible(self.mixture)
         if not 0 < self.power <= 1:
             raise FishermixError(f"power={self.power} is not in (0, 1].")
         if self.norm not in ("l2", None):
             raise FishermixError(f"norm={self.norm!r} is neither 'l2' nor None.")
         if self.information not in INFORMATION:
             raise FishermixError(f"information={self.information!r} is not one of {', '.join(INFORMATION)}.")
-        if not 0 <= self.threshold < 1:
+        if self.threshold is not None and not 0 <= self.threshold < 1:
             raise FishermixError(f"threshold={self.threshold} is not in [0, 1), the range of posteriors.")
 
     def _parse_sets(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
-        if isinstance(X, tuple) and len(X) == 2 and offsets is None and np.ndim(X[1]) == 1:
-            X, offsets = X
-        if isinstance(X, Iterator) or (getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1):
-            X = list(X)
-        is_list = isinstance(X, (list, tuple))
-        if (
-            any(np.ndim(member) == 2 for member in X)
-            if is_list
-            else isinstance(X, np.ndarray) and X.ndim == 3
-        ):
-            if offsets is not None:
-                raise FishermixError("offsets belong to one array of all rows, not to a list of sets.")
-            X, offsets = _stack_sets(X, dimension or 0)
-        elif is_list and len(X) == 0 and dimension is not None:
-            X = np.zeros((0, dimension))
+        X, sets = open_sets(X, dimension or 0, offsets)
         rows = check_array(
             X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
             ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
@@ -173,29 +207,14 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(  # in the words that scikit-learn's checks look for
                 f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
             )
-        return rows, np.arange(len(rows) + 1) if offsets is None else _parse_offsets(offsets, len(rows))
+        return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
 
 
-def _stack_sets(sets, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of (n_i, D) arrays one under the other, and where each set begins."""
-    sizes = [len(member) if np.size(member) else 0 for member in sets]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    filled = [np.asarray(member) for member, size in zip(sets, sizes) if size]
-    if len(shapes := {member.shape[1:] for member in filled}) > 1:
-        raise FishermixError(f"The sets differ in dimension: {sorted(shapes)}.")
-    return np.concatenate(filled) if filled else np.zeros((0, dimension)), offsets
+def _convert(fitted: Any) -> Mixture:
+    return from_sklearn(fitted) if isinstance(fitted, SklearnMixture) else fitted
 
 
-def _parse_offsets(offsets, n_rows: int) -> np.ndarray:
-    given = np.asarray(offsets)
-    whole = given.astype(np.int64)
-    fits = given.ndim == 1 and len(given) > 0 and (whole == given).all()
-    if not fits or whole[0] != 0 or whole[-1] != n_rows or (np.diff(whole) < 0).any():
-        raise FishermixError(f"offsets must be integers that increase from 0 to {n_rows}, the rows of X.")
-    return whole
-
-
-def _is_fitted(estimator) -> bool:
+def _is_fitted(estimator: Any) -> bool:
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):  # a TypeError: it is not an estimator at all

@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
+from fishermix.mixture.parameters import FEW_ROWS, NEGLIGIBLE, MixtureParameters
 from fishermix.mixture.statistics import Posteriors
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
-THRESHOLD = 1e-6  # posteriors below it count as 0
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
 HUGE_ROWS = 4096  # larger sets are split among the threads
 PIECES = 16  # of a huge set; a fixed number, so that the sum has the same bits on any number of cores
@@ -40,14 +39,15 @@ class FisherScores:
 
     power: exponent of the power normalization, 1 for none. norm: "l2" or None. intra_norm: scale the 2D
     numbers of each component to unit length, after the power and before `norm`. threshold: posteriors below
-    it count as 0. information (2, K, D): of one row; None for the closed form of the paper.
+    it count as 0; None is 1e-6 for float32 rows and 1e-15 for float64 rows, as in EM. information (2, K, D):
+    of one row; None for the closed form of the paper.
     """
 
     parameters: MixtureParameters
     power: float = 0.5
     norm: str | None = "l2"
     intra_norm: bool = False
-    threshold: float = THRESHOLD
+    threshold: float | None = None
     information: np.ndarray | None = None
 
     @property
@@ -100,7 +100,7 @@ class FisherScores:
         offsets[s]:offsets[s + 1]."""
         sizes = np.diff(offsets)
         out = np.zeros((len(sizes), self.n_features), rows.dtype)
-        posteriors = self.parameters.sparse_posteriors(rows, self.threshold)
+        posteriors = self.find_posteriors(rows)
         if self.linear_sign_form is None or len(rows) <= FEW_ROWS:
             by_component = out.reshape(len(out), *self.factor.shape)
             for k, members, _, weighted in self.score_components(rows, posteriors):
@@ -113,10 +113,15 @@ class FisherScores:
             self._encode_compiled(rows, offsets, posteriors, out)
         return out
 
+    def find_posteriors(self, rows: np.ndarray) -> Posteriors:
+        """The posteriors of rows (n, D) that are at least the threshold."""
+        threshold = NEGLIGIBLE[rows.dtype.char] if self.threshold is None else self.threshold
+        return self.parameters.sparse_posteriors(rows, threshold)
+
     def estimate_information(self, rows: np.ndarray) -> np.ndarray:
         """The mean squared gradient over rows (n, D): (2, K, D)."""
         squares = np.zeros((2, *self.parameters.locations.shape))
-        posteriors = self.parameters.sparse_posteriors(rows, self.threshold)
+        posteriors = self.find_posteriors(rows)
         for k, _, _, weighted in self.score_components(rows, posteriors):
             squares[:, k] += np.einsum("hnd,hnd->hd", weighted, weighted, dtype=np.float64)
         return squares / len(rows)

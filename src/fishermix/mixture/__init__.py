@@ -13,6 +13,8 @@ from fishermix.mixture.families import (
 )
 
 if TYPE_CHECKING:
+    from fishermix.mixture.convert import from_sklearn as from_sklearn
+    from fishermix.mixture.family_check import check_family as check_family
     from fishermix.mixture.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture.mixture import HybridMixture as HybridMixture
     from fishermix.mixture.mixture import LaplacianMixture as LaplacianMixture
@@ -28,12 +30,24 @@ __all__ = [
     "Logistic",
     "Mixture",
     "StudentT",
+    "check_family",
+    "from_sklearn",
     "register_family",
 ]
 
 
+_MODULE_OF = {
+    "GaussianMixture": "mixture",
+    "HybridMixture": "mixture",
+    "LaplacianMixture": "mixture",
+    "Mixture": "mixture",
+    "check_family": "family_check",
+    "from_sklearn": "convert",
+}
+
+
 def __getattr__(name: str):
     # Imported on first use: a search knows its families without scikit-learn and a compiler.
-    if name in ("GaussianMixture", "HybridMixture", "LaplacianMixture", "Mixture"):
-        return getattr(import_module("fishermix.mixture.mixture"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"fishermix.mixture.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'fishermix.mixture' has no attribute '{name}'")

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fishermix.mixture.em import State
 from fishermix.progress import progress
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
+F = TypeVar("F", bound=Callable[..., Any])
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in for scikit-learn's class."""
+if TYPE_CHECKING:
 
-    def with_callbacks(method):
+    class CallbackSupportMixin:
+        """scikit-learn's class, for type checkers."""
+
+    def with_callbacks(method: F) -> F:
+        """scikit-learn's decorator, for type checkers: it keeps the types of a method."""
         return method
+
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # scikit-learn before 1.9
+
+        class CallbackSupportMixin:
+            """Stands in for scikit-learn's class."""
+
+        def with_callbacks(method):
+            return method
 
 
 class IterationCallbacks:

@@ -12,7 +12,7 @@ import numpy as np
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.initialization import Start, too_large
 from fishermix.mixture.m_step import FamilyFit, IRLSFit, MomentFit, sum_components
-from fishermix.mixture.parameters import MixtureParameters, suits_float32
+from fishermix.mixture.parameters import NEGLIGIBLE, MixtureParameters, suits_float32
 from fishermix.mixture.statistics import ComponentSums
 from fishermix.mixture.weighted_median import MedianFit
 from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics
@@ -20,7 +20,6 @@ from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics
 LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
 SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
-NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}  # posteriors that rounding of the densities would hide
 BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
 MEMO_BYTES = 2**18  # of posteriors that a block may always keep for the next pass; else half of its own size
 FIRST_REACH = 3.0  # scales that the first median may be away from the start

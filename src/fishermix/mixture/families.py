@@ -39,11 +39,11 @@ class Family:
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
         """Log density at location 0 and scale 1."""
-        raise NotImplementedError
+        raise self._lacks("log_density(self, z)")
 
     def location_score(self, z: np.ndarray) -> np.ndarray:
         """-d log_density / dz."""
-        raise NotImplementedError
+        raise self._lacks("location_score(self, z)")
 
     def scale_score(self, z: np.ndarray) -> np.ndarray:
         """z * location_score(z) - 1."""
@@ -51,7 +51,10 @@ class Family:
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw from the density at location 0 and scale 1."""
-        raise NotImplementedError
+        raise self._lacks("sample(self, rng, size)")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"The family {type(self).__name__} must define {method}.")
 
     @cached_property
     def location_information(self) -> float:
@@ -222,9 +225,17 @@ REGISTERED: dict[str, type[Family]] = {
 
 
 def register_family(family: type[Family]) -> type[Family]:
-    """Let saved mixtures name this family; also a decorator. Register it before saving and before loading."""
+    """Let saved mixtures name this family; also a decorator. Register it before saving and before loading.
+
+    `check_family` checks an object of the family, if its constructor works without arguments.
+    """
     if not (isinstance(family, type) and issubclass(family, Family) and hasattr(family, "name")):
         raise FishermixError(f"register_family takes a subclass of Family with a name, got {family!r}.")
+    arguments = signature(family).parameters.values()
+    if all(one.default is not one.empty for one in arguments):
+        from fishermix.mixture.family_check import check_family
+
+        check_family(family())
     known = REGISTERED.setdefault(family.name, family)
     if known is not family and known.__qualname__ != family.__qualname__:
         raise FishermixError(f"A family named '{family.name}' is already registered. Choose another name.")

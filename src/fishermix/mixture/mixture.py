@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -26,9 +28,10 @@ from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
 from fishermix.mixture.em import Progress, State, run_starts
 from fishermix.mixture.families import REGISTERED, Family
+from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
 from fishermix.mixture.minibatch import fit_batch
-from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.parameters import MixtureParameters, check_parameters
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
 from fishermix.rows.open import open_rows
@@ -49,30 +52,68 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : number of components K.
-    families : names ("gaussian", "laplace", "logistic", "student-t") or `Family` objects; first wins ties.
-    tol : EM stops when the mean log likelihood per row gains less than this.
-    max_iter, n_init : maximum number of iterations; number of starts, of which the best is kept.
-    init_params : "k-means++" (scikit-learn's) or "random" rows.
-    weights_init, locations_init, scales_init : initial values (K,), (K, D) and (K, D).
-    min_scale : lower limit of the scales, in the units of X; at least 1e-150.
-    random_state : seeds the initialization. Results do not depend on n_jobs.
-    warm_start : continue from the last fit.
-    checkpoint : folder in which to save the state every few iterations. A fit with the same data (all rows
-        and weights are compared) and parameters resumes from it and gives the same bits as an uninterrupted
-        one. A completed fit is not repeated.
-    n_jobs : number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
-    verbose : show a progress bar. If standard error is not a terminal, print a line after the first and the
-        last iteration, and every ten seconds in between.
+    n_components : int, default 30
+        Number of components K.
+    families : list of str or Family, default ("gaussian", "laplace")
+        The families offered: names ("gaussian", "laplace", "logistic", "student-t", or a registered one) or
+        `fishermix.mixture.Family` objects. The first wins ties.
+    tol : float, default 1e-3
+        EM stops when the mean log likelihood per row gains less than this.
+    max_iter : int, default 100
+        Maximum number of iterations of EM.
+    n_init : int, default 1
+        Number of starts, of which the best is kept.
+    init_params : {"k-means++", "random"}, default "k-means++"
+        How the start is chosen: by scikit-learn's k-means++, or random rows.
+    weights_init : array-like of shape (K,), optional
+        Initial weights of the components.
+    locations_init : array-like of shape (K, D), optional
+        Initial locations.
+    scales_init : array-like of shape (K, D), optional
+        Initial scales.
+    min_scale : float, default 1e-3
+        Lower limit of the scales, in the units of X; at least 1e-150.
+    random_state : int, RandomState or None, default None
+        Seeds the initialization. Results do not depend on n_jobs.
+    warm_start : bool, default False
+        Continue from the last fit.
+    checkpoint : path, optional
+        Folder in which to save the state every few iterations. A fit with the same data (all rows and weights
+        are compared) and parameters resumes from it and gives the same bits as an uninterrupted one. A
+        completed fit is not repeated.
+    n_jobs : int, optional
+        Number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
+    verbose : bool, default False
+        Show a progress bar. If standard error is not a terminal, print a line after the first and the last
+        iteration, and every ten seconds in between.
 
     Attributes
     ----------
-    weights_ : (K,) weights of the components.
-    locations_, scales_ : (K, D) parameters of the chosen families.
-    choice_ : (K, D) index into families_, the list of the families offered.
-    parameters_ : these five as one `MixtureParameters`, which computes everything else.
-    lower_bounds_ : mean log likelihood per row in each iteration.
-    n_iter_, converged_ : number of iterations; whether the last start converged.
+    weights_ : ndarray of shape (K,)
+        Weights of the components.
+    locations_ : ndarray of shape (K, D)
+        Locations of the chosen families: the mean of a Gaussian, the median of a Laplacian.
+    scales_ : ndarray of shape (K, D)
+        Scales of the chosen families: the standard deviation of a Gaussian, the mean absolute deviation from
+        the median of a Laplacian.
+    choice_ : ndarray of shape (K, D)
+        Index into `families_` of the family of each component and dimension.
+    families_ : list of Family
+        The families offered.
+    parameters_ : MixtureParameters
+        These five as one plain object, which computes everything else.
+    lower_bounds_ : list of float
+        Mean log likelihood per row in each iteration.
+    lower_bound_ : float
+        The last of them.
+    n_iter_ : int
+        Number of iterations.
+    converged_ : bool
+        Whether the best start converged.
+    n_features_in_ : int
+        Number of features D.
+    feature_names_in_ : ndarray of shape (D,)
+        Names of the columns, if X was a data frame.
 
     Examples
     --------
@@ -106,24 +147,36 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    families_: Sequence[Family]
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    choice_: np.ndarray
+    lower_bounds_: list[float]
+    n_iter_: int
+    converged_: bool
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _fixed_families: ClassVar[bool] = False
+
     def __init__(
         self,
-        n_components=30,
+        n_components: int = 30,
         *,
-        families=("gaussian", "laplace"),
-        tol=1e-3,
-        max_iter=100,
-        n_init=1,
-        init_params="k-means++",
-        weights_init=None,
-        locations_init=None,
-        scales_init=None,
-        min_scale=1e-3,
-        random_state=None,
-        warm_start=False,
-        checkpoint=None,
-        n_jobs=None,
-        verbose=False,
+        families: Sequence[str | Family] = ("gaussian", "laplace"),
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "k-means++",
+        weights_init: ArrayLike | None = None,
+        locations_init: ArrayLike | None = None,
+        scales_init: ArrayLike | None = None,
+        min_scale: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
     ):
         self.n_components = n_components
         self.families = families
@@ -144,7 +197,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     # Fitting
 
     @with_callbacks
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
 
         X may also be rows that are not in memory, which are read block by block with the same result: the
@@ -181,11 +234,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self._warn(best)
         return self
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
         """Fit the mixture and return the component of each row, as fit(X).predict(X) does."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Take one step on a batch X (n, D). The first batch is fitted completely and needs at least K rows.
 
         This is approximate: means and variances are pooled exactly over the batches, but rows keep the
@@ -278,6 +331,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 raise FishermixError(
                     f"A family is a name such as 'laplace' or a Family object, got {family!r}."
                 )
+            if type(family).__module__ != Family.__module__:
+                check_family(family, quick=True)
             if family in families:
                 raise FishermixError(f"families contains '{family.name}' twice.")
             families.append(family)
@@ -336,7 +391,67 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
         return {**kept, **arrays, "class": type(self).__name__, "families": families}
 
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        locations: ArrayLike,
+        scales: ArrayLike,
+        choice: ArrayLike | None = None,
+        families: Sequence[str | Family] | None = None,
+    ) -> Self:
+        """Return a fitted mixture with these parameters, without data.
+
+        Parameters
+        ----------
+        weights : array-like of shape (K,)
+            Weights of the components, positive, of sum 1.
+        locations, scales : array-like of shape (K, D)
+            Locations, and scales above 0: mean and standard deviation of a Gaussian, median and mean absolute
+            deviation of a Laplacian.
+        choice : array-like of shape (K, D), optional
+            Index into `families` of the family of each component and dimension; default: the first.
+        families : list of names or Family objects, optional
+            The families, for `Mixture` only; default: Gaussian and Laplacian.
+
+        Returns
+        -------
+        mixture : as the class
+            It predicts, samples, is saved, and continues with `fit` under ``warm_start=True``. Its
+            `min_scale` is not above the scales given; `lower_bounds_` is empty.
+
+        Examples
+        --------
+        >>> mixture = GaussianMixture.from_parameters([0.5, 0.5], [[0.0], [4.0]], [[1.0], [1.0]])
+        >>> mixture.predict([[0.3], [3.9]]).tolist()
+        [0, 1]
+        """
+        weights, locations, scales = (np.array(part, np.float64) for part in (weights, locations, scales))
+        chosen = np.zeros(locations.shape, np.int64) if choice is None else np.array(choice)
+        if families is not None and cls._fixed_families:
+            raise FishermixError(f"The families of {cls.__name__} are fixed. Use Mixture.from_parameters.")
+        mixture = (
+            cls(max(1, weights.size)) if families is None else cls(max(1, weights.size), families=families)
+        )
+        offered = mixture._parse_families()
+        check_parameters(weights, locations, scales, chosen, len(offered))
+        mixture.min_scale = float(min(mixture.min_scale, scales.min()))
+        state = State.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
+        mixture._set_state(replace(state, choice=chosen.astype(np.int64)), False, state.rows)
+        mixture.n_features_in_ = locations.shape[1]
+        return mixture
+
     # Prediction
+
+    @property
+    def lower_bound_(self) -> float:
+        """Mean log likelihood per row in the last iteration."""
+        check_is_fitted(self, "weights_")
+        if not self.lower_bounds_:
+            raise AttributeError(
+                "lower_bound_ is known after fit; this mixture was made of given parameters."
+            )
+        return float(self.lower_bounds_[-1])
 
     @property
     def parameters_(self) -> MixtureParameters:
@@ -344,15 +459,15 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self, "weights_")
         return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Return the posteriors (N, K)."""
         return np.concatenate(self._map_panels(X, _keep_posteriors))
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Return the most likely component of each row (N,)."""
         return self.predict_proba(X).argmax(axis=1)
 
-    def sparse_posteriors(self, X, threshold=1e-6):
+    def sparse_posteriors(self, X: Any, threshold: float = 1e-6) -> scipy.sparse.csr_matrix:
         """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K)."""
         found = Posteriors.of_panels(
             self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
@@ -360,24 +475,24 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         shape = len(found.indptr) - 1, found.n_components
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
-    def score_samples(self, X):
+    def score_samples(self, X: Any) -> np.ndarray:
         """Return the log likelihood of each row (N,)."""
         return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log likelihood per row."""
         return float(self.score_samples(X).mean())
 
-    def bic(self, X):
+    def bic(self, X: Any) -> float:
         """Bayesian information criterion on X; lower is better. The choices are not counted."""
         log_likelihood = self.score_samples(X)
         return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
 
-    def aic(self, X):
+    def aic(self, X: Any) -> float:
         """Akaike information criterion on X; lower is better. The choices are not counted."""
         return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
 
-    def sample(self, n_samples=1):
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw rows (n, D), component after component; returns them and their components (n,)."""
         parameters = self.parameters_
         if n_samples < 1:
@@ -489,25 +604,26 @@ def _list_attributes(state: State) -> dict[str, Any]:
 class _Named(Mixture):
     """A mixture with fixed families."""
 
-    _families: Iterable[str]
+    _families: ClassVar[Sequence[str]]
+    _fixed_families = True
 
     def __init__(
         self,
-        n_components=30,
+        n_components: int = 30,
         *,
-        tol=1e-3,
-        max_iter=100,
-        n_init=1,
-        init_params="k-means++",
-        weights_init=None,
-        locations_init=None,
-        scales_init=None,
-        min_scale=1e-3,
-        random_state=None,
-        warm_start=False,
-        checkpoint=None,
-        n_jobs=None,
-        verbose=False,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "k-means++",
+        weights_init: ArrayLike | None = None,
+        locations_init: ArrayLike | None = None,
+        scales_init: ArrayLike | None = None,
+        min_scale: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
     ):
         super().__init__(
             n_components,
@@ -528,19 +644,72 @@ class _Named(Mixture):
         )
 
 
+M = TypeVar("M", bound=Mixture)
+
+
+def _document(named: type[M]) -> type[M]:
+    """Give a named mixture the parameters and attributes of `Mixture` in its docstring."""
+    if Mixture.__doc__ and named.__doc__:
+        own = named.__doc__.rstrip()
+        shared = Mixture.__doc__[Mixture.__doc__.index("Parameters\n") : Mixture.__doc__.index("Examples\n")]
+        shared = re.sub(r" {4}families : .*?(?= {4}tol : )", "", shared, flags=re.DOTALL)
+        summary, *attributes = own.split("Attributes\n    ----------\n")
+        named.__doc__ = f"{summary.rstrip()}\n\n    {shared.rstrip()}\n{''.join(attributes)}\n    "
+    return named
+
+
+@_document
 class GaussianMixture(_Named):
-    """The diagonal Gaussian mixture model; see `Mixture`."""
+    """The diagonal Gaussian mixture model, also with the attributes of scikit-learn's `GaussianMixture`.
+
+    EM fits means and standard deviations: `locations_` and `scales_`.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (K, D)
+        The same as `locations_`.
+    covariances_ : ndarray of shape (K, D)
+        The squares of `scales_`, as of ``covariance_type="diag"`` in scikit-learn.
+    precisions_ : ndarray of shape (K, D)
+        The inverse of `covariances_`.
+    precisions_cholesky_ : ndarray of shape (K, D)
+        The inverse of `scales_`.
+    """
 
     _families = ("gaussian",)
 
+    @property
+    def means_(self) -> np.ndarray:
+        return self.locations_
 
+    @property
+    def covariances_(self) -> np.ndarray:
+        return self.scales_**2
+
+    @property
+    def precisions_(self) -> np.ndarray:
+        return self.scales_**-2
+
+    @property
+    def precisions_cholesky_(self) -> np.ndarray:
+        return 1 / self.scales_
+
+
+@_document
 class LaplacianMixture(_Named):
-    """The paper's LMM: medians and mean absolute deviations; see `Mixture`."""
+    """The paper's LMM, a mixture of Laplacians: EM fits medians and mean absolute deviations.
+
+    See `Mixture` for the density.
+    """
 
     _families = ("laplace",)
 
 
+@_document
 class HybridMixture(_Named):
-    """The paper's HGLMM: Gaussian or Laplacian per component and dimension; see `Mixture`."""
+    """The paper's HGLMM: EM chooses a Gaussian or a Laplacian for each component and dimension.
+
+    ``choice_[k, d]`` is 0 for a Gaussian and 1 for a Laplacian. See `Mixture` for the density.
+    """
 
     _families = ("gaussian", "laplace")

@@ -22,6 +22,10 @@ from fishermix.storage import require_tensor
 from fishermix.threads import count_threads
 
 T = TypeVar("T")
+NEGLIGIBLE = {
+    "f": 1e-6,
+    "d": 1e-15,
+}  # posteriors that rounding of the densities would hide, by type of the rows
 NEGLIGIBLE_LOG = {"f": -24.0, "d": -40.0}  # log posteriors that rounding of the densities would hide
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
 FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
@@ -242,7 +246,33 @@ def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
     return bool(largest <= LONGEST and scales.min() >= SHORTEST)
 
 
-# Checks of a saved mixture
+# Checks of given and of saved parameters
+
+
+def check_parameters(
+    weights: np.ndarray, locations: np.ndarray, scales: np.ndarray, choice: np.ndarray, n_families: int
+) -> None:
+    """Raise an error that names the first array that cannot be part of a mixture."""
+    if locations.ndim != 2 or 0 in locations.shape or not np.isfinite(locations).all():
+        raise FishermixError(
+            f"locations must be finite numbers of shape (K, D), got shape {locations.shape}."
+        )
+    n_components = len(locations)
+    if weights.shape != (n_components,) or not (weights > 0).all() or not np.isclose(weights.sum(), 1):
+        raise FishermixError(
+            f"weights must be {n_components} positive numbers that sum to 1, one per row of locations."
+        )
+    if scales.shape != locations.shape or not (np.isfinite(scales) & (scales > 0)).all():
+        raise FishermixError(
+            f"scales must be positive numbers of the shape of locations, {locations.shape}; theirs is "
+            f"{scales.shape}."
+        )
+    whole = choice.dtype.kind in "iu" and choice.shape == locations.shape
+    if not whole or (choice < 0).any() or (choice >= n_families).any():
+        raise FishermixError(
+            f"choice must be integers from 0 to {n_families - 1}, an index into families, of the shape of "
+            f"locations, {locations.shape}."
+        )
 
 
 def parse_families(config: Mapping[str, Any], where: str | os.PathLike) -> list[Family]:

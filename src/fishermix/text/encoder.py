@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.mixture import GaussianMixture as SklearnMixture
 
 from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import FisherEncoder
+from fishermix.mixture.convert import from_sklearn
 from fishermix.text.sentence_vectors import BLOCK_SENTENCES, SentenceVectors, warn_if_empty
 from fishermix.text.tokens import Sentence, WordLookup
 from fishermix.text.transformer import SentenceTransformer
@@ -38,19 +40,49 @@ class UnknownWords:
 
 
 class SentenceEncoder(TransformerMixin, BaseEstimator):
-    """Maps sentences to vectors (n, n_features) float32; `transform` needs no `fit`.
+    """Map sentences to vectors (n, n_features) float32; `transform` needs no `fit`.
 
-    vectors: the `WordVectors`. whitening: a fitted `Whitening`, or None. mixtures: fitted mixtures, whose
-    Fisher vectors are put side by side, each normalized by `power` and `norm`; without any, the vector is the
-    mean of the (whitened) word vectors, and `power` and `norm` have no effect. stop_words: tokens to skip.
-    transformer: a `SentenceTransformer`, whose unit vectors times `transformer_weight` are put next to these.
-    A clone shares these objects, fitted as they are.
+    Parameters
+    ----------
+    vectors : WordVectors
+        The word vectors, of dimension D.
+    whitening : Whitening, optional
+        A fitted whitening of the word vectors.
+    mixtures : list of fitted mixtures, default ()
+        Mixtures over the (whitened) word vectors. Their Fisher vectors are put side by side, each normalized
+        by `power` and `norm`. Without any, the vector of a sentence is the mean of its (whitened) word
+        vectors, and `power` and `norm` have no effect.
+    power : float, default 0.5
+        Exponent of the power normalization, 1 for none.
+    norm : {"l2", None}, default "l2"
+        "l2" scales each Fisher vector to unit length.
+    stop_words : iterable of str, default ()
+        Tokens to skip.
+    transformer : SentenceTransformer, optional
+        A sentence transformer, whose unit vectors are put next to the Fisher vectors or the mean.
+    transformer_weight : float, default 1.0
+        The transformer's vectors are multiplied by it.
+
+    Attributes
+    ----------
+    n_features : int
+        Length of a sentence vector: the sum of 2 K D over the mixtures, or D without any; then the transformer's.
+    sentence_vectors : SentenceVectors
+        The plain object that computes.
+    lookup : WordLookup
+        Finds the rows of `vectors` for the tokens of a sentence.
+
+    Notes
+    -----
+    A clone shares the vectors, the whitening and the mixtures, fitted as they are.
 
     A sentence is a string, which `tokenize` splits, or a list of tokens. A token out of vocabulary is tried
     in other spellings (`tokens.spellings`), then, if hyphenated, by its parts, and skipped otherwise. A
     sentence without any word of the vocabulary has the zero vector, and `transform` warns once of all of
     them; `unknown` lists them.
 
+    Examples
+    --------
     >>> encoder = SentenceEncoder(WordVectors(["dog", "cat"], [[1, 0], [0, 1]]))
     >>> encoder.transform(["A dog!", "dog, cat"]).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
@@ -76,11 +108,11 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         self.transformer = transformer
         self.transformer_weight = transformer_weight
 
-    def fit(self, X=None, y=None) -> SentenceEncoder:
+    def fit(self, X: Any = None, y: Any = None) -> SentenceEncoder:
         """Does nothing: vectors, whitening and mixtures are fitted before."""
         return self
 
-    def set_params(self, **params) -> SentenceEncoder:
+    def set_params(self, **params: Any) -> SentenceEncoder:
         """Set parameters, except those of the whitening, because it would not be fitted again."""
         if nested := [name for name in params if name.startswith("whitening__")]:
             raise FishermixError(
@@ -95,6 +127,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         if found is None:
             mixtures = self.mixtures
             if isinstance(mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
+                mixtures = [from_sklearn(m) if isinstance(m, SklearnMixture) else m for m in mixtures]
                 mixtures = [m.parameters_ if hasattr(m, "locations_") else m for m in mixtures]
             whitening = getattr(self.whitening, "whitening_", self.whitening)
             words = self.vectors, whitening, mixtures, self.power, self.norm, self.stop_words
@@ -130,7 +163,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         words = Counter(word for missing in bags.out_of_vocabulary for word in missing)
         return UnknownWords(bags.n_tokens, dict(words.most_common()), bags.empty.tolist())
 
-    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d.
 
         The numbers of a transformer follow as transformer_d.

@@ -167,7 +167,7 @@ class _WordScores:
 
     def add(self, rows: np.ndarray, vectors: np.ndarray) -> None:
         """Compute the scores of new words from their whitened vectors (m, D)."""
-        posteriors = self.scores.parameters.sparse_posteriors(vectors, self.scores.threshold)
+        posteriors = self.scores.find_posteriors(vectors)
         components = posteriors.components.astype(np.int64, copy=False)
         self.scores.score_entries(vectors, posteriors, self._grow(len(components)))
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1

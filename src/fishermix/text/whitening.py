@@ -18,15 +18,49 @@ from fishermix.text.whitening_transform import KINDS, WhiteningTransform, scale_
 
 
 class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """x -> (x - mean_) @ matrix_.T: the result has as many dimensions, each of mean 0 and variance 1.
+    """Whiten word vectors: x -> (x - mean_) @ matrix_.T, each dimension with mean 0 and variance 1.
 
-    kind: "ica" rotates to independent components (FastICA, Hyvärinen and Oja 2000), "pca" to uncorrelated
-    ones, "none" leaves the vectors unchanged. l2_before, l2_after: scale each vector to length 1 before or
-    after; the authors' code does so, although the paper does not mention it.
+    Parameters
+    ----------
+    kind : {"ica", "pca", "none"}, default "ica"
+        "ica" rotates to independent components (FastICA, Hyvärinen and Oja 2000), "pca" to uncorrelated ones,
+        "none" leaves the vectors unchanged.
+    l2_before, l2_after : bool, default False
+        Scale each vector to length 1 before or after. The authors' code does so, although the paper does not
+        mention it.
+    max_iter : int, default 400
+        Maximum number of iterations of ICA.
+    tol : float, default 1e-3
+        ICA stops when its directions change less than this.
+    random_state : int, RandomState or None, default 0
+        Seeds ICA.
 
-    whitening_: the fitted `WhiteningTransform`; its mean_ (D,) and matrix_ (D, D) are float64, because
-    FastICA does not converge in float32 on real word vectors. n_iter_: the number of iterations of ICA.
+    Attributes
+    ----------
+    mean_ : ndarray of shape (D,)
+        Mean of the vectors; float64, because FastICA does not converge in float32 on real word vectors.
+    matrix_ : ndarray of shape (D, D)
+        The whitening matrix, float64.
+    whitening_ : WhiteningTransform
+        Both as one plain object, which computes.
+    n_iter_ : int
+        Number of iterations of ICA.
+    n_features_in_ : int
+        Number of features D.
+    feature_names_in_ : ndarray of shape (D,)
+        Names of the columns, if X was a data frame.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(3, 2, size=(1000, 2))
+    >>> np.allclose(np.cov(Whitening("pca").fit_transform(X).T, bias=True), np.eye(2))
+    True
     """
+
+    whitening_: WhiteningTransform
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray
 
     def __init__(
         self,
@@ -44,7 +78,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X, y=None) -> Whitening:
+    def fit(self, X: Any, y: Any = None) -> Whitening:
         """Learn from word vectors X (n, D)."""
         if self.kind not in KINDS:
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}.")
@@ -60,7 +94,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.whitening_ = WhiteningTransform(self.kind, self.l2_before, self.l2_after, mean, matrix)
         return self
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

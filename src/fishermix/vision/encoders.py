@@ -29,25 +29,38 @@ Vectors = Iterator[tuple[int, np.ndarray | UnreadableImage]]
 class ImageEncoder(TransformerMixin, BaseEstimator):
     """Image features (n, d) float32: activations of a network, averaged over the crops of a view.
 
-        ImageEncoder().transform(["beach.jpg", "dog.png"])
+    The vector of an image depends only on the image, the network and the view. It has the same bits for
+    every batch size, every number of threads and whatever other images are encoded with it.
 
     Parameters
     ----------
     encoder : str or path, default "efficientnet-lite2"
         The name of a network, or an ONNX file with a JSON next to it (see `fishermix.vision.network_file`).
-    view : {"squeeze", "flip", "center", "ten-crop"}
+    view : {"squeeze", "flip", "center", "ten-crop"}, default "squeeze"
         "squeeze": the whole image, resized to a square. "flip": the same and its mirror image. "center": the
         middle square. "ten-crop": four corners and the middle, and their mirror images.
-    batch_size : int
+    batch_size : int, default 4
         The number of crops per run of the network.
-    threads : int or None
+    threads : int, optional
         The number of threads; None uses all cores, or OMP_NUM_THREADS if that is less. Each thread decodes
         its own images and runs the network on them.
-    max_pixels : int or None
+    max_pixels : int, optional
         Images with more pixels are rejected. None: a limit that depends on the RAM.
 
-    The vector of an image depends only on the image, the network and the view. It has the same bits for
-    every batch size, every number of threads and whatever other images are encoded with it.
+    Attributes
+    ----------
+    n_features : int
+        The length d of a vector.
+    key : str
+        Identifies network and view: vectors with the same key are comparable and may be cached.
+    max_pixels_ : int
+        The pixel limit in effect.
+
+    Examples
+    --------
+    ::
+
+        ImageEncoder().transform(["beach.jpg", "dog.png"])
     """
 
     def __init__(

@@ -1,0 +1,101 @@
+"""Types and help, as a user of the library sees them."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fishermix
+from fishermix.text.whitening import Whitening
+
+ROOT = Path(__file__).parent.parent
+MISTAKES = {
+    'HybridMixture("three")': "arg-type",
+    'HybridMixture(3, families=["gaussian"])': "call-arg",
+    'Mixture(3, max_iter="many")': "arg-type",
+    "HybridMixture(3).fit(X).weights_.upper()": "attr-defined",
+    'HybridMixture(3).fit(X).bic(X) + "1"': "operator",
+    'FisherEncoder(HybridMixture(3), power="half")': "arg-type",
+    'RegularizedCCA(reg_x="small")': "arg-type",
+    "RegularizedCCA().fit(X, X).transform(X).upper()": "attr-defined",
+}
+
+
+def check_types(folder: Path, script: str) -> str:
+    """What `mypy --strict` says about a script of a user's."""
+    path = folder / "script.py"
+    path.write_text(script)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir"]
+    command += [str(folder / "cache"), str(path)]
+    environment = os.environ | {"MYPYPATH": str(ROOT / "src")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True).stdout
+
+
+def test_mypy_strict_knows_the_types_of_a_users_script(tmp_path):
+    pytest.importorskip("mypy")
+    right = (ROOT / "tests" / "user_script.py").read_text()
+    # One run for both, because most of the time goes into reading numpy.
+    last = right.count("\n")
+    said = check_types(tmp_path, right + "\n".join(MISTAKES) + "\n")
+    found = {int(line): kind for line, kind in re.findall(r"script.py:(\d+): error: .*\[([\w-]+)\]", said)}
+    expected = {last + number: kind for number, kind in enumerate(MISTAKES.values(), 1)}
+    assert found == expected, said
+
+
+DOCUMENTED = [
+    fishermix.Mixture,
+    fishermix.GaussianMixture,
+    fishermix.LaplacianMixture,
+    fishermix.HybridMixture,
+    fishermix.FisherEncoder,
+    fishermix.OnRows,
+    fishermix.RegularizedCCA,
+    fishermix.SentenceEncoder,
+    fishermix.ImageEncoder,
+    Whitening,
+]
+
+
+def list_entries(documented: type, section: str) -> dict[str, str]:
+    """Name and type of each entry of a section of a numpydoc docstring; each has a description."""
+    text = inspect.getdoc(documented) or ""
+    found = re.search(rf"^{section}\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    entries = re.findall(r"^(\w[\w, ]*) : (.+)\n {4}\S", found.group(1), re.MULTILINE) if found else []
+    return {name: kind for names, kind in entries for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("documented", DOCUMENTED, ids=lambda one: one.__name__)
+def test_help_lists_every_parameter(documented):
+    assert list(list_entries(documented, "Parameters")) == list(inspect.signature(documented).parameters)
+
+
+def fit_all():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    sets = [X[:30], X[30:]]
+    for kind in DOCUMENTED[:4]:
+        yield kind(2, random_state=0).fit(X)
+    yield fishermix.FisherEncoder(fishermix.GaussianMixture(1), information="empirical").fit(sets)
+    from sklearn.preprocessing import StandardScaler
+
+    yield fishermix.OnRows(StandardScaler()).fit(sets)
+    cca = fishermix.RegularizedCCA(1)
+    yield cca.fit_best(cca.statistics(X, X), lambda fitted: 1.0, 0.1, 0.1)
+    yield Whitening("pca").fit(X)
+
+
+@pytest.mark.parametrize("fitted", list(fit_all()), ids=lambda one: type(one).__name__)
+def test_help_lists_every_attribute_with_its_shape(fitted):
+    entries = list_entries(type(fitted), "Attributes")
+    public = {name for name in dir(fitted) if name.endswith("_") and not name.startswith("_")}
+    assert public <= set(entries), public - set(entries)
+    for name in public:
+        if isinstance(value := getattr(fitted, name), np.ndarray):
+            shape = re.fullmatch(r"ndarray of shape \((.*?),?\)", entries[name])
+            assert shape, f"{name} : {entries[name]}"
+            assert len(shape.group(1).split(",")) == value.ndim, name
