@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -27,7 +27,8 @@ from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
 from fishermix.mixture.em import Progress, State, run_starts
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.mixture.initialization import LARGEST, initialize
-from fishermix.mixture.minibatch import fit_batch
+from fishermix.mixture.memory import Memory, remember
+from fishermix.mixture.minibatch import VISITS, fit_batch, replay
 from fishermix.mixture.parameters import MixtureParameters
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
@@ -186,19 +187,49 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return self.fit(X, y, sample_weight).predict(X)
 
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Take one step on a batch X (n, D). The first batch is fitted completely and needs at least K rows.
+        """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
 
-        This is approximate: means and variances are pooled exactly over the batches, but rows keep the
-        posteriors of the time they were seen, and the medians and the fits of other families are averaged.
+        The mixture remembers a uniform sample of 16,384 rows (20 per component if that is more), which
+        `save` keeps. Each batch is a step of incremental EM; then EM runs on the remembered rows, 64 visits
+        of a row for each row of the stream, and from new seeds whenever the stream has grown by an eighth.
+        The first rows and the order of the rows therefore matter little: until the memory is full, the
+        result is that of EM on all rows so far. See `fishermix.mixture.minibatch` for the schedule.
+
+        After `fit` nothing is remembered, and batches are only averaged with the fitted mixture by the
+        weights of the rows: means and variances are pooled exactly, medians and other families are not.
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
-            return self.fit(X, sample_weight=sample_weight)
+            self.fit(X, sample_weight=sample_weight)
+            source = self._open_source(X, sample_weight, reset=False)
+            memory = Memory.empty(source.shape[1], source.dtype)
+            memory = remember(memory, source, self.n_components, self._last.seed, VISITS)
+            self._memory = replace(memory, credit=0.0, restarted_at=memory.n_seen)
+            return self
         source = self._open_source(X, sample_weight, reset=False, fewest=1)
         old = self._recover_state()
         state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        memory = getattr(self, "_memory", None)
+        if memory is not None:
+            total = memory.seen_weight + source.total_weight
+            memory = remember(memory, source, len(state.weights), state.seed, VISITS)
+            replayed, memory = replay(state, memory, self._restart, self.max_iter, self.tol, self.n_jobs)
+            state, seen = replayed, seen if replayed is state else replayed.weights * total
         self._set_state(state, False, seen)
+        self._memory = memory
         return self
+
+    def _restart(self, source: RowSource) -> Progress:
+        """Run EM on these rows from new seeds."""
+        if self.n_components != len(self.weights_):
+            raise ValueError(
+                f"partial_fit continues with {len(self.weights_)} components, but n_components = "
+                f"{self.n_components}. Call fit to start again."
+            )
+        new_start = self._prepare_starts(source)
+        progress = Progress(new_start(0))
+        run_starts(progress, source, new_start, self.n_init, self.max_iter, self.tol)
+        return progress
 
     def _open_source(self, X, sample_weight, *, reset: bool, fewest: int | None = None) -> RowSource:
         """Open and check the rows to fit."""
@@ -301,7 +332,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
     def _set_state(self, state: State, converged: bool, seen: np.ndarray) -> None:
-        self._last = state
+        self._last, self._memory = state, None
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
         for name, value in _list_attributes(state).items():
             setattr(self, name, value)
@@ -415,6 +446,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         state = self._recover_state()
         config, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
+        if memory := getattr(self, "_memory", None):
+            tensors |= memory.tensors()
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
@@ -444,6 +477,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
         )
         mixture._set_state(state, bool(config.get("converged")), seen)
+        mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture
 
 
