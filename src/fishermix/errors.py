@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-INSIDE = ("fishermix", "sklearn")  # packages whose lines a warning should not point at
+INSIDE = ("fishermix", "sklearn", "importlib")  # packages whose lines a warning should not point at
 
 
 class FishermixError(ValueError):
@@ -26,6 +26,7 @@ def warn_user(message: str, category: type[Warning] = FishermixWarning) -> None:
     scikit-learn's wrappers of `fit` lie between the two, so a fixed `stacklevel` would point at them.
     """
     level, frame = 2, sys._getframe(1)  # level 2 is the caller of this function
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in INSIDE:
-        level, frame = level + 1, frame.f_back
+    while frame.f_back and (module := frame.f_globals.get("__name__", "")).partition(".")[0] in INSIDE:
+        frame = frame.f_back
+        level += not module.startswith("importlib._bootstrap")  # `warn` does not count these
     warnings.warn(message, category, stacklevel=level)

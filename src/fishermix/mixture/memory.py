@@ -65,9 +65,7 @@ class Memory:
         weight = require_tensor(tensors, PREFIX + "weight", (n_rows,), where)
         keys = require_tensor(tensors, PREFIX + "keys", (n_rows,), where)
         numbers = require_tensor(tensors, PREFIX + "numbers", (4,), where)
-        return cls(
-            rows, weight, keys, int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3])
-        )
+        return cls(rows, weight, keys, int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
 
 
 def remember(memory: Memory, source: RowSource, n_components: int, seed: int, visits: float) -> Memory:

@@ -135,9 +135,9 @@ def read_vectors(
     """The words and their vectors (n, D), in the order of the file.
 
     limit: read only the first `limit` words (files are sorted by frequency). vocabulary: keep only these.
-    errors="skip" skips a word that is not UTF-8, empty, repeated or not finite; "raise" raises an error. A last
-    line without a newline may be truncated: "skip" skips its word, "raise" reads it and warns. Truncated files,
-    invalid numbers and wrong headers are always errors.
+    errors="skip" skips a word that is not UTF-8, empty, repeated or not finite; "raise" raises an error. A
+    last line without a newline may be truncated: "skip" skips its word, "raise" reads it and warns.
+    Truncated files, invalid numbers and wrong headers are always errors.
     """
     path = Path(path)
     if not path.exists():
