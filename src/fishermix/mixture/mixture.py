@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix import progress as progress_bars
-from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.errors import FishermixError, warn_user
 from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
@@ -33,7 +32,7 @@ from fishermix.mixture.parameters import MixtureParameters
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
 from fishermix.rows.open import open_rows
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.storage import load_folder, parse_feature_names, require_tensor, save_folder
 
 KIND, VERSION = "mixture", 1
 LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
@@ -171,14 +170,15 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             if progress := checkpoint.read():
                 progress.reopen(self.max_iter)
         progress = progress or Progress(self._recover_state() if warm else new_start(0))
-        max_iter = self.max_iter + (progress.state.iteration if warm else 0)
+        first = progress.state.iteration if warm else 0
+        max_iter = self.max_iter + first
         with listener as callbacks:
             try:
                 run_starts(progress, source, new_start, n_starts, max_iter, self.tol, callbacks, checkpoint)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
-                self._set_state(best, progress.best_converged, best.weights * source.total_weight)
+                self._set_state(best, progress.best_converged, best.weights * source.total_weight, first)
         self._warn(best)
         return self
 
@@ -251,6 +251,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                     raise ValueError("Sample weights must contain at least one non-zero number.")
             source = ArraySource(X, sample_weight, self.n_jobs)
         elif reset:
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
             self.n_features_in_ = source.shape[1]
         elif source.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -265,7 +266,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         if source.shape[0] < (fewest or self.n_components):
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {source.shape[0]}"
+                f"n_samples = {source.shape[0]}. Every component needs a row: set n_components to at most "
+                f"{source.shape[0]}."
             )
         return source
 
@@ -331,11 +333,14 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         state = State.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
         return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
-    def _set_state(self, state: State, converged: bool, seen: np.ndarray) -> None:
+    def _set_state(self, state: State, converged: bool, seen: np.ndarray, first: int = 0) -> None:
+        """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
         self._last, self._memory = state, None
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
         for name, value in _list_attributes(state).items():
             setattr(self, name, value)
+        self._first_iteration = first
+        self.n_iter_, self.lower_bounds_ = state.iteration - first, self.lower_bounds_[first:]
         self.converged_ = converged
 
     def _warn(self, state: State) -> None:
@@ -348,12 +353,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
             )
         if problems:
-            warnings.warn(f"{'; '.join(problems)}. The fit continued.", FishermixWarning, stacklevel=3)
+            warn_user(f"{'; '.join(problems)}. The fit continued.")
         if not self.converged_ and self.tol > 0:
-            warnings.warn(
+            warn_user(
                 f"EM did not converge in {self.n_iter_} iterations. Increase max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _describe_fit(self) -> dict[str, Any]:
@@ -451,6 +455,10 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
+        if first := getattr(self, "_first_iteration", 0):
+            config["first_iteration"] = min(first, state.iteration)
+        if hasattr(self, "feature_names_in_"):
+            config["feature_names_in"] = self.feature_names_in_.tolist()
         return config, tensors
 
     @classmethod
@@ -476,7 +484,10 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         seen = (
             require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
         )
-        mixture._set_state(state, bool(config.get("converged")), seen)
+        first = int(config.get("first_iteration", 0))
+        mixture._set_state(state, bool(config.get("converged")), seen, first)
+        if names := parse_feature_names(config, mixture.n_features_in_, where):
+            mixture.feature_names_in_ = np.array(names, object)
         mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture
 

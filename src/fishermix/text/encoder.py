@@ -149,6 +149,14 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         self.__dict__.pop("_sentence_vectors", None)
