@@ -64,9 +64,8 @@ def test_a_split_of_the_sentences_alone_would_flatter_the_smallest_ridge():
     ridges = {"reg_x": [1e-6, 1.0], "reg_y": [1.0]}
     leaky = GridSearchCV(RegularizedCCA(3), ridges, cv=5).fit(X[pairs], Y)
     honest = choose_ridges(RegularizedCCA(3), X, Y, pairs, **ridges)
-    assert (
-        dict((x, s) for x, _, s in honest.cv_scores_)[1e-6] < leaky.cv_results_["mean_test_score"][0] - 0.05
-    )
+    scores = {reg_x: score for reg_x, _, score in honest.cv_scores_}
+    assert scores[1e-6] < leaky.cv_results_["mean_test_score"][0] - 0.05
 
 
 def test_no_ridges_are_named():
