@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 
-.PHONY: demo test bench lint word2vec model core clean
+.PHONY: demo test test-minimum bench lint word2vec model core clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
@@ -18,6 +18,20 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The tests of the library with exactly the minimum versions that pyproject.toml declares.
+MINIMUM := $(CACHE)/minimum
+LIBRARY_TESTS := tests/mixture tests/fisher tests/cca tests/text tests/rows tests/evaluation tests/model tests/cli \
+  tests/test_storage.py tests/test_progress.py tests/test_paths.py tests/test_old_folders.py tests/test_read_only.py
+test-minimum: $(MINIMUM)/.installed
+	PYTHONPATH=$(CURDIR)/src $(MINIMUM)/bin/python -m pytest $(LIBRARY_TESTS) $(PYTEST_ARGS)
+
+$(MINIMUM)/.installed: pyproject.toml tools/list_minima.py
+	$(PYTHON) -m venv --clear $(MINIMUM)
+	$(PYTHON) tools/list_minima.py serve dask > $(MINIMUM)/pins.txt
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt \
+	  pytest hypothesis pandas psutil scikit-image sacrebleu httpx
+	touch $@
 
 bench: $(VENV)/.bench word2vec
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -1,5 +1,10 @@
 """The one exception that a user's mistake raises, and the one warning that a user can act on."""
 
+import sys
+import warnings
+
+INSIDE = ("fishermix", "sklearn", "importlib")  # packages whose lines a warning should not point at
+
 
 class FishermixError(ValueError):
     """A mistake that the user can fix: the message says what is wrong, where, and how to fix it.
@@ -13,3 +18,15 @@ class FishermixWarning(UserWarning):
 
     The command line prints the message on one line; warnings of other packages keep Python's format.
     """
+
+
+def warn_user(message: str, category: type[Warning] = FishermixWarning) -> None:
+    """Warn, and point at the line of the user's program that called fishermix.
+
+    scikit-learn's wrappers of `fit` lie between the two, so a fixed `stacklevel` would point at them.
+    """
+    level, frame = 2, sys._getframe(1)  # level 2 is the caller of this function
+    while frame.f_back and (module := frame.f_globals.get("__name__", "")).partition(".")[0] in INSIDE:
+        frame = frame.f_back
+        level += not module.startswith("importlib._bootstrap")  # `warn` does not count these
+    warnings.warn(message, category, stacklevel=level)

@@ -256,3 +256,15 @@ def require_tensor(
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise FishermixError(f"{where}: tensor '{name}' holds NaN or infinity")
     return value
+
+
+def parse_feature_names(
+    config: Mapping[str, Any], n_features: int, where: str | os.PathLike
+) -> list[str] | None:
+    """`feature_names_in` of a saved estimator, the names of the columns it was fitted to; None if absent."""
+    names = config.get("feature_names_in")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(n, str) for n in names):
+        raise FishermixError(f"'feature_names_in' in {where} must be a list of {n_features} names.")
+    return names

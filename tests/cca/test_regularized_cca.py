@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
+from sklearn.cross_decomposition import CCA
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -335,6 +336,35 @@ def test_other_mistakes_are_named():
         RegularizedCCA(2).fit(X, Y, pairs).transform_y(Y[:, :3])
 
 
-@parametrize_with_checks([RegularizedCCA()])
+def test_fit_transform_returns_both_sides_as_scikit_learns_cca_does():
+    X, Y, pairs = data()
+    both = RegularizedCCA(3).fit_transform(X, Y, pairs)
+    expected = RegularizedCCA(3).fit(X, Y, pairs).transform(X, Y)
+    assert len(both) == len(expected) == len(CCA(2).fit_transform(X[pairs], Y)) == 2
+    for found, points in zip(both, expected):
+        np.testing.assert_array_equal(found, points)
+    assert [side.shape for side in RegularizedCCA(3).fit_transform(X[pairs], y=Y)] == [(len(Y), 3)] * 2
+
+
+def test_save_keeps_the_names_of_the_features(tmp_path):
+    X, Y, pairs = data()
+    frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(X.shape[1])])
+    RegularizedCCA(2).fit(frame, Y, pairs).save(tmp_path / "cca")
+    loaded = RegularizedCCA.load(tmp_path / "cca")
+    assert loaded.feature_names_in_.tolist() == frame.columns.tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame.rename(columns={"feature 0": "other"}))
+
+
+ONLY_X = "fit_transform returns both sides; scikit-learn's checks exempt only its own CCA, by its name"
+
+
+@parametrize_with_checks(
+    [RegularizedCCA()],
+    expected_failed_checks=lambda estimator: {
+        "check_transformer_general": ONLY_X,
+        "check_transformer_data_not_an_array": ONLY_X,
+    },
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

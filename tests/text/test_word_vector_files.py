@@ -1,5 +1,6 @@
 """The reader gives back what was written, and stops with file and offset at every kind of damage."""
 
+import bz2
 import gzip
 import re
 import tracemalloc
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.text import word_vector_files as formats
 from fishermix.text.word_vector_files import read_vectors
 
@@ -36,6 +37,9 @@ EVERY_FORMAT = {
     "binary with newlines": binary(newline=b"\n"),
     "text": text(),
     "text with a byte order mark": b"\xef\xbb\xbf" + text(),
+    "text separated by tabs": text().replace(b" ", b"\t"),
+    "text with a tab after the word": re.sub(rb"(?m)^(\S+) (?=\S+ )", rb"\1\t", text()),
+    "text with two spaces": b"5 4\n" + lines().replace(b" ", b"  "),
     "text with trailing spaces": text().replace(b"\n", b" \r\n"),
     "glove": lines(),
     "glove with a byte order mark": b"\xef\xbb\xbf" + lines(),
@@ -53,9 +57,9 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("content", EVERY_FORMAT.values(), ids=EVERY_FORMAT.keys())
-@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-def test_every_format_reads_alike(write, content, zipped):
-    words, vectors = read_vectors(write(gzip.compress(content) if zipped else content))
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress], ids=["plain", "gzip", "bzip2"])
+def test_every_format_reads_alike(write, content, compress):
+    words, vectors = read_vectors(write(compress(content)))
     assert words == WORDS
     np.testing.assert_array_equal(vectors, VECTORS)
     assert vectors.dtype == np.float32
@@ -112,12 +116,6 @@ DAMAGED = {
     "duplicate": (binary(["dog", "cat", "dog"], VECTORS[:3]), 4 + 2 * 20, "'dog' is repeated"),
     "NaN": (binary(["dog", "cat"], np.array([[1, 2], [np.nan, 0]])), 4 + 12, "'cat' is not finite"),
     "text cut within a line": (text()[:-8], None, "found 4 fields. The file ends here: it is truncated"),
-    "text cut within its last number": (text()[:-2], None, "no newline, so its last number may be truncated"),
-    "GloVe cut within its last number": (
-        lines()[:-2],
-        None,
-        "no newline, so its last number may be truncated",
-    ),
     "GloVe with an empty line": (
         b"a 1 2\n\nb 1 2\n",
         6,
@@ -138,6 +136,50 @@ def test_damage_is_named_with_file_and_offset(write, content, offset, message):
     found = re.match(rf"{re.escape(str(path))}, byte (\d+): ", str(error.value))
     assert found
     assert offset is None or int(found[1]) == offset
+
+
+@pytest.mark.parametrize("content", [text(), lines()])
+def test_a_last_line_without_a_newline_is_read_with_a_warning(write, content):
+    with pytest.warns(FishermixWarning, match="The last line has no newline.*'日本'") as caught:
+        words, vectors = read_vectors(write(content[:-1]))
+    assert caught[0].filename == __file__
+    assert words == WORDS
+    np.testing.assert_array_equal(vectors, VECTORS)
+    path = write(content)  # "raise" reads a number that is cut off too, and says so
+    path.write_bytes(content[:-2])
+    with pytest.warns(FishermixWarning, match="is truncated"):
+        assert read_vectors(path)[1][:-1].tolist() == VECTORS[:-1].tolist()
+
+
+@pytest.mark.parametrize("kind", [binary, text, lines])
+def test_words_with_tabs_and_carriage_returns_are_read_as_gensim_writes_them(write, kind):
+    words = ["\t", "a\tb", "\r", "\rx", "x\r", "x\t", "\tx", "x\x0b", "plain"]
+    vectors = np.arange(len(words) * 3, dtype=np.float32).reshape(-1, 3) / 4
+    found, numbers = read_vectors(write(kind(words, vectors)))
+    assert found == words
+    np.testing.assert_array_equal(numbers, vectors)
+
+
+@pytest.mark.parametrize("binary_file", [True, False])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2"])
+def test_files_that_gensim_writes(tmp_path, binary_file, suffix):
+    keyed = pytest.importorskip("gensim.models.keyedvectors", reason="gensim is not installed")
+    words = ["the", "\t", "a\tb", "x\r", "\rx", "naïve", "日本"]
+    vectors = np.random.default_rng(0).normal(size=(len(words), 5)).astype(np.float32)
+    written = keyed.KeyedVectors(5)
+    written.add_vectors(words, vectors)
+    path = tmp_path / f"vectors{suffix}"
+    written.save_word2vec_format(str(path), binary=binary_file)
+    found, numbers = read_vectors(path)
+    assert found == words
+    np.testing.assert_array_equal(numbers, vectors)
+
+
+@pytest.mark.parametrize("content", [binary(), text(), lines()])
+def test_a_cut_bzip2_stops(write, content):
+    whole = bz2.compress(content)
+    with pytest.raises(FishermixError, match=r"byte .* of the decompressed data: .*complete"):
+        read_vectors(write(whole[:-12]))
 
 
 @pytest.mark.parametrize("content", [binary(), text(), lines()])

@@ -5,11 +5,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fishermix.cca.covariances import CovarianceSums as CovarianceSums
+    from fishermix.cca.cross_validation import PairKFold as PairKFold
+    from fishermix.cca.cross_validation import choose_ridges as choose_ridges
     from fishermix.cca.estimator import RegularizedCCA as RegularizedCCA
     from fishermix.cca.grams import GramSums as GramSums
 
-_MODULE_OF = {"CovarianceSums": "covariances", "GramSums": "grams", "RegularizedCCA": "estimator"}
-__all__ = ["CovarianceSums", "GramSums", "RegularizedCCA"]
+_MODULE_OF = {
+    "CovarianceSums": "covariances",
+    "GramSums": "grams",
+    "PairKFold": "cross_validation",
+    "RegularizedCCA": "estimator",
+    "choose_ridges": "cross_validation",
+}
+__all__ = ["CovarianceSums", "GramSums", "PairKFold", "RegularizedCCA", "choose_ridges"]
 
 
 def __getattr__(name: str):

@@ -18,7 +18,7 @@ from fishermix.cca.grams import GramSums
 from fishermix.cca.problem import solve
 from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, save_folder
+from fishermix.storage import load_folder, parse_feature_names, save_folder
 
 KIND = "cca"
 VERSION = 1
@@ -220,6 +220,15 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.path_scores_ = scores
         return self
 
+    def fit_transform(self, X: Any, Y: Any = None, pairs: Any = None, *, y: Any = None) -> Any:
+        """Fit to the pairs and return the points of both sides, as scikit-learn's CCA does.
+
+        `y` is scikit-learn's name of Y. A `Pipeline` that goes on with the points of X alone calls this
+        method too, and fails as it does with scikit-learn's CCA: fit the CCA before it.
+        """
+        Y = y if Y is None else Y
+        return self.fit(X, Y, pairs).transform(X, Y)
+
     @overload
     def transform(self, X: Any, Y: None = None) -> np.ndarray: ...
 
@@ -271,19 +280,24 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             "x_ridge": self.x_ridge_,
             "y_ridge": self.y_ridge_,
         }
+        if hasattr(self, "feature_names_in_"):
+            config["feature_names_in"] = self.feature_names_in_.tolist()
         save_folder(folder, KIND, VERSION, config, self.projections_.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
         """Read an estimator that `save` wrote."""
         config, tensors = load_folder(folder, KIND, VERSION)
-        return cls.from_projections(
+        loaded = cls.from_projections(
             CanonicalProjections.from_tensors(tensors, folder),
             config["params"],
             config["method"],
             config["x_ridge"],
             config["y_ridge"],
         )
+        if names := parse_feature_names(config, loaded.n_features_in_, folder):
+            loaded.feature_names_in_ = np.array(names, object)
+        return loaded
 
     @classmethod
     def from_projections(

@@ -19,7 +19,6 @@ All matrices here are sums, not means. A ridge that is a share of the largest ei
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ import numpy as np
 import scipy.linalg
 
 from fishermix.cca.blocked_cholesky import CholeskyPanels, SymmetricPanels
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
 
 ROWS_OF_A_SUM = 2048
@@ -139,10 +138,9 @@ def _factorize(
         except np.linalg.LinAlgError:
             if share >= 1:
                 raise
-            warnings.warn(
+            warn_user(
                 f"A ridge of {share:.1e} of the largest eigenvalue is lost in rounding. Using 4 times it.",
                 RuntimeWarning,
-                stacklevel=2,
             )
             share *= 4
 

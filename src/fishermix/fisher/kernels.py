@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 
+from fishermix.mixture.compiling import njit
 from fishermix.threads import available_threads
 
 SMALLEST_NORM = 1e-12
@@ -32,7 +32,7 @@ def in_threads(encode: Callable[[int, int], None], n_sets: int) -> None:
         list(pool.map(encode, cuts[:-1], cuts[1:]))
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(error_model="numpy", fastmath={"contract"})
 def _add_scores(row, start, component, n_components, posterior, x, location, inverse_scale, linear, signed):
     """Add posterior * scores, where location_score(z) = linear * z + signed * sgn(z) and sgn(0) = -1."""
     dimension = x.shape[0]
@@ -47,7 +47,7 @@ def _add_scores(row, start, component, n_components, posterior, x, location, inv
         scales[d] += posterior * (z * score - one)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _power_block(block, factor, shrink, power):
     """v -> sign(v * factor * shrink) |v * factor * shrink|^power in place; returns the sum of the squares."""
     squares = shrink - shrink
@@ -70,19 +70,19 @@ def _power_block(block, factor, shrink, power):
     return squares
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _add_block(block, added):
     for d in range(block.shape[0]):
         block[d] += added[d]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _scale_block(block, factor):
     for d in range(block.shape[0]):
         block[d] *= factor
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _finish(row, start, active, size, factor, power, per_component, unit_length):
     """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all."""
     n_components, dimension = factor.shape[1:]
@@ -112,7 +112,7 @@ def _finish(row, start, active, size, factor, power, per_component, unit_length)
                 _scale_block(row[begin + scale_half : begin + scale_half + dimension], to_unit)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def encode_sets(
     x, offsets, indptr, components, posteriors, location, inverse_scale, linear, signed,
     factor, power, per_component, unit_length, finished, out,
@@ -142,7 +142,7 @@ def encode_sets(
             _finish(row, 0, active, offsets[s + 1] - offsets[s], factor, power, per_component, unit_length)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def word_blocks(x, indptr, components, posteriors, location, inverse_scale, linear, signed, out):
     """The scores of each (row, component) for themselves, into the zeros `out` (E, 2 D)."""
     for i in range(x.shape[0]):
@@ -153,7 +153,7 @@ def word_blocks(x, indptr, components, posteriors, location, inverse_scale, line
             )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def sum_blocks(
     words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, out,
 ):  # fmt: skip

@@ -9,14 +9,15 @@ data and are then added to float64 arrays. The sparse posteriors of a panel are 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fishermix.mixture.compiling import njit
 
 LANES = 64  # rows per inner loop of the densities
 UNROLLED = 4  # dimensions per inner loop; the parameters are padded to a multiple of it
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def log_densities(x, location, square, linear, constant, out):
     """out[n, k] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
 
@@ -77,7 +78,7 @@ def log_densities(x, location, square, linear, constant, out):
                 out[start + i, k] = constant[k] - total[k, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def normalize(joint, prior, negligible, log_likelihood):
     """Turn joint log densities (n, K) into posteriors in place, and write the log_likelihood (n,).
 
@@ -106,7 +107,7 @@ def normalize(joint, prior, negligible, log_likelihood):
             joint[i, k] /= total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def keep_large(posterior, threshold):
     """Find the entries of `posterior` (n, K) that are positive and at least the threshold, row by row.
 
@@ -130,7 +131,7 @@ def keep_large(posterior, threshold):
     return counts, components, values
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weight):
     """List the rows of each component whose posterior is at least `threshold`, component after component.
 
@@ -153,7 +154,7 @@ def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weigh
     start[k_count] = count
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def add_moments(x, start, row, row_weight, center, first, second):
     """first, second (K, D) += row_weight (x - center) and row_weight (x - center)², over the listed rows."""
     k_count, d_count = center.shape
@@ -174,7 +175,7 @@ def add_moments(x, start, row, row_weight, center, first, second):
             second[k, d] += twos[d]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogram):
     """histogram (K, D, B) += the weights of the listed rows by bin, for the components wanted (K,).
 
@@ -208,7 +209,7 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogr
                 flat[place[d]] += row_weight[entry]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def collect(
     x,
     start,
@@ -291,7 +292,7 @@ def collect(
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", inline="always")
 def _append(k, d, d_count, v, w, newest, where, value, weight, count):
     before = newest[k, d]
     if before >= 0 and value[before] == v:
@@ -304,7 +305,7 @@ def _append(k, d, d_count, v, w, newest, where, value, weight, count):
     return count + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def group(where, position, value, weight, grouped_value, grouped_weight):
     """Sort entries (n,) by `where`; position (G,) is the place of the next entry of each group."""
     for entry in range(len(where)):
@@ -314,7 +315,7 @@ def group(where, position, value, weight, grouped_value, grouped_weight):
         position[where[entry]] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def select(first, value, weight, wanted, reference, selected, inside, shift):
     """Select (G,) the smallest value of each group up to which the weights sum to at least wanted (G,).
 

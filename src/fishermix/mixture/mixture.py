@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fishermix import progress as progress_bars
-from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.errors import FishermixError, warn_user
 from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
@@ -30,12 +29,13 @@ from fishermix.mixture.em import Progress, State, run_starts
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
-from fishermix.mixture.minibatch import fit_batch
+from fishermix.mixture.memory import Memory, remember
+from fishermix.mixture.minibatch import VISITS, fit_batch, replay
 from fishermix.mixture.parameters import MixtureParameters, check_parameters
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
 from fishermix.rows.open import open_rows
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.storage import load_folder, parse_feature_names, require_tensor, save_folder
 
 KIND, VERSION = "mixture", 1
 LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
@@ -223,14 +223,15 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             if progress := checkpoint.read():
                 progress.reopen(self.max_iter)
         progress = progress or Progress(self._recover_state() if warm else new_start(0))
-        max_iter = self.max_iter + (progress.state.iteration if warm else 0)
+        first = progress.state.iteration if warm else 0
+        max_iter = self.max_iter + first
         with listener as callbacks:
             try:
                 run_starts(progress, source, new_start, n_starts, max_iter, self.tol, callbacks, checkpoint)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
-                self._set_state(best, progress.best_converged, best.weights * source.total_weight)
+                self._set_state(best, progress.best_converged, best.weights * source.total_weight, first)
         self._warn(best)
         return self
 
@@ -239,19 +240,49 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return self.fit(X, y, sample_weight).predict(X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Take one step on a batch X (n, D). The first batch is fitted completely and needs at least K rows.
+        """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
 
-        This is approximate: means and variances are pooled exactly over the batches, but rows keep the
-        posteriors of the time they were seen, and the medians and the fits of other families are averaged.
+        The mixture remembers a uniform sample of 16,384 rows (20 per component if that is more), which
+        `save` keeps. Each batch is a step of incremental EM; then EM runs on the remembered rows, 64 visits
+        of a row for each row of the stream, and from new seeds whenever the stream has grown by an eighth.
+        The first rows and the order of the rows therefore matter little: until the memory is full, the
+        result is that of EM on all rows so far. See `fishermix.mixture.minibatch` for the schedule.
+
+        After `fit` nothing is remembered, and batches are only averaged with the fitted mixture by the
+        weights of the rows: means and variances are pooled exactly, medians and other families are not.
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
-            return self.fit(X, sample_weight=sample_weight)
+            self.fit(X, sample_weight=sample_weight)
+            source = self._open_source(X, sample_weight, reset=False)
+            empty = Memory.empty(source.shape[1], source.dtype)
+            first = remember(empty, source, self.n_components, self._last.seed, VISITS)
+            self._memory: Memory | None = replace(first, credit=0.0, restarted_at=first.n_seen)
+            return self
         source = self._open_source(X, sample_weight, reset=False, fewest=1)
         old = self._recover_state()
         state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        memory: Memory | None = getattr(self, "_memory", None)
+        if memory is not None:
+            total = memory.seen_weight + source.total_weight
+            memory = remember(memory, source, len(state.weights), state.seed, VISITS)
+            replayed, memory = replay(state, memory, self._restart, self.max_iter, self.tol, self.n_jobs)
+            state, seen = replayed, seen if replayed is state else replayed.weights * total
         self._set_state(state, False, seen)
+        self._memory = memory
         return self
+
+    def _restart(self, source: RowSource) -> Progress:
+        """Run EM on these rows from new seeds."""
+        if self.n_components != len(self.weights_):
+            raise ValueError(
+                f"partial_fit continues with {len(self.weights_)} components, but n_components = "
+                f"{self.n_components}. Call fit to start again."
+            )
+        new_start = self._prepare_starts(source)
+        progress = Progress(new_start(0))
+        run_starts(progress, source, new_start, self.n_init, self.max_iter, self.tol)
+        return progress
 
     def _open_source(self, X, sample_weight, *, reset: bool, fewest: int | None = None) -> RowSource:
         """Open and check the rows to fit."""
@@ -273,6 +304,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                     raise ValueError("Sample weights must contain at least one non-zero number.")
             source = ArraySource(X, sample_weight, self.n_jobs)
         elif reset:
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
             self.n_features_in_ = source.shape[1]
         elif source.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -287,7 +319,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         if source.shape[0] < (fewest or self.n_components):
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {source.shape[0]}"
+                f"n_samples = {source.shape[0]}. Every component needs a row: set n_components to at most "
+                f"{source.shape[0]}."
             )
         return source
 
@@ -355,11 +388,14 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         state = State.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
         return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
-    def _set_state(self, state: State, converged: bool, seen: np.ndarray) -> None:
-        self._last = state
+    def _set_state(self, state: State, converged: bool, seen: np.ndarray, first: int = 0) -> None:
+        """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
+        self._last, self._memory = state, None
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
         for name, value in _list_attributes(state).items():
             setattr(self, name, value)
+        self._first_iteration = first
+        self.n_iter_, self.lower_bounds_ = state.iteration - first, self.lower_bounds_[first:]
         self.converged_ = converged
 
     def _warn(self, state: State) -> None:
@@ -372,12 +408,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
             )
         if problems:
-            warnings.warn(f"{'; '.join(problems)}. The fit continued.", FishermixWarning, stacklevel=3)
+            warn_user(f"{'; '.join(problems)}. The fit continued.")
         if not self.converged_ and self.tol > 0:
-            warnings.warn(
+            warn_user(
                 f"EM did not converge in {self.n_iter_} iterations. Increase max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _describe_fit(self) -> dict[str, Any]:
@@ -530,9 +565,15 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         state = self._recover_state()
         config, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
+        if memory := getattr(self, "_memory", None):
+            tensors |= memory.tensors()
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
+        if first := getattr(self, "_first_iteration", 0):
+            config["first_iteration"] = min(first, state.iteration)
+        if hasattr(self, "feature_names_in_"):
+            config["feature_names_in"] = self.feature_names_in_.tolist()
         return config, tensors
 
     @classmethod
@@ -558,7 +599,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         seen = (
             require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
         )
-        mixture._set_state(state, bool(config.get("converged")), seen)
+        first = int(config.get("first_iteration", 0))
+        mixture._set_state(state, bool(config.get("converged")), seen, first)
+        if names := parse_feature_names(config, mixture.n_features_in_, where):
+            mixture.feature_names_in_ = np.array(names, object)
+        mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture
 
 

@@ -66,7 +66,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     n_features : int
-        Length of a sentence vector: the sum of 2 K D over the mixtures, or D without any; then the transformer's.
+        Length of a sentence vector: the sum of 2 K D over the mixtures, or D without any, plus the
+        transformer's.
     sentence_vectors : SentenceVectors
         The plain object that computes.
     lookup : WordLookup
@@ -195,6 +196,14 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

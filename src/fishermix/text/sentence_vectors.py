@@ -9,14 +9,13 @@ Importing this module and encoding a few sentences needs neither scikit-learn no
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
@@ -227,5 +226,4 @@ def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
 
 def warn_if_empty(n_empty: int, n: int) -> None:
     if n_empty:
-        message = f"{n_empty} of {n} sentences have no word in the vocabulary. Their vectors are 0."
-        warnings.warn(message, FishermixWarning, stacklevel=3)
+        warn_user(f"{n_empty} of {n} sentences have no word in the vocabulary. Their vectors are 0.")

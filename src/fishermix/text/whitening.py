@@ -12,7 +12,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
 from fishermix.text.whitening_transform import KINDS, WhiteningTransform, scale_to_unit_length
 
@@ -152,10 +152,9 @@ def _fit_ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.nda
             random_state=whitening.random_state,
         ).fit(data)
     if ica.n_iter_ >= whitening.max_iter:
-        warnings.warn(
+        warn_user(
             f"ICA did not converge in {whitening.max_iter} iterations. Increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     return ica.mean_, ica.components_, ica.n_iter_
 

@@ -1,17 +1,20 @@
-"""Reads word2vec (binary and text) and GloVe (text) files, plain or gzipped, and trusts nothing in them.
+"""Reads word2vec (binary and text) and GloVe (text) files, plain, gzip or bzip2, and trusts nothing in them.
 
     word2vec binary   "N D\\n", then N times: word, space, D little-endian float32, perhaps a newline
     word2vec text     "N D\\n", then N lines: word, then D numbers, separated by spaces
     GloVe text        the same lines without the first one; a word may contain spaces
 
-A UTF-8 byte order mark at the start is skipped. word2vec, fastText, gensim and GloVe end every line of text
-with a newline, so a last line without one may be truncated within its last number.
+A word may contain tabs and carriage returns, as gensim writes them. Files that separate their columns by tabs
+are read too. A UTF-8 byte order mark at the start is skipped. word2vec, fastText, gensim and GloVe end every
+line of text with a newline, so a last line without one may be truncated within its last number: it is read
+with a warning.
 
 The memory used grows with what was read, never with what a header claims.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
 import re
@@ -25,7 +28,7 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
 
 MADE_BY_MAKE = (".cache", "word2vec")
@@ -38,18 +41,25 @@ CHUNK_BYTES = 2**22
 FIRST_ROWS = 1024  # the array of vectors starts with this many and doubles
 WORDS_PER_STEP = 1000  # of the progress bar
 ROWS_PER_CHECK = 65_536  # checked for NaN and infinity in one go
-HINT = 'errors="skip" (fishermix vectors import --skip-bad-words) skips such words.'
+SKIP = 'errors="skip" (fishermix vectors import --skip-bad-words)'
+HINT = f"{SKIP} skips such words."
+DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+}
 HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
 
 
 class ByteSource:
-    """The bytes of a file, decompressed if it is gzipped, and the offset of the next one for messages."""
+    """The bytes of a file, decompressed if need be, and the offset of the next one for messages."""
 
     def __init__(self, path: Path, file: BinaryIO, max_bytes: int):
         self.path = path
-        self.zipped = file.read(2) == b"\x1f\x8b"
+        start = file.read(max(map(len, DECOMPRESSORS)))
         file.seek(0)
-        self._file: Any = gzip.GzipFile(fileobj=file) if self.zipped else file
+        opener = next((opener for magic, opener in DECOMPRESSORS.items() if start.startswith(magic)), None)
+        self.zipped = opener is not None
+        self._file: Any = opener(file) if opener else file
         self._max_bytes = max_bytes
         self._buffer, self._at, self._buffer_offset = b"", 0, 0
 
@@ -125,8 +135,9 @@ def read_vectors(
     """The words and their vectors (n, D), in the order of the file.
 
     limit: read only the first `limit` words (files are sorted by frequency). vocabulary: keep only these.
-    errors="skip" skips a word that is not UTF-8, empty, repeated, not finite, or in a last line without a
-    newline; "raise" raises an error. Truncated files, invalid numbers and wrong headers are always errors.
+    errors="skip" skips a word that is not UTF-8, empty, repeated or not finite; "raise" raises an error. A
+    last line without a newline may be truncated: "skip" skips its word, "raise" reads it and warns.
+    Truncated files, invalid numbers and wrong headers are always errors.
     """
     path = Path(path)
     if not path.exists():
@@ -155,7 +166,7 @@ def _detect_layout(source: ByteSource) -> Layout:
     first, _, rest = start.partition(b"\n")
     header = HEADER.fullmatch(first)
     if not header:
-        fields = first.split()
+        fields = split_line(first)
         if len(fields) < 2 or not all(_is_number(field) for field in fields[1:]):
             raise source.fail(
                 "This is neither a word2vec nor a GloVe file: it does not start with a word and numbers."
@@ -168,7 +179,7 @@ def _detect_layout(source: ByteSource) -> Layout:
     source.take(len(first) + 1)
     if count == 0:
         raise source.fail("The header announces no words.", 0)
-    fields = rest.partition(b"\n")[0].split()
+    fields = split_line(rest.partition(b"\n")[0], dimension)
     if len(fields) > dimension and all(_is_number(field) for field in fields[-dimension:]):
         layout = Layout("word2vec text", count, dimension)
         least = count * (1 + 2 * dimension)
@@ -190,6 +201,18 @@ def _check_dimension(source: ByteSource, dimension: int) -> None:
         raise source.fail(
             f"The vectors have {dimension} numbers. From 1 to {MAX_DIMENSION} are supported.", 0
         )
+
+
+def split_line(line: bytes, dimension: int = -1) -> list[bytes]:
+    """Split a line of text into the word and `dimension` numbers, by default all that follow the first space.
+
+    Spaces separate, so that tabs and carriage returns belong to the word. If that does not fit, other white
+    space and several spaces in a row separate too.
+    """
+    fields = line.rstrip().rsplit(b" ", dimension)
+    if len(fields) <= max(dimension, 1) or b"" in fields[1:] or not _is_number(fields[1]):
+        return line.rsplit(maxsplit=dimension)
+    return fields
 
 
 def _is_number(field: bytes) -> bool:
@@ -236,7 +259,7 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
                 if layout.count is not None:
                     raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
                 return
-        fields = line.rsplit(maxsplit=layout.dimension)
+        fields = split_line(line, layout.dimension)
         if len(fields) != layout.dimension + 1:
             found = f"{len(fields)} fields" if fields else "an empty line"
             cut = "" if whole else " The file ends here: it is truncated."
@@ -247,10 +270,11 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
         if whole:
             yield at, fields[0], fields[1:]
         elif errors != "skip":
-            raise source.fail(
-                "The last line has no newline, so its last number may be truncated. If the file is complete, "
-                f"add a newline. {HINT}",
-                at,
+            yield at, fields[0], fields[1:]
+            word = fields[0].decode(errors="replace")
+            warn_user(
+                f"{source.path}, byte {at}: The last line has no newline. If the file is truncated, the last "
+                f"number of '{word}' is wrong: download the file again, or skip the word with {SKIP}."
             )
     if limit is None and layout.count is not None:
         _check_end(source, layout)

@@ -88,6 +88,14 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True  # paths; also bytes and PIL images, for which there is no tag
+        return tags
+
     @property
     def n_features(self) -> int:
         """The length d of a vector."""
