@@ -204,7 +204,8 @@ class MedianSearch:
         low = edge + width * (np.maximum(place_in_bin - spread, 0) - margin)
         high = edge + width * (np.minimum(place_in_bin + spread, 1) + margin)
         crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
-        narrow = located & (_rank(self.high) - _rank(self.low) <= NUMBERS)
+        # Halves, because the distance of a negative to a positive float64 exceeds an int64.
+        narrow = located & ((_rank(self.high) >> 1) - (_rank(self.low) >> 1) <= NUMBERS >> 1)
         last = self.histograms + 1 >= np.where(self.misled, HISTOGRAMS_WITH_TIES, HISTOGRAMS)
         ready = located & (_are_few(crowd * located, sums.rows) | last | (margin > 1))
         ready |= narrow
