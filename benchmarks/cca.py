@@ -1,33 +1,45 @@
 """Ridge CCA against cca-zoo's RidgeCCA with the same ridges, and at sizes beyond its reach.
 
-    python -m benchmarks cca                 n = 6,000, features 4,096 and 2,000
-    BENCH_FULL=1 python -m benchmarks cca    also 4,096 and 18,000, and n = 30,000 with 36,000
+    python -m benchmarks cca                 up to n = 3,000, features 1,024 and 3,000
+    BENCH_FULL=1 python -m benchmarks cca    also features 4,096 and 18,000, and n = 30,000 with 36,000
 
-The peer gets the same ridges: (1 - c) S + c I is (1 - c) times S + r I for c = r / (1 + r).
+The peer gets the same rows in float32 and float64, whichever is faster for it, and the same ridges:
+(1 - c) S + c I is (1 - c) times S + r I for c = r / (1 + r). The grid of ridges is compared with
+version 0.1, which formed q x q covariances however few pairs there were.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
-
 import numpy as np
 from cca_zoo.linear import RidgeCCA
 
-from benchmarks.timing import Row, peak_memory
-from fishermix.cca import RegularizedCCA
+from benchmarks.timing import (
+    FULL,
+    Row,
+    compare,
+    peak_memory,
+    roofline,
+    show_bytes,
+    thread_counts,
+    use_threads,
+)
+from fishermix.cca import CovarianceSums, RegularizedCCA
 
 REG = 0.01
 LATENT = 400
 ROWS_AT_A_TIME = 2000
+REGS_X, REGS_Y = (0.003, 0.01, 0.03, 0.1), (0.003, 0.01, 0.03)  # of the recipe "paper"
 
 
 def run() -> list[Row]:
-    rows = [against_peer(n=6000, p=4096, q=2000, n_components=256, wanted="0.25")]
-    if os.environ.get("BENCH_FULL"):
-        rows.append(against_peer(n=6000, p=4096, q=18000, n_components=256, wanted="0.1"))
-        rows.append(beyond_peers(n=30000, p=4096, q=36000, n_components=256, wanted="16 GiB"))
+    rows = against_peer(n=1000, p=50, q=50, n_components=20, wanted="0.3")
+    rows += against_peer(n=5000, p=500, q=500, n_components=100, wanted="0.3")
+    rows += against_peer(n=3000, p=1024, q=3000, n_components=256, wanted="0.15")
+    rows += grid_of_ridges(n_images=200, p=440, q=4500)
+    if FULL:
+        rows += against_peer(n=6000, p=4096, q=18000, n_components=256, wanted="0.06", turns=1)
+        rows += grid_of_ridges(n_images=800, p=1752, q=18000)
+        rows += beyond_peers(n=30000, p=4096, q=36000, n_components=256, wanted="16 GiB")
     return rows
 
 
@@ -49,42 +61,74 @@ def views(n: int, p: int, q: int) -> tuple[np.ndarray, np.ndarray]:
     return sides[0], sides[1]
 
 
-def against_peer(n: int, p: int, q: int, n_components: int, wanted: str) -> Row:
+def against_peer(n: int, p: int, q: int, n_components: int, wanted: str, turns: int = 3) -> list[Row]:
     X, Y = views(n + 1000, p, q)
-    ours, seconds, memory = timed(
-        lambda: RegularizedCCA(n_components, reg_x=REG, reg_y=REG, scale=None).fit(X[:n], Y[:n])
-    )
+
+    def fit() -> RegularizedCCA:
+        return RegularizedCCA(n_components, reg_x=REG, reg_y=REG, scale=None).fit(X[:n], Y[:n])
+
+    ours, memory = peak_memory(fit)
     shrinkage = [ridge * n / (n - 1) for ridge in (ours.x_ridge_, ours.y_ridge_)]
     shrinkage = [ridge / (1 + ridge) for ridge in shrinkage]
-    peer, peer_seconds, peer_memory = timed(
-        lambda: RidgeCCA(n_components=n_components, shrinkage=shrinkage).fit([X[:n], Y[:n]])
-    )
+    wide = [side[:n].astype(np.float64) for side in (X, Y)]
+
+    def fit_peer(sides: list[np.ndarray]) -> RidgeCCA:
+        return RidgeCCA(n_components=n_components, shrinkage=shrinkage).fit(sides)
+
+    peer, peer_memory = peak_memory(lambda: fit_peer([X[:n], Y[:n]]))
     correlation = held_out_correlation(*ours.transform(X[n:], Y[n:]))
     peer_correlation = held_out_correlation(*peer.transform([X[n:], Y[n:]]))
-    return Row(
+    work = (
         f"ridge CCA by {ours.method_}, n={n:,} p={p:,} q={q:,}, {n_components} components; "
-        f"held-out correlation {correlation:.4f}, peer {peer_correlation:.4f}",
-        seconds,
-        "cca-zoo RidgeCCA",
-        peer_seconds,
-        wanted,
-        f"{memory}, peer {peer_memory}",
+        f"held-out correlation {correlation:.4f}, peer {peer_correlation:.4f}"
     )
+    rows, least = [], min(n, q)
+    operations = (
+        1.0 * least**2 * max(n, q) + least**3 / 3 + 2.0 * least**2 * p + 1.0 * least * p**2 + n * p**2
+    )
+    for threads in thread_counts() if turns > 1 else thread_counts()[-1:]:
+        with use_threads(threads):
+            runs = {"ours": fit, "float32": lambda: fit_peer([X[:n], Y[:n]])}
+            found = compare(
+                runs | ({"float64": lambda: fit_peer(wide)} if turns > 1 else {}), turns, turns > 1
+            )
+        seconds = found.pop("ours")
+        best = min(found, key=lambda name: found[name].wall)
+        floor = roofline(operations, X.nbytes + Y.nbytes, X.dtype, threads)
+        memories = f"{show_bytes(memory)}, peer {show_bytes(peer_memory)}"
+        peer_name = f"cca-zoo RidgeCCA, {best}:"
+        rows.append(Row(work, seconds, peer_name, found[best], wanted, memories, threads, floor))
+    return rows
 
 
-def beyond_peers(n: int, p: int, q: int, n_components: int, wanted: str) -> Row:
+def grid_of_ridges(n_images: int, p: int, q: int) -> list[Row]:
+    """Twelve pairs of ridges for images with five sentences each, as in training; Pascal1K has 800 images."""
+    X, Y = views(5 * n_images, p, q)
+    X, pairs = X[::5], np.repeat(np.arange(n_images), 5)
+    cca = RegularizedCCA(min(1024, p), scale=None)
+
+    def ours() -> None:
+        for _ in cca.path(cca.statistics(X, Y, pairs, n_ridges=len(REGS_Y)), REGS_X, REGS_Y):
+            pass
+
+    def covariances() -> None:
+        for _ in cca.path(CovarianceSums.from_blocks(X, [Y], pairs), REGS_X, REGS_Y):
+            pass
+
+    _, memory = peak_memory(ours)
+    found = compare({"ours": ours, "peer": covariances}, 1 if q > 10_000 else 3, q <= 10_000)
+    work = f"{len(REGS_X)} x {len(REGS_Y)} ridges, {n_images:,} images, {len(Y):,} sentences, p={p:,} q={q:,}"
+    given = "0.1 of version 0.1, goal 0.05", show_bytes(memory)
+    return [Row(work, found["ours"], "covariances of q x q:", found["peer"], *given)]
+
+
+def beyond_peers(n: int, p: int, q: int, n_components: int, wanted: str) -> list[Row]:
     X, Y = views(n, p, q)
-    held = (X.nbytes + Y.nbytes) / 2**30
-    ours, seconds, memory = timed(lambda: RegularizedCCA(n_components, reg_x=REG, reg_y=REG).fit(X, Y))
-    work = f"ridge CCA by {ours.method_}, n={n:,} p={p:,} q={q:,}, {n_components} components"
-    return Row(work, seconds, "none finished", None, wanted, f"{memory} besides {held:.1f} GiB of data")
-
-
-def timed(fit: Callable) -> tuple:
-    """The fitted estimator, its seconds and its memory."""
-    start = time.perf_counter()
-    fitted, memory = peak_memory(fit)
-    return fitted, time.perf_counter() - start, f"{memory / 2**30:.1f} GiB"
+    seconds = compare(
+        {"ours": lambda: RegularizedCCA(n_components, reg_x=REG, reg_y=REG).fit(X, Y)}, 1, warm=False
+    )
+    work = f"ridge CCA, n={n:,} p={p:,} q={q:,}, {n_components} components"
+    return [Row(work, seconds["ours"], "none finished", None, wanted)]
 
 
 def held_out_correlation(x: np.ndarray, y: np.ndarray) -> float:

@@ -11,7 +11,15 @@ from skimage.feature import daisy, fisher_vector
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture as SklearnMixture
 
-from benchmarks.timing import Row, best_of, peak_memory
+from benchmarks.timing import (
+    Row,
+    compare,
+    peak_memory,
+    roofline,
+    show_bytes,
+    thread_counts,
+    use_threads,
+)
 from fishermix import FisherEncoder, GaussianMixture, HybridMixture, SentenceEncoder, WordVectors
 from fishermix.text.whitening import Whitening
 
@@ -42,25 +50,28 @@ def sentences() -> list[Row]:
     texts = [" ".join(text) for text in texts]
 
     few = [rows[a:b] for a, b in zip(offsets[:-1:PEER_SHARE], offsets[1::PEER_SHARE])]
-    peer_seconds = PEER_SHARE * best_of(lambda: [fisher_vector(x, peer, improved=True) for x in few], 2)
     named = f"scikit-image, Gaussian, scaled from {len(few):,}:"
-
-    encoder = FisherEncoder(hybrid)
-    size = f"D=300 K={COMPONENTS} hybrid"
-    ours = best_of(lambda: encoder.transform(rows, offsets), 4)
-    _, grown = peak_memory(lambda: encoder.transform(rows, offsets))
-    by_set = Row(
-        f"{SENTENCES:,} sets of about 10 rows, {size}",
-        ours,
-        named,
-        peer_seconds,
-        "0.10, goal 0.08",
-        _gigabytes(grown),
-    )
-    ours = best_of(lambda: SentenceEncoder(vectors, whitening, [hybrid]).transform(texts), 4)
-    _, grown = peak_memory(lambda: SentenceEncoder(vectors, whitening, [hybrid]).transform(texts))
-    title = f"the same as text, {VOCABULARY:,} words, with tokenization and word scores"
-    return [by_set, Row(title, ours, named, peer_seconds, "0.05", _gigabytes(grown))]
+    encoder, text_encoder = FisherEncoder(hybrid), SentenceEncoder(vectors, whitening, [hybrid])
+    runs = {
+        "sets": lambda: encoder.transform(rows, offsets),
+        "text": lambda: SentenceEncoder(vectors, whitening, [hybrid]).transform(texts),
+        "peer": lambda: [fisher_vector(x, peer, improved=True) for x in few],
+    }
+    memory = {name: show_bytes(peak_memory(runs[name])[1]) for name in ("sets", "text")}
+    written = SENTENCES * text_encoder.n_features * 4
+    works = {
+        "sets": (f"{SENTENCES:,} sets of about 10 rows, D=300 K={COMPONENTS} hybrid", "0.10, goal 0.08"),
+        "text": (f"the same as text, {VOCABULARY:,} words, with tokenization and word scores", "0.05"),
+    }
+    table = []
+    for threads in thread_counts():
+        floor = roofline(0, written, np.float32, threads)
+        with use_threads(threads):
+            found = compare(runs, 3)
+        for name, (work, wanted) in works.items():
+            theirs = found["peer"] * PEER_SHARE
+            table.append(Row(work, found[name], named, theirs, wanted, memory[name], threads, floor))
+    return table
 
 
 def image() -> list[Row]:
@@ -70,21 +81,40 @@ def image() -> list[Row]:
         daisy(picture, step=4, radius=15, rings=2, histograms=6).reshape(-1, 104) for picture in pictures
     ]
     rows = PCA(64, whiten=True, random_state=0).fit_transform(np.concatenate(found))
-    mixture = GaussianMixture(256, max_iter=10, min_scale=0.05, random_state=0).fit(rows.astype(np.float32))
-    rows = np.random.default_rng(0).permutation(rows)[:10_000]
-    single = rows.astype(np.float32)
-    encoder = FisherEncoder(mixture)
-    ours = best_of(lambda: encoder.transform([single]), 10)
     table = []
-    for peer_rows, kind, wanted in (
-        (rows, "float64 as its pipeline gives", "0.2, goal 0.12"),
-        (single, "float32 too", ""),
+    for components, iterations, size, wanted in (
+        (256, 10, 10_000, ("0.15", "0.3")),
+        (256, 2, 10_000, ("0.25", "0.5")),
+        (64, 10, 10_000, ("0.4", "")),
+        (64, 10, 20, ("1.5", "")),
     ):
-        peer = as_sklearn(mixture, peer_rows.dtype)
-        seconds = best_of(lambda x=peer_rows, peer=peer: fisher_vector(x, peer, improved=True), 5)
-        table.append(
-            Row("one image, 10,000 x 64, K=256 Gaussian", ours, f"scikit-image, {kind}:", seconds, wanted)
-        )
+        options = {"max_iter": iterations, "min_scale": 0.05, "random_state": 0}
+        mixture = GaussianMixture(components, **options).fit(rows.astype(np.float32))
+        some = np.random.default_rng(0).permutation(rows)[:size]
+        case = f"one set, {size:,} x 64, K={components} Gaussian, mixture of {iterations} iterations"
+        table += one_set(case, mixture, some, wanted)
+    return table
+
+
+def one_set(case: str, mixture: GaussianMixture, rows: np.ndarray, wanted: tuple[str, str]) -> list[Row]:
+    """The peer in float64, as its pipeline gives the rows, and in float32 as we do."""
+    single = rows.astype(np.float32)
+    encoder, table = FisherEncoder(mixture), []
+    peers = {kind: as_sklearn(mixture, kind) for kind in ("float64", "float32")}
+    runs = {
+        "ours": lambda: encoder.transform([single]),
+        "float64": lambda: fisher_vector(rows, peers["float64"], improved=True),
+        "float32": lambda: fisher_vector(single, peers["float32"], improved=True),
+    }
+    # A matrix product each for the linear and the square terms of the densities.
+    operations = 4.0 * rows.size * len(mixture.weights_)
+    for threads in thread_counts():
+        floor = roofline(operations, single.nbytes, np.float32, threads)
+        with use_threads(threads):
+            found = compare(runs, 10 if len(rows) > 1000 else 200)
+        for kind, ratio in zip(("float64", "float32"), wanted):
+            peer = f"scikit-image, {kind}:"
+            table.append(Row(case, found["ours"], peer, found[kind], ratio, "", threads, floor))
     return table
 
 
@@ -95,7 +125,3 @@ def as_sklearn(mixture: GaussianMixture, kind=np.float32) -> SklearnMixture:
     peer.covariances_ = (mixture.scales_**2).astype(kind)
     peer.precisions_cholesky_ = (1 / mixture.scales_).astype(kind)
     return peer
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"

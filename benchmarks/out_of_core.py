@@ -6,25 +6,24 @@ BENCH_FULL=1 python -m benchmarks out_of_core    also 1,000,000 x 300, K = 30: 1
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import Row, peak_memory
+from benchmarks.timing import FULL, Row, Timing, measure, peak_memory
 from fishermix.mixture import HybridMixture
 from fishermix.rows.stream import StreamSource
 
 MEMORY = 256 * 2**20
 ITERATIONS = 3
+TURNS = 2
 
 
 def run() -> list[Row]:
     rows = [against_memory(200_000, 100, 10)]
-    if os.environ.get("BENCH_FULL"):
+    if FULL:
         rows.append(against_memory(1_000_000, 300, 30))
     return rows
 
@@ -34,9 +33,14 @@ def against_memory(n_rows: int, dimensions: int, components: int) -> Row:
         path = Path(folder) / "rows.npy"
         write(path, n_rows, dimensions, components)
         fit(np.load(path, mmap_mode="r")[:4096], components)  # compiles
-        streamed, seconds, memory = fit(StreamSource(path, memory=MEMORY), components)
         rows = np.load(path)
-        held, in_memory, memory_beside = fit(rows, components)
+        turns = [
+            (fit(StreamSource(path, memory=MEMORY), components), fit(rows, components)) for _ in range(TURNS)
+        ]
+        streamed, seconds, memory = min((ours for ours, _ in turns), key=lambda fitted: fitted[1].wall)
+        held, in_memory, memory_beside = min(
+            (theirs for _, theirs in turns), key=lambda fitted: fitted[1].wall
+        )
         same = all(np.array_equal(getattr(streamed, n), getattr(held, n)) for n in ("locations_", "scales_"))
     return Row(
         f"hybrid EM on a file, {n_rows:,} x {dimensions}, K={components}, {ITERATIONS} iterations; "
@@ -59,11 +63,10 @@ def write(path: Path, n_rows: int, dimensions: int, components: int) -> None:
     rows.flush()
 
 
-def fit(rows, components: int) -> tuple[HybridMixture, float, int]:
-    """The mixture, its seconds and the growth of memory."""
+def fit(rows, components: int) -> tuple[HybridMixture, Timing, int]:
+    """The mixture, its time and the growth of memory."""
     mixture = HybridMixture(components, max_iter=ITERATIONS, tol=0, random_state=0)
-    start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _, memory = peak_memory(lambda: mixture.fit(rows))
-    return mixture, time.perf_counter() - start, memory
+        seconds, memory = peak_memory(lambda: measure(lambda: mixture.fit(rows)))
+    return mixture, seconds, memory

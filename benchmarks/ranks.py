@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.timing import Row, best_of, peak_memory
+from benchmarks.timing import Row, compare, peak_memory, thread_counts, use_threads
 from fishermix.evaluation.ranks import annotation_ranks, search_ranks
 
 
@@ -14,22 +14,21 @@ def run() -> list[Row]:
     assert same.mean() > 0.999, "ranks differ from plain numpy's by more than near ties"
     _, memory = peak_memory(lambda: search_ranks(images, sentences, image_of))
     _, full_memory = peak_memory(lambda: _full_search(images, sentences, image_of))
-    search = Row(
-        "search ranks, 25,000 x 5,000, 256-D",
-        best_of(lambda: search_ranks(images, sentences, image_of), 5),
-        "numpy, full matrix",
-        best_of(lambda: _full_search(images, sentences, image_of), 5),
-        "<= 1",
-        f"{memory / 2**20:.0f} MiB, numpy {full_memory / 2**20:.0f} MiB",
-    )
-    annotation = Row(
-        "annotation ranks, 5,000 x 25,000, 256-D",
-        best_of(lambda: annotation_ranks(images, sentences, image_of), 5),
-        "numpy, full matrix",
-        best_of(lambda: _full_annotation(images, sentences, image_of), 5),
-        "<= 1",
-    )
-    return [search, annotation]
+    memories = f"{memory / 2**20:.0f} MiB, numpy {full_memory / 2**20:.0f} MiB"
+    sides = images, sentences, image_of
+    runs = {
+        "search": (lambda: search_ranks(*sides), lambda: _full_search(*sides)),
+        "annotation": (lambda: annotation_ranks(*sides), lambda: _full_annotation(*sides)),
+    }
+    table = []
+    for threads in thread_counts():
+        for name, (ours, full) in runs.items():
+            with use_threads(threads):
+                found = compare({"ours": ours, "full": full}, 5)
+            work = f"{name} ranks, 25,000 sentences, 5,000 images, 256-D"
+            given = "<= 1", memories if name == "search" else "", threads
+            table.append(Row(work, found["ours"], "numpy, full matrix:", found["full"], *given))
+    return table
 
 
 def _points(n_images: int, sentences_each: int, dimension: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

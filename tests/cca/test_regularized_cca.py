@@ -272,9 +272,11 @@ def test_it_chooses_the_cheaper_method_and_says_so():
     assert RegularizedCCA(2).fit(*many).method_ == "primal"
 
 
-def test_signs_are_fixed():
-    X, Y, pairs = data()
-    weights = RegularizedCCA(5).fit(X, Y, pairs).x_weights_
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("shape", ["tall", "fewer images than features"])
+def test_signs_are_fixed(method, shape):
+    X, Y, pairs = data(**SHAPES[shape])
+    weights = RegularizedCCA(5, method=method).fit(X, Y, pairs).x_weights_
     assert (weights[np.abs(weights).argmax(axis=0), np.arange(5)] > 0).all()
 
 

@@ -186,6 +186,19 @@ def test_few_passes():
     assert warm[2] == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_values_are_collected_also_around_zero(dtype, monkeypatch):
+    collected, collect = [], medians_module._collect
+    monkeypatch.setattr(
+        medians_module, "_collect", lambda *given: collected.append(collect(*given)) or collected[-1]
+    )
+    rng = np.random.default_rng(5)
+    x = rng.laplace(size=(20_000, 8)).astype(dtype)
+    shape = (1, 8)
+    search(x, np.ones((20_000, 1)), np.ones(20_000), [], np.zeros(shape), np.full(shape, 3.0), np.ones(shape))
+    assert 0 < sum(statistics["count"].sum() for statistics in collected) < 0.1 * x.size
+
+
 @pytest.mark.parametrize("value", [np.finfo(np.float32).max, np.finfo(np.float32).min, 1e-45])
 def test_the_ends_of_the_number_line(value):
     x = np.full((9, 2), value, np.float32)

@@ -153,8 +153,8 @@ class CovarianceSums:
         self.move(self.x_mean, self.y_mean)
         precision = float(np.finfo(self.yx.dtype).eps)
         if self.xx.size <= self.yy.size:
-            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, False, precision)
-        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, False, precision)
+            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, False, precision, self.yy.size)
+        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, False, precision, self.xx.size)
 
     def _feature_slices(self) -> Iterator[slice]:
         """Slices of Y's features: no second matrix as large as Y'X is needed."""

@@ -143,15 +143,23 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         return self._fit_without_names(CovarianceSums.from_blocks(X, blocks, pairs))
 
-    def statistics(self, X: Any, Y: Any, pairs: ArrayLike | None = None) -> CovarianceSums | GramSums:
-        """The covariances or the inner products of rows, whichever is cheaper; `path` needs them."""
+    def statistics(
+        self, X: Any, Y: Any, pairs: ArrayLike | None = None, n_ridges: int = 1
+    ) -> CovarianceSums | GramSums:
+        """The covariances or the inner products of rows, whichever is cheaper; `path` needs them.
+
+        n_ridges : how many ridges of the side with more features `path` will be given.
+        """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if Y is None:
             raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None.")
         Y = _parse_y(Y)
         pairs = parse_pairs(pairs, len(X), len(Y))
-        if self._choose_method(len(X), len(Y), X.shape[1], Y.shape[1]) == "dual":
+        method = self.method
+        if method == "auto":
+            method = choose_method(len(X), len(Y), X.shape[1], Y.shape[1], n_ridges)
+        if method == "dual":
             return GramSums(X, Y, pairs)
         step = choose_block_rows(Y.shape[1])
         parts = [slice(start, start + step) for start in range(0, len(Y), step)]
@@ -361,17 +369,6 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_features_in_ = len(projections.x_weights)
         return self
 
-    def _choose_method(self, m: int, n: int, p: int, q: int) -> str:
-        """The cheaper one by multiplications: sums of the large side, Cholesky factor, solve, product."""
-        if self.method != "auto":
-            return self.method
-        small, large = min(p, q), max(p, q)
-
-        def cost(size: int, inner: int) -> float:
-            return size**2 * inner + size**3 / 3 + size**2 * small + size * small**2
-
-        return "dual" if cost(n, large) < cost(large, n) + 2.0 * m * p * q else "primal"
-
     @property
     def power(self) -> float:
         """The power of the correlations that `scale` stands for."""
@@ -385,6 +382,24 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1) -> str:
+    """ "primal" or "dual", the one with fewer multiplications for n pairs of m rows (p,) and n rows (q,).
+
+    Both form sums of the large side, and for each of its ridges a Cholesky factor, a solution and a product.
+    The dual also maps every solution back to features, but if the small side has far fewer rows than features
+    it solves in the space of these rows.
+    """
+    small, large = min(p, q), max(p, q)
+    rows = m if p <= q else n
+    in_rows = rows if 2 * rows < small else small
+
+    def cost(size: int, inner: int, columns: int) -> float:
+        return size**2 * inner + n_ridges * (size**3 / 3 + 2 * size**2 * columns + size * columns**2)
+
+    dual = cost(n, large, in_rows) + n_ridges * 2.0 * large * n * in_rows
+    return "dual" if dual < cost(large, n, small) + 2.0 * m * p * q else "primal"
 
 
 def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:

@@ -96,7 +96,9 @@ class GramSums:
 
         right = centered[small.rows].astype(gram.dtype, copy=False)
         precision = float(np.finfo(dtype).eps)
-        return CanonicalProblem(self.n, covariance, gram, right, True, precision, lift_small, lift_large)
+        return CanonicalProblem(
+            self.n, covariance, gram, right, True, precision, n_features, lift_small, lift_large
+        )
 
 
 def _in_row_space(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

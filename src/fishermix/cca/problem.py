@@ -30,6 +30,7 @@ from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
 
 ROWS_OF_A_SUM = 2048
+ALL_EIGENVECTORS = 0.4  # from this share on, all eigenvectors (divide and conquer) take less time
 
 
 @dataclass
@@ -41,6 +42,7 @@ class CanonicalProblem:
     large: Y'Y of the large side (q, q), or its Gram matrix (n, n) if `dual`.
     right: Y'X (q, p), or the rows X (n, p) if `dual`.
     precision: relative rounding of the large side's sums.
+    n_large: number of features of the large side.
     lift_small, lift_large: from the solver's coordinates to weights of the features.
     """
 
@@ -50,6 +52,7 @@ class CanonicalProblem:
     right: np.ndarray
     dual: bool
     precision: float
+    n_large: int
     lift_small: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
     lift_large: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
 
@@ -72,7 +75,8 @@ def solve(
 ) -> Iterator[CanonicalPairs]:
     """Yield the solutions for all pairs of ridges, in the order of `regs_large`, then `regs_small`.
 
-    The large side is factorized once for each of `regs_large`.
+    The large side is factorized once for each of `regs_large`. That is cheaper than to diagonalize it, unless
+    there are dozens of ridges.
     """
     eigenvalue_small = problem.small.largest_eigenvalue()
     eigenvalue_large = problem.large.largest_eigenvalue()
@@ -84,13 +88,17 @@ def solve(
             factor, ridge_large = _factorize(problem.large, reg_large, least, eigenvalue_large)
             solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
             explained = _explained(problem, solved, ridge_large)
+            lift = _large_side(problem, factor, solved, n_components, len(regs_small))
             for reg_small in regs_small:
                 whitener, ridge_small = _factorize(problem.small, reg_small, least, eigenvalue_small)
                 correlations, small = _small_side(explained, whitener, n_components)
-                scaled = small * np.divide(
-                    1, correlations, out=np.zeros_like(correlations), where=correlations > lost_in_rounding
+                features = problem.lift_small(small)
+                # The sign of an eigenvector is arbitrary: the largest weight of the small side is positive.
+                largest = np.abs(features).argmax(axis=0)
+                signs = np.where(features[largest, np.arange(len(correlations))] < 0, -1.0, 1.0)
+                scales = np.divide(
+                    signs, correlations, out=np.zeros_like(signs), where=correlations > lost_in_rounding
                 )
-                large = factor.solve_transposed(solved @ scaled.astype(solved.dtype))
                 unit = np.sqrt(problem.n)
                 yield CanonicalPairs(
                     reg_small,
@@ -98,10 +106,28 @@ def solve(
                     ridge_small / problem.n,
                     ridge_large / problem.n,
                     correlations,
-                    problem.lift_small(small) * unit,
-                    problem.lift_large(large) * unit,
+                    features * (signs * unit),
+                    lift(small * scales) * unit,
                 )
                 bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
+
+
+def _large_side(
+    problem: CanonicalProblem, factor: CholeskyPanels, solved: np.ndarray, n_components: int, n_ridges: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The map from small weights (p, k), divided by the correlations, to large weights: Y' L^-T W.
+
+    With several ridges of the small side it is cheaper to form the map (features, p) once.
+    """
+    size, n_small = solved.shape
+    per_column = size**2 + (2 * size * problem.n_large if problem.dual else 0)
+    each = n_components * (per_column + 2 * size * n_small)
+    once = n_small * per_column
+    if once + n_ridges * 2 * problem.n_large * n_small * n_components < n_ridges * each:
+        whole = problem.lift_large(factor.solve_transposed(solved))
+        return lambda weights: whole @ weights.astype(whole.dtype)
+
+    return lambda weights: problem.lift_large(factor.solve_transposed(solved @ weights.astype(solved.dtype)))
 
 
 def check_magnitude(side: str, largest: float, n: float, dtype: np.dtype) -> None:
@@ -164,12 +190,12 @@ def _small_side(
     half = whitener.solve(explained.copy())
     both = whitener.solve(np.ascontiguousarray(half.T))
     size = len(both)
-    squares, vectors = scipy.linalg.eigh(
-        both, subset_by_index=(size - n_components, size - 1), overwrite_a=True, check_finite=False
-    )
+    if n_components > ALL_EIGENVECTORS * size:
+        squares, vectors = np.linalg.eigh(both)
+        squares, vectors = squares[-n_components:], vectors[:, -n_components:]
+    else:
+        squares, vectors = scipy.linalg.eigh(
+            both, subset_by_index=(size - n_components, size - 1), overwrite_a=True, check_finite=False
+        )
     correlations = np.sqrt(np.clip(squares[::-1], 0, 1))
-    weights = whitener.solve_transposed(np.ascontiguousarray(vectors[:, ::-1]))
-    largest = np.abs(weights).argmax(axis=0)
-    # The sign of an eigenvector is arbitrary: the largest weight of each small-side vector is positive.
-    weights *= np.where(weights[largest, np.arange(n_components)] < 0, -1.0, 1.0)
-    return correlations, weights
+    return correlations, whitener.solve_transposed(np.ascontiguousarray(vectors[:, ::-1]))

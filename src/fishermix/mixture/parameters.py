@@ -209,11 +209,11 @@ class MixtureParameters:
             for part in range(3)
         )
         constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
-        padding = ((0, 0), (0, -square.shape[1] % kernels.UNROLLED))
+        n_components, d = square.shape
+        padded = np.zeros((3, n_components, d + -d % kernels.UNROLLED), dtype)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             square = np.where(square > 0, square / self.scales**2, 0.0)
-            coefficients = (self.locations, square, linear / self.scales)
-            location, square, linear = (np.pad(part, padding).astype(dtype) for part in coefficients)
+            padded[:, :, :d] = self.locations, square, linear / self.scales
         others = [
             (family, k, dimensions)
             for index, family in enumerate(self.families)
@@ -221,7 +221,7 @@ class MixtureParameters:
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
-        return self._compiled.setdefault(dtype.char, _Compiled(location, square, linear, constant, others))
+        return self._compiled.setdefault(dtype.char, _Compiled(*padded, constant, others))
 
     # Everything else
 

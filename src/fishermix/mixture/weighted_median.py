@@ -47,7 +47,7 @@ MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or s
 
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 GROUPS = 1024  # (k, d) that one thread selects from at once
-ENTRIES_PER_DIMENSION = 64  # initial capacity for collected values; doubled when it is full
+ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # k D + d, value and weight of collected rows, each (n,)
 
 
@@ -204,7 +204,8 @@ class MedianSearch:
         low = edge + width * (np.maximum(place_in_bin - spread, 0) - margin)
         high = edge + width * (np.minimum(place_in_bin + spread, 1) + margin)
         crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
-        narrow = located & (_rank(self.high) - _rank(self.low) <= NUMBERS)
+        # Halves, because the distance of a negative to a positive float64 exceeds an int64.
+        narrow = located & ((_rank(self.high) >> 1) - (_rank(self.low) >> 1) <= NUMBERS >> 1)
         last = self.histograms + 1 >= np.where(self.misled, HISTOGRAMS_WITH_TIES, HISTOGRAMS)
         ready = located & (_are_few(crowd * located, sums.rows) | last | (margin > 1))
         ready |= narrow
@@ -283,7 +284,7 @@ def _select(
         outputs = (output[part] for output in found)
         kernels.select(first[ends], value, weight, wanted[part], reference.ravel()[part], *outputs)
 
-    if wanted.size <= GROUPS:
+    if wanted.size <= GROUPS or available_threads() == 1:
         kernels.select(first, value, weight, wanted, reference.ravel(), *found)
     else:
         with ThreadPoolExecutor(available_threads()) as pool:
@@ -325,6 +326,13 @@ def _limit(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max) / 4
 
 
+def _grow(entries: np.ndarray, count: int) -> np.ndarray:
+    """Return room for twice as many entries, with the first `count` of these in it."""
+    grown = np.empty(2 * len(entries), entries.dtype)
+    grown[:count] = entries[:count]
+    return grown
+
+
 def _collect(
     panels: Sequence[np.ndarray],
     posteriors: Sequence[PanelPosteriors],
@@ -335,7 +343,7 @@ def _collect(
     """Collect the values with first <= x < last of a block, and the sums outside of these brackets (K, D)."""
     n_components, n_features = first.shape
     below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.full(first.shape, -1)
-    capacity, count = n_features * ENTRIES_PER_DIMENSION, 0
+    capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
     entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, first.dtype), np.empty(capacity)
     for panel, posterior in zip(panels, posteriors):
         resume = np.zeros(2, np.int64)
@@ -345,7 +353,7 @@ def _collect(
             if resume[0] == n_components:
                 break
             where, value, weight = entries
-            entries = np.tile(where, 2), np.tile(value, 2), np.tile(weight, 2)  # twice the capacity
+            entries = _grow(where, count), _grow(value, count), _grow(weight, count)
     where, value, weight = entries
     return Statistics(
         below=below,

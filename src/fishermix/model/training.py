@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fishermix.cca import CovarianceSums, RegularizedCCA
-from fishermix.cca.estimator import choose_best
+from fishermix.cca.estimator import choose_best, choose_method
+from fishermix.cca.grams import ROWS_IN_DOUBLE, GramSums
 from fishermix.cca.projections import CanonicalProjections
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
@@ -184,7 +185,7 @@ def fit_joint_space(
     train_part, dev_part = dataset.part("train"), dataset.part("dev")
     _check_words_known(train_part, encoder)
     with stages.clock("covariances"):
-        sums = _sum_covariances(prepared[is_train], train_part, encoder, client)
+        sums = _sum_pairs(prepared[is_train], train_part, encoder, client, recipe)
     dev = PairVectors(prepared[dataset.splits == "dev"], encoder.transform(dev_part.sentences))
     bank = _draw_bank(prepared, is_train, train_part, encoder, recipe)
     n_components = min(recipe.n_components, prepared.shape[1], encoder.n_features)
@@ -199,10 +200,18 @@ def fit_joint_space(
     return cca, JointSpace(cca.projections_, best.power, best.hubness, *how)
 
 
-def _sum_covariances(
-    images: np.ndarray, part: Dataset, encoder: SentenceEncoder, client: Client | None
-) -> CovarianceSums:
+def _sum_pairs(
+    images: np.ndarray, part: Dataset, encoder: SentenceEncoder, client: Client | None, recipe: Recipe
+) -> CovarianceSums | GramSums:
+    """The covariances; or, for few sentences, their inner products if these are cheaper.
+
+    Inner products of up to ROWS_IN_DOUBLE sentences are summed in float64, and their vectors fit in memory.
+    """
     if client is None:
+        n, (m, p), q = len(part.sentences), images.shape, encoder.n_features
+        n_ridges = len(recipe.reg_y if p <= q else recipe.reg_x)
+        if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
+            return GramSums(images, encoder.transform(part.sentences), part.image_of)
         return CovarianceSums.from_blocks(images, encoder.blocks(part.sentences), part.image_of)
     from fishermix.distributed.covariances import covariance_sums
 
