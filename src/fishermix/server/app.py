@@ -17,19 +17,13 @@ from fishermix.errors import FishermixError
 from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.retrieval.store import Hit
+from fishermix.server.connections import SERVER as SERVER
+from fishermix.server.connections import limit_log
 from fishermix.server.guards import Guard, Limits, Work
 from fishermix.server.metrics import Metrics
 from fishermix.server.photos import NotFound, PhotoService
 
 STATIC = Path(__file__).with_name("static")
-# Settings of uvicorn: h11 limits the size of the request header, the other parser does not.
-SERVER: dict[str, Any] = {
-    "http": "h11",
-    "log_level": "warning",
-    "limit_concurrency": 256,
-    "timeout_keep_alive": 5,
-    "server_header": False,
-}
 PAGE = {"/": "index.html", "/app.js": "app.js", "/app.css": "app.css", "/icon.svg": "icon.svg"}
 
 
@@ -116,6 +110,7 @@ PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's 
 def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = None) -> FastAPI:
     """The server of one index; photos are annotated with `sentences`."""
     limits = limits or Limits()
+    limit_log()
     service, metrics, work = PhotoService(index, sentences), Metrics(), Work(limits)
     app = FastAPI(
         title="fishermix",

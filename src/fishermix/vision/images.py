@@ -119,8 +119,10 @@ def _decode_within_limits(data: bytes | Image.Image, max_pixels: int, side: int,
     if isinstance(data, bytes) and (excess := find_excess(data)):
         raise UnreadableImage(excess)
     try:
-        decode = decode_in_worker if needs_worker(data) else decode_bytes
-        image, remarks = decode(data, max_pixels, side)
+        if isinstance(data, bytes) and needs_worker(data):
+            image, remarks = decode_in_worker(data, max_pixels, side)
+        else:
+            image, remarks = decode_bytes(data, max_pixels, side)
     except WorkerFailed as error:
         raise UnreadableImage(str(error)) from error
     for remark in remarks:

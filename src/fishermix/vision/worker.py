@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from PIL import Image
 
@@ -44,11 +44,9 @@ class WorkerFailed(Exception):
     """The picture cannot be decoded; the text is the reason."""
 
 
-def needs_worker(data: Any) -> bool:
-    """Whether a worker decodes this source of a picture: bytes of unbounded cost, or from the network."""
-    if not isinstance(data, bytes) or not sys.executable:
-        return False
-    return isinstance(data, NetworkBytes) or not is_bounded(data)
+def needs_worker(data: bytes) -> bool:
+    """Whether a worker decodes this picture: one of unbounded cost, or from the network."""
+    return bool(sys.executable) and (isinstance(data, NetworkBytes) or not is_bounded(data))
 
 
 def decode_in_worker(data: bytes, max_pixels: int, side: int) -> tuple[Image.Image, list[str]]:
