@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -35,8 +36,8 @@ CONFIG = "config.json"
 NAME_DIGITS = 12  # of the hash, in the name of a file
 
 
-def write_atomically(path: str | os.PathLike, data: bytes) -> None:
-    """Replace the file `path` by `data` in one step."""
+def write_atomically(path: str | os.PathLike, data: bytes, private: bool = False) -> None:
+    """Replace the file `path` by `data` in one step. Only its owner can read a private file."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -44,7 +45,7 @@ def write_atomically(path: str | os.PathLike, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o600 if private else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -104,7 +105,13 @@ def save_folder(
 
 def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
     """Write a safetensors file, flushed to disk; returns its SHA-256."""
-    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    try:
+        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        if found := re.search(r"os error (\d+)", str(error)):  # a full disk, for example
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), os.fspath(path)) from error
+        raise
     with open(path, "rb") as file:
         os.fsync(file.fileno())
     os.chmod(path, 0o666 & ~_umask())

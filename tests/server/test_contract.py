@@ -1,5 +1,8 @@
 """The service keeps to its own OpenAPI description, whatever is asked."""
 
+import http.client
+import json
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -7,11 +10,18 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    positive_data_acceptance,
     response_schema_conformance,
     status_code_conformance,
 )
 
-CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    positive_data_acceptance,
+    response_schema_conformance,
+    status_code_conformance,
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +36,18 @@ def test_every_route_is_described(description):
         for name in ("search", "annotate", "caption", "similar", "explain", "health", "metrics")
     }
     assert paths == named | {"/api/photos/{id}"}
+
+
+def test_refused_methods_name_the_described_ones(address):
+    client = http.client.HTTPConnection(*address, timeout=20)
+    client.request("GET", "/openapi.json")
+    for path, item in json.loads(client.getresponse().read())["paths"].items():
+        client.request("OPTIONS", path.replace("{id}", "0000000000000000"))
+        answer = client.getresponse()
+        answer.read()
+        assert answer.status == 405
+        assert set(answer.headers["Allow"].lower().split(", ")) == set(item)
+    client.close()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))

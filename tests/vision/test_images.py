@@ -15,7 +15,6 @@ from fishermix.errors import FishermixError
 from fishermix.vision import images
 from fishermix.vision.images import UnreadableImage, default_max_pixels, open_photo, read_bytes
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:PIL")  # Pillow comments on damage
 LIMIT = 10_000_000
 READABLE = odd_images.readable()
 

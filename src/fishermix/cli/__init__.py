@@ -73,9 +73,17 @@ def main() -> None:
     except FishermixError as error:
         print(f"fishermix: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            sys.stderr.close()
+            sys.exit(141)
+        from fishermix.disk import explain_os_error, is_known_os_error
+
+        if not is_known_os_error(error):
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"fishermix: {place}{explain_os_error(error)}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("fishermix: Interrupted. Completed steps are kept.", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)

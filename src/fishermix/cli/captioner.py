@@ -210,7 +210,9 @@ def page_command(
     part, captions = make_caption_set(loaded, drawn, features)
     written = captioner.caption(captions.points, beam=beam, encode_text=loaded.encode_text)
     title = f"{len(part)} photos of {dataset.name}, {split}"
-    write_atomically(out, render_page(title, part.image_paths, written, captions.references()).encode())
+    write_atomically(
+        out, render_page(title, part.image_paths, written, captions.references()).encode(), private=True
+    )
     tell(f"Wrote {out}.")
 
 

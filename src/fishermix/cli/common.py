@@ -42,7 +42,6 @@ def open_model(folder: Path | None) -> ImageTextModel:
 
     # The commands report these themselves, with the photo or the words concerned.
     warnings.filterwarnings("ignore", message=".*(known word|vocabulary)", category=FishermixWarning)
-    warnings.filterwarnings("ignore", message=".*decompression bomb")
     return ImageTextModel.load(folder)
 
 

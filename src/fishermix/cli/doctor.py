@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -96,6 +97,19 @@ def _model(folder: Path | None, problems: list[str]) -> str:
     return f"{model.key}, {model.dimension} dimensions, {captions} captioner"
 
 
+def _explain_permissions(place: Path) -> list[str]:
+    """A sentence if other users can read an index, as some of version 0.1 let them."""
+    from fishermix.disk import find_open_paths
+
+    found = find_open_paths(place)
+    if not found:
+        return []
+    return [
+        f"Other users of this machine can read it, with the names of your photos ({len(found)} files and "
+        f"folders). Run `chmod -R go-rwx {shlex.quote(str(place))}`."
+    ]
+
+
 def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
     from fishermix.retrieval.photo_files import default_index, list_indexes
     from fishermix.retrieval.sqlite_store import LocalStore
@@ -111,6 +125,7 @@ def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
             healthy = f"{store.summary().photos:,} photos, no problems"
             yield f"  {place}: {' '.join(wrong) or healthy}"
             store.close()
+            wrong += _explain_permissions(place)
         except FishermixError as error:
             wrong = [str(error)]
             yield f"  {place}: cannot be used"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fishermix.disk import make_private_folder
 from fishermix.errors import FishermixError
 from fishermix.progress import is_shown
 from fishermix.storage import read_kind
@@ -26,7 +27,7 @@ class Stages:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.folder)  # it holds points of photos
         except OSError as error:
             raise FishermixError(f"Cannot create the work folder {folder} ({error.strerror}).") from error
         self.seconds: dict[str, float] = {}

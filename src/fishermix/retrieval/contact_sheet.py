@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
+from fishermix.disk import explain_os_error
 from fishermix.errors import FishermixError
 from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.storage import write_atomically
@@ -89,10 +90,10 @@ def render_contact_sheet(
 def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
     """Write the HTML file completely or not at all."""
     try:
-        write_atomically(out, html.encode())
+        write_atomically(out, html.encode(), private=True)
     except OSError as error:
         raise FishermixError(
-            f"{out} cannot be written ({error.strerror}). Name another file with --html."
+            f"{out} cannot be written ({error.strerror}). {explain_os_error(error)} --html names the file."
         ) from error
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fishermix.disk import create_private_file
 from fishermix.progress import progress
 from fishermix.retrieval.exact_search import find_nearest
 
@@ -72,6 +73,7 @@ def build_faiss_index(folder: Path, generation: int, vectors: np.ndarray) -> Non
             lists.add(block)
             bar.advance(len(block))
     temporary = folder / f"faiss-{generation}.tmp"
+    create_private_file(temporary)
     faiss.write_index(lists, str(temporary))
     os.replace(temporary, _file(folder, generation))
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from fishermix.disk import explain_os_error
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
 from fishermix.retrieval.photo_files import default_index, list_photos
@@ -180,7 +181,9 @@ class PhotoIndex:
             if gone:
                 self.store.write([], removed=gone)
         except OSError as error:
-            raise FishermixError(f"The index {self.store.name} could not be written ({error}).") from error
+            raise FishermixError(
+                f"The index {self.store.name} could not be written. {explain_os_error(error)}"
+            ) from error
         self.store.tune()
 
     def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:

@@ -23,6 +23,10 @@ TOKEN = re.compile(r'"([^"]*)"|(\S+)')
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
 
+class UnknownTerm(FishermixError):
+    """No word of a sentence is in the model's vocabulary, or a photo is not in the index."""
+
+
 @dataclass(frozen=True)
 class Term:
     """A sentence, the path of a photo or the id of a photo (`kind`), added or subtracted."""
@@ -114,7 +118,7 @@ def encode_terms(
         elif term.kind == "id":
             point = point_of(term.value) if point_of else None
             if point is None:
-                raise FishermixError(f"There is no photo '{term.value}' in this index.")
+                raise UnknownTerm(f"There is no photo '{term.value}' in this index.")
         else:
             point, ignored = encode_sentence(term.value, model)
             unknown += ignored
@@ -135,7 +139,7 @@ def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, l
     point, unknown = model.encode_query(sentence)
     if not point.any():
         text = sentence if isinstance(sentence, str) else " ".join(sentence)
-        raise FishermixError(
+        raise UnknownTerm(
             f"All words of '{text}' are out of the model's vocabulary. Use other, more common words."
         )
     return point, unknown

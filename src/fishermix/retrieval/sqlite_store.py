@@ -20,9 +20,20 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 
+from fishermix.disk import (
+    DAMAGED,
+    NO_LOCKS,
+    create_private_file,
+    explain_os_error,
+    explain_sqlite_error,
+    has_locks,
+    is_busy,
+    make_private_folder,
+)
 from fishermix.errors import FishermixError
 from fishermix.retrieval.exact_search import find_nearest
 from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
@@ -53,50 +64,76 @@ MIGRATIONS = (
 )
 
 
+class _ThreadConnection:
+    """A connection that is closed when its thread ends: servers start threads again and again."""
+
+    def __init__(self, file: Path):
+        self.connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
+        self.close = self.connection.close
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class LocalStore:
     """The `Store` of one folder in a directory of this machine."""
 
     def __init__(self, folder: str | os.PathLike, exact_up_to: int = EXACT_UP_TO):
         self.folder, self.exact_up_to = Path(folder), exact_up_to
         self.name = str(self.folder)
-        self._threads, self._connections = threading.local(), list[sqlite3.Connection]()
+        self._threads, self._connections = threading.local(), WeakSet[_ThreadConnection]()
         self._faiss_indexes: dict[int, FaissIndex | None] = {}
         self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.folder)
+            self._create_file()
         except OSError as error:
             raise FishermixError(
                 f"The index directory {self.folder} cannot be created ({error.strerror}). "
-                "Name another directory with --index or FISHERMIX_HOME."
+                f"{explain_os_error(error)} --index and FISHERMIX_HOME name another place."
             ) from error
-        with self._explain_damage():
-            _migrate(self._connection, self.name)
+        try:
+            with self._explain_damage():
+                _migrate(self._connection, self.name)
+        except BaseException:
+            self.close()
+            raise
+
+    def _create_file(self) -> None:
+        """Create the database, unless it exists. Without locks, SQLite would wait a minute for each."""
+        file = self.folder / "index.sqlite"
+        if file.exists() and file.stat().st_size:
+            return
+        if not has_locks(self.folder):
+            raise FishermixError(f"The index cannot be kept in {self.folder}. {NO_LOCKS}")
+        create_private_file(file)
 
     # Connections, transactions, the writer's lock
 
     @property
     def _connection(self) -> sqlite3.Connection:
         """This thread's connection: threads that search at the same time do not share a snapshot."""
-        connection = getattr(self._threads, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(
-                self.folder / "index.sqlite", timeout=60, isolation_level=None, check_same_thread=False
-            )
-            self._threads.connection = connection
-            self._connections.append(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-        return connection
+        held = getattr(self._threads, "held", None)
+        if held is None:
+            held = self._threads.held = _ThreadConnection(self.folder / "index.sqlite")
+            self._connections.add(held)
+            held.connection.execute("PRAGMA journal_mode = WAL")
+            held.connection.execute("PRAGMA synchronous = FULL")
+        return held.connection
 
     @contextmanager
     def _explain_damage(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise FishermixError(
-                f"The index in {self.folder} cannot be used ({error}). If it is damaged, delete it with "
-                "`fishermix index remove FOLDER`; the next search builds it again."
-            ) from error
+            raise FishermixError(self._explain(error)) from error
+
+    def _explain(self, error: sqlite3.Error) -> str:
+        reason = explain_sqlite_error(error, self.folder)
+        if reason == DAMAGED:
+            reason = "Delete the damaged index with `fishermix index remove FOLDER`"
+            reason += "; the next search builds it again."
+        return f"The index in {self.folder} cannot be used ({error}). {reason}"
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
@@ -105,19 +142,28 @@ class LocalStore:
             connection.execute(f"BEGIN {kind}")
             try:
                 yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    connection.execute("ROLLBACK")
                 raise
-            connection.execute("COMMIT")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the writer's lock: an exclusive transaction on a separate file; it ends with the process."""
+        try:
+            create_private_file(self.folder / "writer.lock")
+        except OSError as error:
+            raise FishermixError(
+                f"The index in {self.folder} cannot be written. {explain_os_error(error)}"
+            ) from error
         lock = sqlite3.connect(self.folder / "writer.lock", timeout=0, isolation_level=None)
         try:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError as error:
+                if not is_busy(error, self.folder):
+                    raise FishermixError(self._explain(error)) from error
                 raise StoreLocked(
                     f"Another process is updating the index in {self.folder}. Wait until it has finished."
                 ) from error
@@ -133,8 +179,8 @@ class LocalStore:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
+        for held in list(self._connections):
+            held.close()
         self._connections.clear()
         self._threads = threading.local()
 
@@ -392,7 +438,8 @@ def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
     """Write at `offset`, over what a killed writer may have left there, and flush to disk."""
-    with open(path, "r+b" if path.exists() else "w+b") as file:
+    create_private_file(path)
+    with open(path, "r+b") as file:
         file.seek(offset)
         file.write(data)
         file.flush()

@@ -11,25 +11,21 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Match
 
 from fishermix import __version__
 from fishermix.errors import FishermixError
 from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.photo_files import replace_undecodable
+from fishermix.retrieval.query import UnknownTerm
 from fishermix.retrieval.store import Hit
+from fishermix.server.connections import SERVER as SERVER
+from fishermix.server.connections import limit_log
 from fishermix.server.guards import Guard, Limits, Work
 from fishermix.server.metrics import Metrics
 from fishermix.server.photos import NotFound, PhotoService
 
 STATIC = Path(__file__).with_name("static")
-# Settings of uvicorn: h11 limits the size of the request header, the other parser does not.
-SERVER: dict[str, Any] = {
-    "http": "h11",
-    "log_level": "warning",
-    "limit_concurrency": 256,
-    "timeout_keep_alive": 5,
-    "server_header": False,
-}
 PAGE = {"/": "index.html", "/app.js": "app.js", "/app.css": "app.css", "/icon.svg": "icon.svg"}
 
 
@@ -104,11 +100,15 @@ def _describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 REFUSALS = _describe_errors(400, 403, 421, 503, 504)
+KINDS = ("image/jpeg", "image/png", "image/webp", "image/gif")
 UPLOAD = {
     "requestBody": {
         "required": True,
-        "description": "The bytes of a photo (JPEG, PNG, WebP, GIF, BMP or TIFF), not a form.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "description": "The bytes of a photo, not a form. The content decides: BMP, TIFF and other content "
+        "types are accepted as well. Status 400: the body is empty or cannot be decoded.",
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for kind in KINDS
+        },
     }
 }
 PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's id, from a search.")]
@@ -117,6 +117,7 @@ PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's 
 def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = None) -> FastAPI:
     """The server of one index; photos are annotated with `sentences`."""
     limits = limits or Limits()
+    limit_log()
     service, metrics, work = PhotoService(index, sentences), Metrics(), Work(limits)
     app = FastAPI(
         title="fishermix",
@@ -132,6 +133,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
         Query(
             min_length=1,
             max_length=limits.query_length,
+            pattern=r"\S",
             description='A sentence; terms combine as in `beach - people` or `photo:ID + "at night"`.',
         ),
     ]
@@ -139,6 +141,22 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
     @app.exception_handler(FishermixError)
     async def mistaken(request: Request, error: FishermixError) -> JSONResponse:
         return JSONResponse({"detail": replace_undecodable(str(error))}, 400)
+
+    @app.exception_handler(UnknownTerm)
+    async def unknown(request: Request, error: UnknownTerm) -> JSONResponse:
+        return JSONResponse({"detail": replace_undecodable(str(error))}, 404)
+
+    @app.exception_handler(405)
+    async def not_allowed(request: Request, error: Exception) -> JSONResponse:
+        """The `Allow` header lists the methods of all routes with this path, not of the first one."""
+        methods = {
+            method
+            for route in app.routes
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in getattr(route, "methods", None) or ()
+        }
+        headers = {"Allow": ", ".join(sorted(methods))}
+        return JSONResponse({"detail": "Method Not Allowed"}, 405, headers=headers)
 
     @app.exception_handler(NotFound)
     async def missing(request: Request, error: NotFound) -> JSONResponse:
@@ -149,7 +167,7 @@ def create_app(index: PhotoIndex, sentences: list[str], limits: Limits | None = 
 
     upload = Annotated[bytes, Depends(uploaded)]
 
-    @app.get("/api/search")
+    @app.get("/api/search", responses=_describe_errors(404))
     async def search(q: text, n: number = 30) -> Found:
         """Find the photos that a sentence, or a combination of sentences and photos, describes."""
         return _make_found(*await work.run(service.search, q, n))

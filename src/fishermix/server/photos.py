@@ -17,6 +17,7 @@ from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.query import parse_query
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit
+from fishermix.vision.worker import NetworkBytes
 
 SIDES = {"small": 480, "large": 1600}
 REMEMBERED_UPLOADS = 32
@@ -68,7 +69,7 @@ class PhotoService:
             if digest in self._uploads:
                 self._uploads.move_to_end(digest)
                 return self._uploads[digest]
-        point = self.model.encode_images([data])[0]
+        point = self.model.encode_images([NetworkBytes(data)])[0]
         with self._lock:
             self._uploads[digest] = point
             if len(self._uploads) > REMEMBERED_UPLOADS:

@@ -19,6 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fishermix.disk import (
+    DAMAGED,
+    create_private_file,
+    explain_os_error,
+    explain_sqlite_error,
+    make_private_folder,
+)
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.storage import write_atomically
@@ -71,9 +78,11 @@ def extract(
             encoded = cache.fill(missing)
             features, failed = cache.collect(names)
     except sqlite3.Error as error:
+        reason = explain_sqlite_error(error, Path(folder))
+        if reason == DAMAGED:
+            reason = "The file is damaged: remove it and extract again."
         raise FishermixError(
-            f"Cannot use the feature cache {Path(folder) / FILE}: {error}. If the file is damaged, remove it "
-            "and extract again."
+            f"Cannot use the feature cache {Path(folder) / FILE} ({error}). {reason}"
         ) from error
     return FeatureResult(features, failed, encoded, time.perf_counter() - begun)
 
@@ -82,8 +91,9 @@ def write_table(folder: str | os.PathLike, names: Sequence[str], features: np.nd
     """Write `features.npy` and `images.txt`, which has the name of one image per row."""
     buffer = io.BytesIO()
     np.save(buffer, features)
-    write_atomically(Path(folder) / "features.npy", buffer.getvalue())
-    write_atomically(Path(folder) / "images.txt", "".join(f"{name}\n" for name in names).encode())
+    write_atomically(Path(folder) / "features.npy", buffer.getvalue(), private=True)
+    listed = "".join(f"{name}\n" for name in names)
+    write_atomically(Path(folder) / "images.txt", listed.encode(), private=True)
 
 
 class _FeatureCache:
@@ -98,9 +108,12 @@ class _FeatureCache:
         self.new_files: list[tuple] = []
         self.committed = time.monotonic()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
+            create_private_file(folder / FILE)
         except OSError as error:
-            raise FishermixError(f"Cannot create the feature folder {folder} ({error.strerror}).") from error
+            raise FishermixError(
+                f"Cannot create the feature folder {folder} ({error.strerror}). {explain_os_error(error)}"
+            ) from error
         self.database = sqlite3.connect(
             folder / FILE, timeout=SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS, isolation_level=None
         )
@@ -127,10 +140,11 @@ class _FeatureCache:
         self.database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.database.execute("COMMIT")
         except BaseException:
-            self.database.execute("ROLLBACK")
+            if self.database.in_transaction:  # SQLite itself rolls back when the disk is full
+                self.database.execute("ROLLBACK")
             raise
-        self.database.execute("COMMIT")
 
     def close(self) -> None:
         self.database.close()

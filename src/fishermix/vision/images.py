@@ -1,11 +1,13 @@
 """`open_photo`, the one function that opens photos: an allow-list of formats, a pixel limit, upright RGB.
 
 Photo files may be hostile or damaged: whatever a decoder raises becomes an `UnreadableImage` with a reason.
+So does a photo that takes too long or needs too much memory (see `picture_cost` and `worker`).
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import stat
 from pathlib import Path
@@ -14,7 +16,11 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from fishermix.errors import FishermixError
+from fishermix.vision.picture_cost import find_disproportion, find_excess
+from fishermix.vision.remarks import collect_remarks
+from fishermix.vision.worker import WorkerFailed, decode_in_worker, needs_worker
 
+LOG = logging.getLogger("fishermix.vision")  # remarks of decoders, at the level INFO: not shown by default
 ImageSource = str | os.PathLike | bytes | Image.Image
 
 # Formats of photos that Pillow decodes itself. Never PostScript and the like, whose decoders run programs.
@@ -101,11 +107,33 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):
-        return _decode(photo, limit, side)
+        return _decode_within_limits(photo, limit, side, "a photo")
     try:
-        return _decode(read_bytes(photo, limit), limit, side)
+        return _decode_within_limits(read_bytes(photo, limit), limit, side, os.fspath(photo))
     except UnreadableImage as error:
         raise UnreadableImage(error.reason, os.fspath(photo)) from error
+
+
+def _decode_within_limits(data: bytes | Image.Image, max_pixels: int, side: int, name: str) -> Image.Image:
+    """Decode here or, if the cost is unknown, in a worker; log what the decoder remarks on the photo."""
+    if isinstance(data, bytes) and (excess := find_excess(data)):
+        raise UnreadableImage(excess)
+    try:
+        if isinstance(data, bytes) and needs_worker(data):
+            image, remarks = decode_in_worker(data, max_pixels, side)
+        else:
+            image, remarks = decode_bytes(data, max_pixels, side)
+    except WorkerFailed as error:
+        raise UnreadableImage(str(error)) from error
+    for remark in remarks:
+        LOG.info("%s: %s", name, remark)
+    return image
+
+
+def decode_bytes(data: bytes | Image.Image, max_pixels: int, side: int) -> tuple[Image.Image, list[str]]:
+    """The upright RGB image and the remarks of its decoder, at any cost. Others call `open_photo`."""
+    with collect_remarks() as remarks:
+        return _decode(data, max_pixels, side), remarks
 
 
 def _decode(data: bytes | Image.Image, max_pixels: int, side: int) -> Image.Image:
@@ -115,6 +143,9 @@ def _decode(data: bytes | Image.Image, max_pixels: int, side: int) -> Image.Imag
         if not isinstance(data, bytes):
             raise UnreadableImage(f"{type(data).__name__} is neither a path nor bytes nor a PIL image")
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_pixels(image, max_pixels)
+            if disproportion := find_disproportion(image, len(data)):
+                raise UnreadableImage(disproportion)
             return _load(image, max_pixels, side)
     except UnreadableImage:
         raise

@@ -1,0 +1,109 @@
+"""What a picture costs to decode, judged by its structure before it is decoded.
+
+A pixel limit does not bound the cost: a JPEG of 500 kB can have thousands of scans, each as large as the
+picture, and a WebP of 3 kB can need gigabytes. The functions here look at bytes and headers only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+MAX_SCANS = 64  # of a JPEG; encoders write about ten
+MAX_SEGMENTS = 10_000  # of a JPEG besides its scans
+MAX_CHUNKS = 20_000  # of a PNG: 160 MB in the usual pieces of 8 kB
+MAX_PLAIN_BYTES = 1_000_000  # of a PPM in ASCII, which Pillow decodes number by number
+# Up to so many pixels, a picture may be as small a file as it likes: decoding them takes well under a second.
+UNQUESTIONED_PIXELS = 16_000_000
+# Above, a file with more pixels per byte is empty or an attack. Formats that are not here have no such limit.
+PIXELS_PER_BYTE = {
+    "JPEG": 1000,
+    "MPO": 1000,
+    "PNG": 2000,
+    "WEBP": 1000,
+    "GIF": 3000,
+    "BMP": 200,
+    "TIFF": 2000,
+}
+TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+# Formats whose cost their structure does not bound: TIFF and raw photos, GIF, WebP, BMP, PPM, and what is in
+# an ISO container (HEIC, AVIF, videos).
+_UNBOUNDED = re.compile(rb"II|MM|GIF8|RIFF|BM|P[1-7fF]|....ftyp", re.DOTALL)
+_PLAIN_PPM = re.compile(rb"P[123]\s")
+# Any marker of a JPEG but a stuffed byte, a restart and a filler.
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+
+
+def is_bounded(data: bytes) -> bool:
+    """Whether the structure of a file bounds the cost of decoding it, so that no time limit is needed."""
+    if data.startswith(_JPEG):
+        return count_scans(data) <= MAX_SCANS and _count_segments(data) <= MAX_SEGMENTS
+    if data.startswith(_PNG):
+        return _count_chunks(data) <= MAX_CHUNKS
+    return _UNBOUNDED.match(data) is None
+
+
+def find_excess(data: bytes) -> str | None:
+    """The reason why the bytes of a picture are not worth decoding; None if there is none."""
+    if data.startswith(_JPEG) and (scans := count_scans(data)) > MAX_SCANS:
+        return f"it has more than {scans - 1} scans; decoding it would take too long"
+    if _PLAIN_PPM.match(data) and len(data) > MAX_PLAIN_BYTES:
+        return (
+            f"it is a PPM in ASCII of more than {MAX_PLAIN_BYTES:,} bytes; decoding it would take too long. "
+            "Convert it to PNG"
+        )
+    return None
+
+
+def find_disproportion(image: Any, n_bytes: int) -> str | None:
+    """The reason why the header of an opened picture does not fit a file of `n_bytes`; None if it does."""
+    width, height = image.size
+    pixels, limit = width * height, PIXELS_PER_BYTE.get(image.format)
+    if limit and pixels > max(UNQUESTIONED_PIXELS, limit * n_bytes):
+        return f"{n_bytes:,} bytes are too few for {width} x {height} pixels"
+    tags = getattr(image, "tag_v2", {})
+    tile_width, tile_length = tags.get(TILE_WIDTH, 0), tags.get(TILE_LENGTH, 0)
+    if not all(isinstance(side, int) for side in (tile_width, tile_length)):
+        return "the size of its tiles is damaged"
+    if tile_width * tile_length > max(UNQUESTIONED_PIXELS, 2 * pixels):
+        return f"its tiles of {tile_width} x {tile_length} pixels are larger than the picture"
+    return None
+
+
+def count_scans(data: bytes) -> int:
+    """The number of scans of a JPEG up to its end; counting stops above `MAX_SCANS`."""
+    scans = 0
+    for kind in _markers(data):
+        scans += kind == b"\xda"
+        if scans > MAX_SCANS:
+            break
+    return scans
+
+
+def _count_segments(data: bytes) -> int:
+    count = 0
+    for count, _ in enumerate(_markers(data), 1):
+        if count > MAX_SEGMENTS:
+            break
+    return count
+
+
+def _markers(data: bytes):
+    """The kinds of the markers of a JPEG, in order. Metadata are skipped: they may contain other pictures."""
+    position = 2
+    while (found := _MARKER.search(data, position)) and (kind := found[1]) != b"\xd9":
+        yield kind
+        position = found.end()
+        if kind != b"\xd8":
+            position += int.from_bytes(data[position : position + 2])
+
+
+def _count_chunks(data: bytes) -> int:
+    """The number of chunks of a PNG; counting stops above `MAX_CHUNKS`."""
+    position, count = len(_PNG), 0
+    while position < len(data) and count <= MAX_CHUNKS:
+        position += 12 + int.from_bytes(data[position : position + 4])
+        count += 1
+    return count
