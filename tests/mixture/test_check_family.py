@@ -129,7 +129,8 @@ class NoSample(Family):
 
 
 @pytest.mark.parametrize(
-    "family", [Gaussian(), Laplace(), Logistic(), StudentT(1.5), StudentT(30), Gumbel(), Huber()], ids=repr
+    "family",
+    [Gaussian(), Laplace(), Logistic(), StudentT(1.5), StudentT(30), Gumbel(), Huber()],
 )
 def test_right_families_pass(family):
     check_family(family)
