@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import sqlite3
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -100,8 +99,10 @@ def has_locks(folder: Path) -> bool:
         import fcntl
     except ImportError:  # Windows always locks
         return True
+    from tempfile import TemporaryFile  # a search does not wait for it
+
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with TemporaryFile(dir=folder) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
@@ -110,8 +111,10 @@ def has_locks(folder: Path) -> bool:
 
 def _find_obstacle(folder: Path) -> str | None:
     """Why no file can be written in `folder`; None if one can."""
+    from tempfile import TemporaryFile
+
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with TemporaryFile(dir=folder):
             return None
     except OSError as error:
         return explain_os_error(error)

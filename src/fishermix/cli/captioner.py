@@ -182,7 +182,10 @@ def evaluate(
     varied = {name: row.as_dict() for name, row in rows.items()}
     _write_json(json_file, {**scores, **about, "originality": varied})
     if out:
-        out.write_text("".join(f"{name}\t{text}\n" for name, text in zip(part.image_names, written)), "utf8")
+        from fishermix.storage import write_atomically
+
+        lines = "".join(f"{name}\t{text}\n" for name, text in zip(part.image_names, written))
+        write_atomically(out, lines.encode(), private=True)
 
 
 @captioner_app.command(

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 MAX_SCANS = 64  # of a JPEG; encoders write about ten
-MAX_SEGMENTS = 10_000  # of a JPEG besides its scans
+MAX_SEGMENTS = 10_000  # of a JPEG before its first scan
 MAX_CHUNKS = 20_000  # of a PNG: 160 MB in the usual pieces of 8 kB
 MAX_PLAIN_BYTES = 1_000_000  # of a PPM in ASCII, which Pillow decodes number by number
 # Up to so many pixels, a picture may be as small a file as it likes: decoding them takes well under a second.
@@ -37,9 +37,11 @@ _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
 
 
 def is_bounded(data: bytes) -> bool:
-    """Whether the structure of a file bounds the cost of decoding it, so that no time limit is needed."""
+    """Whether the structure of a file without excess bounds the cost of decoding it, so that no time limit is
+    needed.
+    """
     if data.startswith(_JPEG):
-        return count_scans(data) <= MAX_SCANS and _count_segments(data) <= MAX_SEGMENTS
+        return _count_segments(data) <= MAX_SEGMENTS
     if data.startswith(_PNG):
         return _count_chunks(data) <= MAX_CHUNKS
     return _UNBOUNDED.match(data) is None
@@ -47,8 +49,8 @@ def is_bounded(data: bytes) -> bool:
 
 def find_excess(data: bytes) -> str | None:
     """The reason why the bytes of a picture are not worth decoding; None if there is none."""
-    if data.startswith(_JPEG) and (scans := count_scans(data)) > MAX_SCANS:
-        return f"it has more than {scans - 1} scans; decoding it would take too long"
+    if data.startswith(_JPEG) and _has_many_scans(data):
+        return f"it has more than {MAX_SCANS} scans; decoding it would take too long"
     if _PLAIN_PPM.match(data) and len(data) > MAX_PLAIN_BYTES:
         return (
             f"it is a PPM in ASCII of more than {MAX_PLAIN_BYTES:,} bytes; decoding it would take too long. "
@@ -72,6 +74,11 @@ def find_disproportion(image: Any, n_bytes: int) -> str | None:
     return None
 
 
+def _has_many_scans(data: bytes) -> bool:
+    # The first count is an upper limit and takes microseconds; the second one reads every byte of the scans.
+    return data.count(b"\xff\xda") > MAX_SCANS and count_scans(data) > MAX_SCANS
+
+
 def count_scans(data: bytes) -> int:
     """The number of scans of a JPEG up to its end; counting stops above `MAX_SCANS`."""
     scans = 0
@@ -83,9 +90,10 @@ def count_scans(data: bytes) -> int:
 
 
 def _count_segments(data: bytes) -> int:
+    """The number of segments before the first scan, which Pillow reads one by one."""
     count = 0
-    for count, _ in enumerate(_markers(data), 1):
-        if count > MAX_SEGMENTS:
+    for count, kind in enumerate(_markers(data), 1):
+        if kind == b"\xda" or count > MAX_SEGMENTS:
             break
     return count
 
