@@ -137,6 +137,12 @@ def test_right_families_pass(family):
     check_family(family, quick=True)
 
 
+def test_a_family_is_shown_as_it_is_made():
+    assert repr(Gumbel()) == "Gumbel()"
+    assert repr(Huber(2.0)) == "Huber(k=2.0)"
+    assert repr(StudentT(3.0)) == "StudentT(df=3.0)"
+
+
 WRONG = [
     (Unnormalized, r"integrates to 1\.8, not to 1: subtract 0\.5877"),
     (WrongScore, r"location_score\(.*\) is .*, but -d log_density / dz is"),

@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture as TheirMixture
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from fishermix import FisherEncoder, SentenceEncoder, WordVectors
+from fishermix import FisherEncoder, SentenceEncoder, WordVectors, from_sklearn
 from fishermix.errors import FishermixError
 from fishermix.mixture import Gaussian, Laplace, Mixture, StudentT
 from fishermix.text import sentence_vectors, tokens
@@ -295,3 +295,14 @@ def test_flickr8k_is_known_almost_in_full(flickr8k, word2vec):
     assert report.share_known > 0.97
     assert len(report.empty) < 10
     assert list(report.words)[:2] == ["frisbee", "skateboarder"]
+
+
+def test_a_fitted_mixture_of_scikit_learn_is_taken():
+    theirs = TheirMixture(2, covariance_type="diag", random_state=0).fit(VECTORS.vectors)
+    ours = from_sklearn(theirs)
+    found = SentenceEncoder(VECTORS, mixtures=[theirs])
+    expected = SentenceEncoder(VECTORS, mixtures=[ours])
+    np.testing.assert_array_equal(found.transform(SENTENCES), expected.transform(SENTENCES))
+    assert list(found.get_feature_names_out()) == list(expected.get_feature_names_out())
+    with pytest.raises(FishermixError, match="covariance_type='full'"):
+        SentenceEncoder(VECTORS, mixtures=[TheirMixture(2).fit(VECTORS.vectors)]).transform(SENTENCES)

@@ -64,7 +64,8 @@ def current_client() -> Client:
         return _import_distributed().get_client()
     except ValueError as error:
         raise FishermixError(
-            "There is no Dask client. Make one before the fit, such as distributed.Client('tcp://HOST:PORT')."
+            "There is no Dask client. Make one before the fit: distributed.Client(processes=False) on this "
+            "machine, or distributed.Client('tcp://HOST:PORT')."
         ) from error
 
 

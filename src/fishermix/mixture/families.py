@@ -85,6 +85,10 @@ class Family:
         """Return the arguments of the constructor that make an equal family, as plain JSON values."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={getattr(self, name, '?')!r}" for name in signature(type(self)).parameters)
+        return f"{type(self).__name__}({given})"
+
     def irls_weight(self, z: np.ndarray) -> np.ndarray:
         """location_score(z) / z: the weight of a row in iteratively reweighted least squares.
 

@@ -128,8 +128,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         if found is None:
             mixtures = self.mixtures
             if isinstance(mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
-                mixtures = [from_sklearn(m) if isinstance(m, SklearnMixture) else m for m in mixtures]
-                mixtures = [m.parameters_ if hasattr(m, "locations_") else m for m in mixtures]
+                mixtures = [_find_parameters(mixture) for mixture in mixtures]
             whitening = getattr(self.whitening, "whitening_", self.whitening)
             words = self.vectors, whitening, mixtures, self.power, self.norm, self.stop_words
             found = SentenceVectors(*words, self.transformer, self.transformer_weight)
@@ -211,3 +210,10 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def __getstate__(self):
         return {name: value for name, value in super().__getstate__().items() if name != "_sentence_vectors"}
+
+
+def _find_parameters(mixture: Any) -> Any:
+    """The parameters of a fitted mixture, also of scikit-learn's; what is none is returned as it is."""
+    if isinstance(mixture, SklearnMixture) and hasattr(mixture, "weights_"):
+        mixture = from_sklearn(mixture)
+    return mixture.parameters_ if hasattr(mixture, "locations_") else mixture
