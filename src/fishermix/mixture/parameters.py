@@ -217,7 +217,9 @@ class MixtureParameters:
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
-        return self._compiled.setdefault(dtype.char, _Compiled(*padded, constant, others))
+        return self._compiled.setdefault(
+            dtype.char, _Compiled(padded[0], padded[1], padded[2], constant, others)
+        )
 
     # Everything else
 
