@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.vision.formats import VIDEO, find_format, split_part
 
 
 class StoreLocked(FishermixError):
@@ -41,11 +42,31 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """A photo that a search found: its opaque id, its path relative to the folder, and its score."""
+    """A photo that a search found: its opaque id, its path relative to the folder, and its score.
+
+    The path of a frame of a video or of a page ends in its part, for example `clip.mp4#t=12.5`.
+    """
 
     id: str
     path: str
     score: float
+
+    @property
+    def file(self) -> str:
+        """The path of the file, without a part."""
+        return split_part(self.path)[0]
+
+    @property
+    def time(self) -> float | None:
+        """The time of a frame in its video, in seconds; None if the file is no video."""
+        file, _, number = split_part(self.path)
+        return number if find_format(file) is VIDEO else None
+
+    @property
+    def page(self) -> int | None:
+        """The page of a TIFF file, if it is not the first one."""
+        _, part, number = split_part(self.path)
+        return int(number) if part == "page" else None
 
 
 @dataclass(frozen=True)
