@@ -202,8 +202,8 @@ class PhotoIndex:
         hashed: dict[str, bytes] = {}  # of each part of each file
         for path in chunk:
             try:
-                with open(self.folder / path, "rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").digest()
+                with open(self.folder / path, "rb") as opened:
+                    digest = hashlib.file_digest(opened, "sha256").digest()
             except OSError as error:
                 # The stamp matches no file, so that the next update tries again.
                 failed.append(Entry(path, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))

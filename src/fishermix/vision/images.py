@@ -254,16 +254,16 @@ def _decode_raw(data: bytes, max_pixels: int, side: int) -> Image.Image | None:
 
 
 def _decode_tiff(data: bytes, max_pixels: int, side: int, page: int) -> Image.Image:
+    is_raw = looks_like_raw(data)
+    if is_raw or (is_raw is None and RAW.is_installed):
+        developed = _decode_raw(data, max_pixels, side)
+        if developed is not None:
+            return developed
     try:
         opened = _open(data, ("TIFF",))
     except UnidentifiedImageError:
         return _decode_other_tiff(data, max_pixels, page)
     with opened as image:
-        is_raw = looks_like_raw(image)
-        if is_raw or (is_raw is None and RAW.is_installed):
-            developed = _decode_raw(data, max_pixels, side)
-            if developed is not None:
-                return developed
         pages = list_pages(image, page)
         if len(pages) < page:
             raise UnreadableImage(f"the file has no page {page}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 MOST_PAGES = 500  # of a file
 REDUCED_PAGE = 1  # the bit of NewSubfileType that marks a thumbnail of another page
@@ -29,14 +30,21 @@ def list_pages(image: Image.Image, at_most: int = MOST_PAGES) -> list[int]:
     return pages or [0]
 
 
-def looks_like_raw(image: Image.Image) -> bool | None:
+def looks_like_raw(data: bytes) -> bool | None:
     """Whether a TIFF file is a RAW photo: True for a DNG; None for what NEF, ARW and PEF have in common with
     the files of some photo editors.
     """
-    tags = image.tag_v2  # type: ignore[attr-defined]
+    tags = ImageFileDirectory_v2(data[:8])
+    tags.load(_at(data, tags.next))
     if DNG_VERSION in tags:
         return True
     return None if SUB_IFDS in tags and MAKE in tags else False
+
+
+def _at(data: bytes, position: int) -> io.BytesIO:
+    file = io.BytesIO(data)
+    file.seek(position)
+    return file
 
 
 def read_page(data: bytes, page: int, check_size: Callable[[int, int], None]) -> np.ndarray:
