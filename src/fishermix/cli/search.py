@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import IndexOption, ModelOption, format_path, open_index, open_model, say, tell
+from fishermix.cli.common import (
+    IndexOption,
+    MaxPixelsOption,
+    ModelOption,
+    format_part,
+    format_path,
+    open_index,
+    open_model,
+    say,
+    tell,
+)
 from fishermix.errors import FishermixError
 
 
@@ -53,6 +64,7 @@ def search(
         bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
     ] = True,
     index: IndexOption = None,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Find the photos of a folder that a sentence describes.
@@ -77,15 +89,20 @@ def search(
         if html:
             _write_contact_sheet(html, " ".join(terms), photos, folder, hits)
     if as_json:
-        found = [{"path": format_path(folder, hit.path), "score": round(hit.score, 6)} for hit in hits]
-        say(json.dumps(found, indent=1))
+        say(json.dumps([_describe(folder, hit) for hit in hits], indent=1))
         return
     for hit in hits:
-        path = format_path(folder, hit.path)
+        path = format_path(folder, hit.file)
         if null:
             say(path, end="\0")
         else:
-            say(path if paths_only else f"{hit.score:.3f}  {path}")
+            say(path if paths_only else f"{hit.score:.3f}  {path}{format_part(hit)}")
+
+
+def _describe(folder: Path, hit) -> dict[str, str | float | int]:
+    """A hit as a JSON object; `time` is in seconds."""
+    parts = {name: value for name in ("time", "page") if (value := getattr(hit, name)) is not None}
+    return {"path": format_path(folder, hit.file), "score": round(hit.score, 6), **parts}
 
 
 def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
@@ -94,10 +111,16 @@ def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
     folder = os.path.expanduser(last)
     is_folder = os.path.isdir(folder)
     if not before and is_folder:
-        example = f'fishermix search "two dogs" {last}'
+        example = f'fishermix search "two dogs" {shlex.quote(last)}'
         if last in (".", "..") or "/" in last:
             raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
         tell(f"Searching for '{last}' in the current folder. To search in the folder {last}: `{example}`.")
+    if before and before[-1] in ("+", "-") and is_folder:
+        raise FishermixError(
+            f"{last} is a folder, and '{before[-1]}' comes before it. To search in {last}, put a sentence or "
+            f"a photo between them. To search for the word '{last}' in the current folder, add a dot: "
+            f"`fishermix search {shlex.join(arguments)} .`."
+        )
     if before and before[-1] not in ("+", "-"):
         if is_folder:
             return before, Path(folder)
@@ -127,6 +150,9 @@ def _explain_nothing(photos: int, folder: Path) -> str:
 def _write_contact_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
     from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
 
-    cards = [(photos.path(hit), format_path(folder, hit.path), hit.score, "") for hit in hits]
+    cards = [
+        (photos.path(hit), f"{format_path(folder, hit.file)}{format_part(hit)}", hit.score, "")
+        for hit in hits
+    ]
     write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))
     tell(f"Wrote {out}.")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 
 try:
@@ -22,7 +23,7 @@ try:
     from pgvector.psycopg import register_vector
 except ImportError as missing:
     raise FishermixError(
-        f"An index in PostgreSQL needs {missing.name}. Install it with `pip install 'fishermix[postgres]'`."
+        f"An index in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
     ) from missing
 
 MIGRATIONS = (

@@ -12,12 +12,12 @@ from PIL import Image
 SECONDS_BETWEEN_FRAMES = 4.0
 MOST_FRAMES = 500  # of one video; a longer one gets fewer per minute
 SIDE = 16  # frames are compared as small gray pictures
-LEAST_DIFFERENCE = 6.0  # mean of the absolute differences of gray values (0 to 255): a new scene has 20 or more
+LEAST_DIFFERENCE = 6.0  # mean absolute difference of gray values (0 to 255); a new scene has 20 or more
 ROTATION = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
 
 
 def list_frame_times(path: str | os.PathLike, max_pixels: int) -> list[float]:
-    """The times, in seconds, of key frames a few seconds apart, without those nearly equal to the last one."""
+    """The times, in seconds, of key frames a few seconds apart, without those that show nothing new."""
     times: list[float] = []
     last: np.ndarray | None = None
     for time, frame, step in _walk_key_frames(path, max_pixels):
