@@ -122,7 +122,7 @@ def test_a_video_hit_says_its_time(tiny, photos, monkeypatch):
     found = json.loads(tiny("search", "red", photos, "--json"))
     assert found[0] == {"path": f"{photos}/clip.mp4", "score": 0.5, "time": 72.5}
     assert found[1]["page"] == 2
-    assert set(found[2]) == {"path", "score"}
+    assert not {"time", "page"} & set(found[2])
 
 
 def test_max_pixels_is_an_option_of_every_command_that_opens_photos(tiny, monkeypatch):

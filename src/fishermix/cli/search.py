@@ -22,6 +22,16 @@ from fishermix.cli.common import (
     say,
     tell,
 )
+from fishermix.cli.filters import (
+    AfterOption,
+    BeforeOption,
+    CameraOption,
+    InOption,
+    NearOption,
+    PortraitOption,
+    SortBy,
+    SortOption,
+)
 from fishermix.errors import FishermixError
 
 
@@ -56,6 +66,13 @@ def search(
             help="Print only photos with at least this score. auto: estimate a threshold for the query.",
         ),
     ] = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    in_folder: InOption = None,
+    camera: CameraOption = None,
+    near: NearOption = None,
+    portrait: PortraitOption = None,
+    sort: SortOption = SortBy.score,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
@@ -73,9 +90,13 @@ def search(
     Nothing leaves this machine.
     The higher the score, the better the match. Unrelated photos usually score below 0.3.
     """
+    from fishermix.retrieval.details import Filter
     from fishermix.retrieval.query import encode_terms, parse_arguments
 
     limit = _parse_min_score(min_score)
+    shape = None if portrait is None else ("portrait" if portrait else "landscape")
+    only = Filter(after, before, in_folder, camera, near, shape)
+    only.check()
     terms, folder = _split_folder(query)
     parsed = parse_arguments(terms)
     loaded = open_model(model)
@@ -83,13 +104,16 @@ def search(
     if encoded.out_of_vocabulary:
         tell(f"Ignored, not in the model's vocabulary: {', '.join(encoded.out_of_vocabulary)}.")
     with open_index(folder, index, loaded, update) as photos:
-        hits = photos.search(encoded, number, limit)
+        hits = photos.search(encoded, number, limit, only)
+        details = photos.store.details([hit.path for hit in hits]) if as_json or sort is SortBy.date else {}
+        if sort is SortBy.date:
+            hits = sorted(hits, key=lambda hit: details[hit.path].taken or "" if hit.path in details else "")
         if not hits:
-            tell(_explain_nothing(photos.store.summary().photos, folder))
+            tell(_explain_nothing(photos.store.summary().photos, folder, bool(only)))
         if html:
             _write_contact_sheet(html, " ".join(terms), photos, folder, hits)
     if as_json:
-        say(json.dumps([_describe(folder, hit) for hit in hits], indent=1))
+        say(json.dumps([_describe(folder, hit, details) for hit in hits], indent=1))
         return
     for hit in hits:
         path = format_path(folder, hit.file)
@@ -99,10 +123,11 @@ def search(
             say(path if paths_only else f"{hit.score:.3f}  {path}{format_part(hit)}")
 
 
-def _describe(folder: Path, hit) -> dict[str, str | float | int]:
+def _describe(folder: Path, hit, details) -> dict[str, str | float | int]:
     """A hit as a JSON object; `time` is in seconds."""
+    known = details[hit.path].as_json() if hit.path in details else {}
     parts = {name: value for name in ("time", "page") if (value := getattr(hit, name)) is not None}
-    return {"path": format_path(folder, hit.file), "score": round(hit.score, 6), **parts}
+    return {"path": format_path(folder, hit.file), "score": round(hit.score, 6), **parts, **known}
 
 
 def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
@@ -141,9 +166,11 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(photos: int, folder: Path) -> str:
+def _explain_nothing(photos: int, folder: Path, filtered: bool) -> str:
     if not photos:
         return f"There are no photos in {folder}."
+    if filtered:
+        return f"None of the {photos:,} photos meets all conditions. Omit one of them."
     return f"None of the {photos:,} photos reaches the threshold. Omit --min-score to see the best ones."
 
 

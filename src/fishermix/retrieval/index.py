@@ -15,6 +15,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
+from fishermix.retrieval.details import Filter
 from fishermix.retrieval.photo_files import default_index, scan_folder
 from fishermix.retrieval.query import Query, encode_terms, parse_query
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store
@@ -183,7 +184,19 @@ class PhotoIndex:
                 self.store.write([], removed=old_parts)
             if todo or gone:
                 self._write(todo, gone, changes)
+            self._read_details()
             return changes
+
+    def _read_details(self) -> None:
+        """Read what photos say of themselves; for an index of an older version, that of all photos."""
+        if not (missing := self.store.paths_without_details()):
+            return
+        from fishermix.retrieval.read_details import read_details
+
+        with progress("reading dates and places", total=len(missing)) as bar:
+            for paths in _chunks(iter(missing), CHUNK):
+                self.store.write_details({path: read_details(self.folder, path) for path in paths})
+                bar.advance(len(paths))
 
     def _write(self, todo: dict[str, Stamp], gone: list[str], changes: Changes) -> None:
         try:
@@ -275,32 +288,45 @@ class PhotoIndex:
     # Searching
 
     def search(
-        self, query: str | np.ndarray | Query, n: int = 10, min_score: float | str | None = None
+        self,
+        query: str | np.ndarray | Query,
+        n: int = 10,
+        min_score: float | str | None = None,
+        only: Filter | None = None,
     ) -> list[Hit]:
         """The n photos with the highest scores, best first.
 
         query : a sentence, or several with + and - between them; a row of `match_sentences`; or a unit point
             (d,) of a photo, which is compared by the cosine
         min_score : only photos with at least this score; "auto" estimates a threshold for the query
+        only : only photos that meet these conditions: date, folder, camera, place, shape
         """
         query = query if isinstance(query, Query) else self.encode_query(query)
-        hits = self._find_files(query.vector, n)
+        hits = self._find_files(query.vector, n, only)
         if min_score is None:
             return hits
         limit = self.estimate_threshold(query, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
 
-    def _find_files(self, vector: np.ndarray, n: int) -> list[Hit]:
+    def _find_files(self, vector: np.ndarray, n: int, only: Filter | None = None) -> list[Hit]:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""
-        asked = n
+        asked, allowed = n, self._filter(only)
         while True:
             found = self.store.nearest(vector[None], asked)[0]
             best: dict[str, Hit] = {}
             for hit in found:
-                best.setdefault(hit.file, hit)
+                if allowed is None or hit.path in allowed:
+                    best.setdefault(hit.file, hit)
             if len(best) >= n or len(found) < asked:
                 return list(best.values())[:n]
             asked *= 4
+
+    def _filter(self, only: Filter | None) -> set[str] | None:
+        """The paths that meet the conditions; None if there are none."""
+        if not only:
+            return None
+        only.check()
+        return {path for path, details in self.store.details().items() if only.matches(path, details)}
 
     def estimate_threshold(self, query: Query, hits: list[Hit]) -> float:
         """The score from which on a photo stands out for this query; `hits` are its best photos."""

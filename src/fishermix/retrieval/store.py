@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.retrieval.details import Details
 from fishermix.vision.formats import VIDEO, find_format, split_part
 
 
@@ -98,6 +99,17 @@ class Store(Protocol):
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         """Store the entries and delete the removed paths, in one transaction."""
+
+    def paths_without_details(self) -> list[str]:
+        """The readable photos whose details are not stored, for example because an older version wrote
+        them.
+        """
+
+    def write_details(self, details: Mapping[str, Details]) -> None:
+        """Store the details of photos by path, in one transaction."""
+
+    def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
+        """The details of photos (None: of all that have some), by path."""
 
     def tune(self) -> None:
         """Prepare for searching after all changes are written."""

@@ -9,12 +9,12 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from fishermix.errors import FishermixError
@@ -29,7 +29,7 @@ from fishermix.vision.formats import (
     sniff_format,
     split_part,
 )
-from fishermix.vision.tiff import list_pages, looks_like_raw, read_page
+from fishermix.vision.tiff import get_stored_size, list_pages, looks_like_raw, read_page
 
 ImageSource = str | os.PathLike | bytes | Image.Image
 
@@ -147,6 +147,44 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
         return _decode(read_bytes(file, limit), limit, side, int(number) if part else 1)
     except UnreadableImage as error:
         raise UnreadableImage(error.reason, os.fspath(photo), error.may_change) from error
+
+
+def open_header(path: str | os.PathLike) -> tuple[tuple[int, int], Image.Exif]:
+    """The size of a photo before it is turned upright, and its EXIF; the pixels are not decoded."""
+    data = read_bytes(path, default_max_pixels())
+    kind = sniff_format(data)
+    may_be_raw = kind == "RAW" or (kind == "TIFF" and looks_like_raw(data) is not False and RAW.is_installed)
+    if may_be_raw and (header := _open_raw_header(data)) is not None:
+        return header
+    with _open_file(data, kind) as image:
+        size = get_stored_size(image) if image.format == "TIFF" else image.size
+        return size, _read_exif(image)
+
+
+def _read_exif(image: Image.Image) -> Image.Exif:
+    """The EXIF of an opened image, with the blocks that Pillow reads from the file only when asked."""
+    exif = image.getexif()
+    for block in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo):
+        with suppress(Exception):  # a damaged block is as good as none
+            exif.get_ifd(block)
+    return exif
+
+
+def _open_raw_header(data: bytes) -> tuple[tuple[int, int], Image.Exif] | None:
+    """The size of the sensor, and the EXIF of a RAW file that is a TIFF file or else of its preview."""
+    from fishermix.vision.raw import open_raw, read_preview
+
+    _check_installed("RAW")
+    if (raw := open_raw(data)) is None:
+        return None
+    with raw:
+        exif = Image.Exif()
+        if data[:2] in (b"II", b"MM") and data[2:4] in (b"*\0", b"\0*"):
+            exif.load(data)
+        elif (preview := read_preview(raw)) is not None:
+            with _open_file(preview[0], "JPEG") as image:
+                exif = _read_exif(image)
+        return (raw.sizes.width, raw.sizes.height), exif
 
 
 def list_parts(path: str | os.PathLike, max_pixels: int | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 MOST_PAGES = 500  # of a file
 REDUCED_PAGE = 1  # the bit of NewSubfileType that marks a thumbnail of another page
+WIDTH, HEIGHT = 256, 257  # tags
 SUBFILE_TYPE, MAKE, SUB_IFDS, DNG_VERSION = 254, 271, 330, 50706  # tags
 
 
@@ -28,6 +29,12 @@ def list_pages(image: Image.Image, at_most: int = MOST_PAGES) -> list[int]:
         if len(pages) >= at_most:
             break
     return pages or [0]
+
+
+def get_stored_size(image: Image.Image) -> tuple[int, int]:
+    """The size of the page as stored; Pillow gives that of the page turned upright."""
+    tags = image.tag_v2  # type: ignore[attr-defined]
+    return tags[WIDTH], tags[HEIGHT]
 
 
 def looks_like_raw(data: bytes) -> bool | None:
