@@ -3,8 +3,8 @@
     python benchmarks/formats.py PHOTO_FOLDER [PHOTOS]
 
 Writes each of the first photos of the folder, enlarged to 4032 x 3024 pixels, in every format, and encodes
-them with one thread. The HEIC photos have a thumbnail of 320 x 240 pixels, as those of phones do; "no thumbnail"
-is without one.
+them with one thread. The HEIC photos have a thumbnail of 320 x 240 pixels, as those of phones do; those
+called "no thumbnail" have none.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def main(folder: Path, number: int = 4) -> None:
             if reference is None:
                 reference, seconds_of_jpeg = vectors, seconds
             cosine = (vectors * reference).sum(axis=1).mean()
+            speed = seconds_of_jpeg / seconds
             print(
-                f"{name:20} {seconds:6.3f} s, {seconds_of_jpeg / seconds:5.2f} of JPEG's speed, cosine {cosine:.3f}"
+                f"{name:20} {seconds:6.3f} s, {speed:5.2f} of JPEG's speed, cosine {cosine:.3f}", flush=True
             )
 
 

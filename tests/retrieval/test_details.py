@@ -3,9 +3,12 @@
 import json
 import os
 import sqlite3
+import sys
 from datetime import date, datetime
+from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 from tiny_model import TinyModel, paint
@@ -14,6 +17,9 @@ from fishermix.errors import FishermixError
 from fishermix.retrieval.details import Details, Filter, date_in_name, distance_km, parse_day, parse_near
 from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.read_details import read_details
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "vision"))
+import make_formats
 
 
 def with_exif(
@@ -28,12 +34,13 @@ def with_exif(
         degrees, minutes = divmod(abs(value) * 60, 60)
         gps[tag], gps[tag + 1] = letters[value < 0], (degrees, minutes, 0.0)
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (48, 32), (220, 20, 20)).save(path, exif=exif)
+    Image.new("RGB", (48, 32), (220, 20, 20)).save(path, exif=exif.tobytes())
     return path
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "avif", "heic"])
 def test_exif_is_read(tmp_path, suffix):
+    pillow_heif.register_heif_opener()
     with_exif(tmp_path / f"a.{suffix}", place=(-33.8568, 151.2153), turn=6)
     found = read_details(tmp_path, f"a.{suffix}")
     assert found == Details(
@@ -204,3 +211,15 @@ def test_the_options_of_search(index, tmp_path, monkeypatch):
     found = json.loads(run("--after", "2019", "--before", "2020", "--json"))
     assert found[0]["camera"] == "Canon EOS R5"
     assert found[0]["latitude"] == pytest.approx(52.52, abs=1e-4)
+
+
+def test_a_turned_tiff_and_a_raw_photo_have_their_size(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112], exif[0x0132] = 6, "2015:01:02 03:04:05"
+    Image.new("RGB", (48, 32)).save(tmp_path / "a.tif", exif=exif)
+    assert read_details(tmp_path, "a.tif") == Details("2015-01-02T03:04:05", "exif", width=32, height=48)
+    pytest.importorskip("rawpy")
+    pytest.importorskip("tifffile")
+    (tmp_path / "a.dng").write_bytes(make_formats.make_dng(Image.new("RGB", (48, 32)), orientation=6))
+    found = read_details(tmp_path, "a.dng")
+    assert (found.width, found.height) == (32, 48)
