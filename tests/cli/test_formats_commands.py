@@ -220,3 +220,13 @@ def test_serve_says_what_it_does_before_it_serves(tmp_path):
         process.communicate(timeout=60)
     assert said[0] == "fishermix: Loading the model.\n"
     assert said[1].startswith("fishermix: Looking for new, changed and deleted photos in ")
+
+
+def test_a_damaged_file_is_named_once(tmp_path):
+    from fishermix.vision.images import UnreadableImage, open_photo
+
+    (tmp_path / "a0.avif").write_bytes(b"\0\0\0\x1cftypavif\0\0\0\0avifmif1")
+    with pytest.raises(UnreadableImage) as caught:
+        open_photo(tmp_path / "a0.avif")
+    assert str(caught.value).count("a0.avif") == 1
+    assert "a0.avif" not in caught.value.reason  # the index stores the reason next to the path
