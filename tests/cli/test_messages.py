@@ -63,7 +63,11 @@ def test_a_mistake_and_an_interruption_end_with_their_codes(run_main, capsys):
 
     for command, code, message in (
         (fail, 1, "fishermix: The query is empty.\n"),
-        (interrupt, 130, "fishermix: Interrupted. Completed steps are kept.\n"),
+        (
+            interrupt,
+            130,
+            "fishermix: Interrupted. Completed work is kept. Run the command again to continue.\n",
+        ),
     ):
         with pytest.raises(SystemExit) as end:
             run_main(command)

@@ -60,8 +60,9 @@ def test_names_that_look_like_options_and_folders_without_an_index(tiny, photos,
 
 def test_json(tiny, photos):
     found = json.loads(tiny("search", "blue", photos, "--json", "-n", 3))
-    assert [set(entry) for entry in found] == [{"path", "score"}] * 3
-    assert found[0] == {"path": f"{photos}/blue.png", "score": 1.0}
+    known = {"path", "score", "taken", "taken_from", "width", "height"}
+    assert [set(entry) for entry in found] == [known] * 3
+    assert (found[0]["path"], found[0]["score"]) == (f"{photos}/blue.png", 1.0)
 
 
 def test_queries_combine(tiny, photos):

@@ -181,3 +181,20 @@ def test_passwords_are_not_shown():
     with pytest.raises(FishermixError) as caught:
         open_store(None, "postgresql://nobody:secret@127.0.0.1:1/none")
     assert "secret" not in str(caught.value)
+
+
+def test_details_are_kept_until_the_photo_changes(address):
+    from fishermix.retrieval.details import Details
+    from fishermix.retrieval.postgres_store import PostgresStore
+
+    store = PostgresStore(address)
+    store.adopt("model", 4)
+    store.write([entry("a", 1), entry("b", 2)])
+    assert sorted(store.paths_without_details()) == ["a", "b"]
+    details = Details("2019-07-14T12:30:00", "exif", "Canon EOS R5", 52.52, 13.405, 48, 32)
+    store.write_details({"a": details})
+    assert store.details() == store.details(["a", "b"]) == {"a": details}
+    assert store.paths_without_details() == ["b"]
+    store.write([entry("a", 3)])
+    assert store.details() == {}
+    store.close()

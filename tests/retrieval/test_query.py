@@ -26,7 +26,42 @@ def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
         Term("+", "photo", str(photo)),
         *text("+at night"),
     ]
-    assert parse_arguments(["missing.png"]) == text("+missing.png")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["missing.png"],
+        ["IMG_9000.HEIC"],
+        ["missing.jpg", "+", "at night"],
+        ["at night", "-", "sub/missing.cr3"],
+        ["IMG_9000.HEIC at night"],
+        ["my photo.jpg"],
+        ["clip.mov"],
+        ["drawing.psd"],
+    ],
+)
+def test_a_file_name_is_never_words(arguments):
+    with pytest.raises(FishermixError, match="There is no photo"):
+        parse_arguments(arguments)
+    with pytest.raises(FishermixError, match="There is no photo"):
+        parse_query(" ".join(arguments))
+
+
+def test_words_with_dots_are_words():
+    for words in ("a dog.", "st. bernard", "a .jpg", "no. 5", "mr. t", "i.e. a cat", "a png or jpg"):
+        assert parse_arguments([words]) == text(f"+{words}")
+        assert parse_query(words) == text(f"+{words}")
+
+
+def test_a_file_that_is_no_photo_or_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("dogs")
+    with pytest.raises(FishermixError, match="not a photo"):
+        parse_arguments([str(tmp_path / "notes.txt")])
+    (tmp_path / "raw.cr3").write_bytes(b"x")
+    monkeypatch.setattr("fishermix.vision.formats._has_module", lambda module: False)
+    with pytest.raises(FishermixError, match="pip install"):
+        parse_arguments([str(tmp_path / "raw.cr3")])
 
 
 def test_one_line_is_split_at_lone_signs():

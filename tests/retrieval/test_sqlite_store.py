@@ -2,6 +2,7 @@
 date.
 """
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -123,12 +124,24 @@ def test_readers_in_threads_while_a_writer_writes(store, tmp_path):
 
 
 def test_an_old_version_is_migrated_with_its_photos(tmp_path, monkeypatch):
+    new = LocalStore(tmp_path / "new")
+    new.adopt("model", 4)
+    new.write([entry("a", 1)])
+    new.close()
     with monkeypatch.context() as past:
         past.setattr(sqlite_store, "MIGRATIONS", sqlite_store.MIGRATIONS[:1])
-        old = LocalStore(tmp_path / "index")
-        old.adopt("model", 4)
-        old.write([entry("a", 1)])
-        old.close()
+        LocalStore(tmp_path / "index").close()
+    shutil.copy(tmp_path / "new" / "vectors-1.f32", tmp_path / "index")
+    with sqlite3.connect(tmp_path / "index" / "index.sqlite") as old:
+        old.execute("ATTACH ? AS new", (str(tmp_path / "new" / "index.sqlite"),))
+        old.execute("DELETE FROM main.state")
+        for table, columns in (
+            ("state", "*"),
+            ("vectors", "*"),
+            ("photos", "id, path, size, mtime_ns, row, reason"),
+        ):
+            old.execute(f"INSERT INTO main.{table} SELECT {columns} FROM new.{table}")
+    old.close()
     store = LocalStore(tmp_path / "index")
     assert [hit.path for hit in store.nearest(point(1)[None], 5)[0]] == ["a"]
     assert store.verify() == []

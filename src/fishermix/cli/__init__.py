@@ -13,6 +13,7 @@ from typing import TextIO
 import typer
 
 from fishermix import __version__
+from fishermix.__main__ import INTERRUPTED
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
 
@@ -65,10 +66,10 @@ def _show_warning(
 
 def main() -> None:
     """Run the command line. A user's mistake is reported on one line, with exit code 1."""
-    load_commands()
-    show_progress()
-    warnings.showwarning = _show_warning
     try:
+        load_commands()
+        show_progress()
+        warnings.showwarning = _show_warning
         app()
     except FishermixError as error:
         print(f"fishermix: {error}", file=sys.stderr)
@@ -84,6 +85,17 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         print(f"fishermix: {place}{explain_os_error(error)}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("fishermix: Interrupted. Completed steps are kept.", file=sys.stderr)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if not _was_interrupted(end):
+            raise
+        print(INTERRUPTED, file=sys.stderr)
         sys.exit(130)
+
+
+def _was_interrupted(end: BaseException | None) -> bool:
+    """Whether Ctrl-C ended the command. Typer turns it into an exit without a word."""
+    while end is not None:
+        if isinstance(end, KeyboardInterrupt):
+            return True
+        end = end.__cause__ or end.__context__
+    return False

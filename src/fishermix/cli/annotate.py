@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, SentencesOption, check_photo, open_model, say, tell
+from fishermix.cli.common import (
+    MaxPixelsOption,
+    ModelOption,
+    SentencesOption,
+    check_photo,
+    open_model,
+    say,
+    tell,
+)
 from fishermix.errors import FishermixError
 
 
@@ -29,6 +37,7 @@ def annotate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON list with one entry per photo.")
     ] = False,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Rank sentences for photos, with their scores, best first.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, check_photo, open_model, say, tell
+from fishermix.cli.common import MaxPixelsOption, ModelOption, check_photo, open_model, say, tell
 from fishermix.errors import FishermixError
 
 
@@ -23,6 +23,7 @@ def caption(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON list with one entry per photo.")
     ] = False,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Write a sentence for each photo.

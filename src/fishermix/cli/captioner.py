@@ -12,6 +12,7 @@ from fishermix.cli import app
 from fishermix.cli.common import ModelOption, open_model, tell
 from fishermix.cli.train import DataOption, _dev_trained_on
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
@@ -103,7 +104,7 @@ def _prepare_training(model: ImageTextModel, dataset: Dataset, features: Path | 
         if error.name != "torch":
             raise
         raise FishermixError(
-            "Training a captioner needs torch. Run: pip install 'fishermix[caption]'"
+            f"Training a captioner needs torch. Run: {install_command('caption')}"
         ) from error
     from fishermix.experiments.captions import make_caption_set
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from fishermix.errors import FishermixError, FishermixWarning
 if TYPE_CHECKING:
     from fishermix.model.model import ImageTextModel
     from fishermix.retrieval.index import PhotoIndex
+    from fishermix.retrieval.store import Hit
 
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
@@ -24,6 +27,26 @@ IndexOption = Annotated[
         "--index",
         help="Where the index is kept: a directory, or postgresql://HOST/DATABASE#NAME. "
         "Default: a folder in your data directory.",
+    ),
+]
+
+
+def _set_max_pixels(pixels: int | None) -> int | None:
+    if pixels is not None:
+        from fishermix.vision.images import set_default_max_pixels
+
+        set_default_max_pixels(pixels)
+    return pixels
+
+
+MaxPixelsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-pixels",
+        min=1,
+        callback=_set_max_pixels,
+        help="Reject images that take more pixels than this in memory. Default: depends on RAM.",
+        show_default=False,
     ),
 ]
 SentencesOption = Annotated[
@@ -68,11 +91,21 @@ def open_index(folder: Path, index: str | None, model, update: bool = True) -> P
         tell("The index was made with another model. All photos were encoded again.")
     if changes.unreadable:
         first = next(iter(changes.unreadable))
+        place = f" --index {shlex.quote(index)}" if index is not None else ""
         tell(
             f"Unreadable files: {len(changes.unreadable):,}, for example {first}. "
-            f"`fishermix index info {folder}` lists all."
+            f"`fishermix index info {shlex.quote(str(folder))}{place}` lists all."
         )
+    tell_skipped(changes.skipped)
     return photos
+
+
+def tell_skipped(skipped: Mapping[str, int]) -> None:
+    """Report the files that look like photos and are not read, by suffix."""
+    from fishermix.vision.formats import explain_skipped
+
+    for sentence in explain_skipped(skipped):
+        tell(sentence)
 
 
 def check_photo(photo: Path) -> None:
@@ -111,6 +144,14 @@ def say(text: str = "", end: str = "\n") -> None:
     except UnicodeEncodeError:
         sys.stdout.flush()
         sys.stdout.buffer.write(os.fsencode(text + end))
+
+
+def format_part(hit: Hit) -> str:
+    """The place of a hit in its file: the time in a video, or the page."""
+    if hit.time is not None:
+        minutes, seconds = divmod(int(hit.time), 60)
+        return f"  at {minutes}:{seconds:02}"
+    return f"  page {hit.page}" if hit.page is not None else ""
 
 
 def format_path(folder: Path, path: str) -> str:

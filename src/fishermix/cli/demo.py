@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, open_index, open_model, say
+from fishermix.cli.common import MaxPixelsOption, ModelOption, open_index, open_model, say
 from fishermix.cli.explain import format_explanation
 from fishermix.errors import FishermixError
 
@@ -49,6 +49,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the index and the contact sheet.")] = Path(
         "demo-out"
     ),
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Try the commands on a few photos: search, caption, explain, and a contact sheet."""

@@ -15,18 +15,24 @@ from fishermix import __version__
 from fishermix.cli import app
 from fishermix.cli.common import ModelOption, open_model, say
 from fishermix.errors import FishermixError
+from fishermix.extras import EXTRAS
 from fishermix.threads import available_threads
+from fishermix.vision.formats import FORMATS, explain_missing
 
-CORE = ("numpy", "scipy", "scikit-learn", "numba", "safetensors", "pillow", "onnxruntime", "typer", "rich")
-EXTRAS = {
-    "caption": ("torch",),
-    "serve": ("fastapi", "uvicorn"),
-    "dask": ("dask", "distributed", "pyarrow"),
-    "faiss": ("faiss-cpu",),
-    "postgres": ("psycopg", "pgvector"),
-    "plots": ("matplotlib",),
-    "export": ("onnx",),
-}
+CORE = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "safetensors",
+    "pillow",
+    "pillow-heif",
+    "onnxruntime",
+    "typer",
+    "rich",
+)
+# What works without an extra, although its name suggests otherwise.
+PURPOSE = {"caption": "needed only to train a captioner"}
 
 
 @app.command(epilog="Example: fishermix doctor ~/Pictures")
@@ -48,6 +54,7 @@ def doctor(
     say(f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}")
     say(f"packages    {', '.join(f'{name} {_version(name, problems)}' for name in CORE)}")
     say(f"extras      {', '.join(_extras())}")
+    say(f"photos      {', '.join(_formats())}")
     say(f"processor   {available_threads()} threads")
     for line in _linear_algebra():
         say(line)
@@ -72,7 +79,14 @@ def _extras() -> Iterator[str]:
         try:
             yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
         except PackageNotFoundError:
-            yield f"{extra} (not installed)"
+            purpose = f"; {PURPOSE[extra]}" if extra in PURPOSE else ""
+            yield f"{extra} (not installed{purpose})"
+
+
+def _formats() -> Iterator[str]:
+    for one in FORMATS:
+        missing = "" if one.is_installed else f" (not installed: {explain_missing(one)})"
+        yield f"{one.name}{missing}"
 
 
 def _linear_algebra() -> Iterator[str]:

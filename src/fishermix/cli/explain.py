@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, check_photo, open_model, say
+from fishermix.cli.common import MaxPixelsOption, ModelOption, check_photo, open_model, say
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
@@ -17,6 +17,7 @@ def explain(
     sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
     photo: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Show how much each word of a sentence contributes to its score with a photo.

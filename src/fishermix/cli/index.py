@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import IndexOption, ModelOption, open_model, say, tell
+from fishermix.cli.common import (
+    IndexOption,
+    MaxPixelsOption,
+    ModelOption,
+    open_model,
+    say,
+    tell,
+    tell_skipped,
+)
 from fishermix.errors import FishermixError
 
 index_app = typer.Typer(
@@ -21,13 +30,23 @@ Folder = Annotated[Path, typer.Argument(help="The folder that contains the photo
 
 
 @index_app.command(epilog="Example: fishermix index add ~/Pictures")
-def add(folder: Folder, index: IndexOption = None, model: ModelOption = None) -> None:
+def add(
+    folder: Folder,
+    index: IndexOption = None,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
     """Index a folder: encode all photos in it and in its subfolders, once."""
     _update(folder, index, model)
 
 
 @index_app.command(epilog="Example: fishermix index update ~/Pictures")
-def update(folder: Folder, index: IndexOption = None, model: ModelOption = None) -> None:
+def update(
+    folder: Folder,
+    index: IndexOption = None,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
     """Update the index of a folder: look for new, changed, moved and deleted photos."""
     _open_existing(folder, index).close()
     _update(folder, index, model)
@@ -49,20 +68,35 @@ def info(
     index: IndexOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Show what the index of a folder contains, and which files could not be read."""
+    """Show what the index of a folder contains, and which files could not be read or were skipped."""
+    from fishermix.vision.formats import explain_skipped
+
     store = _open_existing(folder, index, folder_must_exist=False)
-    summary = store.summary()
+    summary, listing = store.summary(), _scan(folder)
     store.close()
+    unreadable = {**summary.unreadable, **listing.unreadable}
     if as_json:
-        say(json.dumps({"index": store.name, **vars(summary)}, indent=1))
+        found = {"unreadable": unreadable, "skipped": dict(listing.skipped)}
+        say(json.dumps({"index": store.name, **vars(summary), **found}, indent=1))
         return
     say(f"index       {store.name}")
     say(f"photos      {summary.photos:,} ({summary.contents:,} distinct)")
-    say(f"model       {summary.model_key or 'none yet'}, {summary.dimension} dimensions")
+    say(f"model       {summary.model_key or 'none yet'}")
     say(f"size        {summary.bytes / 1e6:,.1f} MB")
-    say(f"unreadable  {len(summary.unreadable):,}")
-    for path, reason in summary.unreadable.items():
+    say(f"unreadable  {len(unreadable):,}")
+    for path, reason in unreadable.items():
         say(f"  {path}: {reason}")
+    say(f"skipped     {sum(listing.skipped.values()):,}")
+    for sentence in explain_skipped(listing.skipped):
+        say(f"  {sentence}")
+
+
+def _scan(folder: Path):
+    """What is in the folder now; nothing if it is gone."""
+    from fishermix.retrieval.photo_files import Listing, scan_folder
+
+    place = folder.expanduser().resolve()
+    return scan_folder(place) if place.is_dir() else Listing()
 
 
 @index_app.command(epilog="Example: fishermix index verify ~/Pictures && echo OK")
@@ -76,9 +110,9 @@ def verify(folder: Folder, index: IndexOption = None) -> None:
     photos = store.summary().photos if not problems else 0
     store.close()
     if problems:
+        command = f"fishermix index remove {shlex.quote(str(folder))}"
         raise FishermixError(
-            " ".join(problems)
-            + f" Delete the index with `fishermix index remove {folder}`; the next search builds it again."
+            f"{' '.join(problems)} Delete the index with `{command}`; the next search builds it again."
         )
     say(f"No problems found in {store.name}: {photos:,} photos.")
 
@@ -104,3 +138,4 @@ def _update(folder: Path, index: str | None, model: Path | None) -> None:
     )
     for path, reason in changes.unreadable.items():
         tell(f"{path}: {reason}")
+    tell_skipped(changes.skipped)

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import IndexOption, ModelOption, format_path, open_index, open_model, say, tell
+from fishermix.cli.common import (
+    IndexOption,
+    MaxPixelsOption,
+    ModelOption,
+    format_part,
+    format_path,
+    open_index,
+    open_model,
+    say,
+    tell,
+)
+from fishermix.cli.filters import (
+    AfterOption,
+    BeforeOption,
+    CameraOption,
+    InOption,
+    NearOption,
+    PortraitOption,
+    SortBy,
+    SortOption,
+)
 from fishermix.errors import FishermixError
 
 
@@ -45,6 +66,13 @@ def search(
             help="Print only photos with at least this score. auto: estimate a threshold for the query.",
         ),
     ] = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    in_folder: InOption = None,
+    camera: CameraOption = None,
+    near: NearOption = None,
+    portrait: PortraitOption = None,
+    sort: SortOption = SortBy.score,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
@@ -53,6 +81,7 @@ def search(
         bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
     ] = True,
     index: IndexOption = None,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Find the photos of a folder that a sentence describes.
@@ -61,9 +90,13 @@ def search(
     Nothing leaves this machine.
     The higher the score, the better the match. Unrelated photos usually score below 0.3.
     """
+    from fishermix.retrieval.details import Filter
     from fishermix.retrieval.query import encode_terms, parse_arguments
 
     limit = _parse_min_score(min_score)
+    shape = None if portrait is None else ("portrait" if portrait else "landscape")
+    only = Filter(after, before, in_folder, camera, near, shape)
+    only.check()
     terms, folder = _split_folder(query)
     parsed = parse_arguments(terms)
     loaded = open_model(model)
@@ -75,21 +108,30 @@ def search(
         else:
             tell(f"Ignored, not in the model's vocabulary: {words}.")
     with open_index(folder, index, loaded, update) as photos:
-        hits = photos.search(encoded, number, limit)
+        hits = photos.search(encoded, number, limit, only)
+        details = photos.store.details([hit.path for hit in hits]) if as_json or sort is SortBy.date else {}
+        if sort is SortBy.date:
+            hits = sorted(hits, key=lambda hit: details[hit.path].taken or "" if hit.path in details else "")
         if not hits:
-            tell(_explain_nothing(photos.store.summary().photos, folder))
+            tell(_explain_nothing(photos.store.summary().photos, folder, bool(only)))
         if html:
             _write_contact_sheet(html, " ".join(terms), photos, folder, hits)
     if as_json:
-        found = [{"path": format_path(folder, hit.path), "score": round(hit.score, 6)} for hit in hits]
-        say(json.dumps(found, indent=1))
+        say(json.dumps([_describe(folder, hit, details) for hit in hits], indent=1))
         return
     for hit in hits:
-        path = format_path(folder, hit.path)
+        path = format_path(folder, hit.file)
         if null:
             say(path, end="\0")
         else:
-            say(path if paths_only else f"{hit.score:.3f}  {path}")
+            say(path if paths_only else f"{hit.score:.3f}  {path}{format_part(hit)}")
+
+
+def _describe(folder: Path, hit, details) -> dict[str, str | float | int]:
+    """A hit as a JSON object; `time` is in seconds."""
+    known = details[hit.path].as_json() if hit.path in details else {}
+    parts = {name: value for name in ("time", "page") if (value := getattr(hit, name)) is not None}
+    return {"path": format_path(folder, hit.file), "score": round(hit.score, 6), **parts, **known}
 
 
 def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
@@ -98,10 +140,16 @@ def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
     folder = os.path.expanduser(last)
     is_folder = os.path.isdir(folder)
     if not before and is_folder:
-        example = f'fishermix search "two dogs" {last}'
+        example = f'fishermix search "two dogs" {shlex.quote(last)}'
         if last in (".", "..") or "/" in last:
             raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
         tell(f"Searching for '{last}' in the current folder. To search in the folder {last}: `{example}`.")
+    if before and before[-1] in ("+", "-") and is_folder:
+        raise FishermixError(
+            f"{last} is a folder, and '{before[-1]}' comes before it. To search in {last}, put a sentence or "
+            f"a photo between them. To search for the word '{last}' in the current folder, add a dot: "
+            f"`fishermix search {shlex.join(arguments)} .`."
+        )
     if before and before[-1] not in ("+", "-"):
         if is_folder:
             return before, Path(folder)
@@ -122,15 +170,20 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(photos: int, folder: Path) -> str:
+def _explain_nothing(photos: int, folder: Path, filtered: bool) -> str:
     if not photos:
         return f"There are no photos in {folder}."
+    if filtered:
+        return f"None of the {photos:,} photos meets all conditions. Omit one of them."
     return f"None of the {photos:,} photos reaches the threshold. Omit --min-score to see the best ones."
 
 
 def _write_contact_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
     from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
 
-    cards = [(photos.path(hit), format_path(folder, hit.path), hit.score, "") for hit in hits]
+    cards = [
+        (photos.path(hit), f"{format_path(folder, hit.file)}{format_part(hit)}", hit.score, "")
+        for hit in hits
+    ]
     write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))
     tell(f"Wrote {out}.")

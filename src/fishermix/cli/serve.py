@@ -8,8 +8,18 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import IndexOption, ModelOption, SentencesOption, open_index, open_model, say
+from fishermix.cli.common import (
+    IndexOption,
+    MaxPixelsOption,
+    ModelOption,
+    SentencesOption,
+    open_index,
+    open_model,
+    say,
+    tell,
+)
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 
 
 @app.command(epilog="Example: fishermix serve ~/Pictures, then open http://127.0.0.1:8321")
@@ -22,6 +32,7 @@ def serve(
     ] = True,
     index: IndexOption = None,
     sentences: SentencesOption = None,
+    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only.
@@ -34,13 +45,18 @@ def serve(
         from fishermix.server.app import SERVER, create_app
     except ImportError as error:
         raise FishermixError(
-            f"The server needs {error.name}. Install it with `pip install 'fishermix[serve]'`."
+            f"The server needs {error.name}. Install it with `{install_command('serve')}`."
         ) from error
     from fishermix.retrieval.sentences import read_sentences
 
     candidates = read_sentences(sentences)
     listener = _bind(port)
-    with open_index(folder, index, open_model(model), update) as photos:
+    tell("Loading the model.")
+    loaded = open_model(model)
+    if update:
+        tell(f"Looking for new, changed and deleted photos in {folder}.")
+    with open_index(folder, index, loaded, update) as photos:
+        tell("Loading the image encoder and the captioner.")
         service = create_app(photos, candidates)
         say(f"Open http://127.0.0.1:{port} in your browser. Press Ctrl-C to stop.")
         if browser:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -169,5 +170,5 @@ def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise FishermixError("A cluster needs Dask. Run: pip install 'fishermix[dask]'") from error
+        raise FishermixError(f"A cluster needs Dask. Run: {install_command('dask')}") from error
     return distributed

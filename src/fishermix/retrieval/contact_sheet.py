@@ -13,7 +13,7 @@ from fishermix.disk import explain_os_error
 from fishermix.errors import FishermixError
 from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.storage import write_atomically
-from fishermix.vision.images import default_max_pixels, open_photo, read_bytes
+from fishermix.vision.images import UnreadableImage, open_photo
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -59,9 +59,11 @@ def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 8
     The photo is decoded, turned upright, scaled and encoded again, so that nothing but its pixels is shown:
     no location, no camera, and nothing that is not a picture.
     """
-    most = default_max_pixels()
-    # Bytes, not the path: the message of an error goes to clients, who must not learn where photos are.
-    image = open_photo(read_bytes(photo, most), most, side=longest_side)
+    try:
+        image = open_photo(photo, side=longest_side)
+    except UnreadableImage as error:
+        # Without the path: the message of an error goes to clients, who must not learn where photos are.
+        raise UnreadableImage(error.reason) from None
     image.thumbnail((longest_side, longest_side))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=quality)

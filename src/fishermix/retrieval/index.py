@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,10 +16,12 @@ import numpy as np
 from fishermix.disk import explain_os_error
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
-from fishermix.retrieval.photo_files import default_index, list_photos
+from fishermix.retrieval.details import Filter
+from fishermix.retrieval.photo_files import default_index, scan_folder
 from fishermix.retrieval.query import Query, encode_terms, parse_query
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store
 from fishermix.retrieval.threshold import estimate_threshold
+from fishermix.vision.formats import find_format, split_part
 
 T = TypeVar("T")
 # An update commits after each batch: a crash loses the work of at most this many photos.
@@ -61,6 +64,7 @@ class Changes:
     encoded, recognised, removed : numbers of photos: new ones, moved or copied ones that were recognized by
         their content, deleted ones
     unreadable : reasons by path
+    skipped : the number of files, by suffix, that look like photos and are not read
     another_model : whether the index was made with another model, so that all photos were encoded again
     """
 
@@ -69,6 +73,7 @@ class Changes:
     removed: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     another_model: bool = False
+    skipped: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.encoded or self.recognised or self.removed or self.unreadable)
@@ -96,10 +101,9 @@ def open_store(folder: Path, index: str | os.PathLike | None = None, must_exist:
     if must_exist and not (place / "index.sqlite").is_file():
         if not folder.is_dir():
             raise FishermixError(f"There is no folder {folder}, and no index of it in {place}.")
-        where = f" --index {index}" if index is not None else ""
-        raise FishermixError(
-            f"{folder} has no index yet. Create it with `fishermix index add {folder}{where}`."
-        )
+        where = f" --index {shlex.quote(str(index))}" if index is not None else ""
+        command = f"fishermix index add {shlex.quote(str(folder))}{where}"
+        raise FishermixError(f"{folder} has no index yet. Create it with `{command}`.")
     if place.is_dir() and any(place.iterdir()) and not (place / "index.sqlite").exists():
         raise FishermixError(
             f"{place} is not empty and contains no index. Name a new or empty directory with --index."
@@ -158,19 +162,42 @@ class PhotoIndex:
         key, dimension = self.model.key, self.model.match_dimension
         with self.store.writing():
             changes = Changes(another_model=self.store.adopt(key, dimension))
-            known, (present, unreadable) = self.store.stamps(), list_photos(self.folder)
+            known, listing = self.store.stamps(), scan_folder(self.folder)
+            present, unreadable = listing.photos, listing.unreadable
             if known and not present and not unreadable:
                 raise FishermixError(
                     f"The index has {len(known):,} photos, but {self.folder} has none. Is the disk mounted? "
                     "If you deleted the photos, delete the index with "
-                    f"`fishermix index remove {self.folder}`."
+                    f"`fishermix index remove {shlex.quote(str(self.folder))}`."
                 )
             todo = {path: stamp for path, stamp in present.items() if known.get(path) != stamp}
-            gone = [path for path in known if path not in present and not path.startswith(tuple(unreadable))]
-            changes.removed, changes.unreadable = len(gone), unreadable
+            files = {path: split_part(path)[0] for path in known}
+            gone = [
+                path
+                for path, file in files.items()
+                if file not in present and not path.startswith(tuple(unreadable))
+            ]
+            changes.removed = len({files[path] for path in gone})
+            changes.unreadable, changes.skipped = unreadable, dict(listing.skipped)
+            # A file that changed may have other parts than before.
+            old_parts = [path for path, file in files.items() if path != file and file in todo]
+            if old_parts:
+                self.store.write([], removed=old_parts)
             if todo or gone:
                 self._write(todo, gone, changes)
+            self._read_details()
             return changes
+
+    def _read_details(self) -> None:
+        """Read what photos say of themselves; for an index of an older version, that of all photos."""
+        if not (missing := self.store.paths_without_details()):
+            return
+        from fishermix.retrieval.read_details import read_details
+
+        with progress("reading dates and places", total=len(missing)) as bar:
+            for paths in _chunks(iter(missing), CHUNK):
+                self.store.write_details({path: read_details(self.folder, path) for path in paths})
+                bar.advance(len(paths))
 
     def _write(self, todo: dict[str, Stamp], gone: list[str], changes: Changes) -> None:
         try:
@@ -188,28 +215,43 @@ class PhotoIndex:
 
     def _index(self, chunk: dict[str, Stamp], changes: Changes, bar: Bar) -> None:
         failed: list[Entry] = []
-        hashed: dict[str, bytes] = {}
+        hashed: dict[str, bytes] = {}  # of each part of each file
         for path in chunk:
             try:
-                with open(self.folder / path, "rb") as file:
-                    hashed[path] = hashlib.file_digest(file, "sha256").digest()
+                with open(self.folder / path, "rb") as opened:
+                    digest = hashlib.file_digest(opened, "sha256").digest()
             except OSError as error:
                 # The stamp matches no file, so that the next update tries again.
                 failed.append(Entry(path, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))
+                continue
+            hashed |= {part: _hash_part(digest, part) for part in self._list_parts(path)}
         known = self.store.known_contents(list(hashed.values()))
-        recognised = [Entry(path, chunk[path], digest) for path, digest in hashed.items() if digest in known]
+        fresh_files = {split_part(part)[0] for part, digest in hashed.items() if digest not in known}
+        fresh = [part for part in hashed if split_part(part)[0] in fresh_files]
+        recognised = [
+            Entry(part, chunk[file], digest)
+            for part, digest in hashed.items()
+            if (file := split_part(part)[0]) not in fresh_files
+        ]
         self.store.write(recognised + failed)
-        changes.recognised += len(recognised)
+        changes.recognised += _count_files(entry.path for entry in recognised)
         changes.unreadable |= {entry.path: entry.reason or "" for entry in failed}
-        bar.advance(len(recognised) + len(failed))
-        fresh = [path for path, digest in hashed.items() if digest not in known]
+        bar.advance(_count_files(entry.path for entry in recognised + failed))
         for batch in _chunks(self._encode(fresh), BATCH):
             entries = self._make_entries(batch, chunk, hashed)
             self.store.write(entries)
-            unreadable = {entry.path: entry.reason for entry in entries if entry.reason is not None}
-            changes.unreadable |= unreadable
-            changes.encoded += len(entries) - len(unreadable)
-            bar.advance(len(batch))
+            changes.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
+            changes.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
+            bar.advance(_count_files(path for path, _ in batch))
+
+    def _list_parts(self, path: str) -> list[str]:
+        """The parts of a file, itself last: the index takes a file for up to date when it is written."""
+        if not may_have_parts(path):
+            return [path]
+        from fishermix.vision.images import list_parts
+
+        name = str(self.folder / path)
+        return [path + part.removeprefix(name) for part in reversed(list_parts(name))]
 
     def _encode(self, paths: list[str]) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
         if not paths:
@@ -223,35 +265,71 @@ class PhotoIndex:
         chunk: dict[str, Stamp],
         hashed: dict[str, bytes],
     ) -> list[Entry]:
+        stamps = {path: chunk[split_part(path)[0]] for path, _ in batch}
         readable = [(path, result) for path, result in batch if isinstance(result, np.ndarray)]
         entries = []
         if readable:
             points = self.model.image_points(np.stack([vector for _, vector in readable]))
             for (path, _), vector in zip(readable, self.model.match_images(points)):
-                entries.append(Entry(path, chunk[path], hashed[path], vector))
+                entries.append(Entry(path, stamps[path], hashed[path], vector))
+        # The next update encodes a file that changed while it was read, and tries again what a higher limit
+        # or another package may read: the stamp of the latter matches no file.
+        entries = [entry for entry in entries if self._is_unchanged(entry.path, entry.stamp)]
         for path, result in batch:
-            if not isinstance(result, np.ndarray):
-                entries.append(Entry(path, chunk[path], reason=getattr(result, "reason", str(result))))
-        # The next update encodes a file that changed while it was read.
-        return [entry for entry in entries if _is_unchanged(self.folder / entry.path, entry.stamp)]
+            if not isinstance(result, np.ndarray) and self._is_unchanged(path, stamps[path]):
+                stamp = Stamp(0, 0) if getattr(result, "may_change", False) else stamps[path]
+                entries.append(Entry(path, stamp, reason=getattr(result, "reason", str(result))))
+        return entries
+
+    def _is_unchanged(self, path: str, stamp: Stamp) -> bool:
+        try:
+            status = (self.folder / split_part(path)[0]).stat()
+        except OSError:
+            return False
+        return Stamp(status.st_size, status.st_mtime_ns) == stamp
 
     # Searching
 
     def search(
-        self, query: str | np.ndarray | Query, n: int = 10, min_score: float | str | None = None
+        self,
+        query: str | np.ndarray | Query,
+        n: int = 10,
+        min_score: float | str | None = None,
+        only: Filter | None = None,
     ) -> list[Hit]:
         """The n photos with the highest scores, best first.
 
         query : a sentence, or several with + and - between them; a row of `match_sentences`; or a unit point
             (d,) of a photo, which is compared by the cosine
         min_score : only photos with at least this score; "auto" estimates a threshold for the query
+        only : only photos that meet these conditions: date, folder, camera, place, shape
         """
         query = query if isinstance(query, Query) else self.encode_query(query)
-        hits = self.store.nearest(query.vector[None], n)[0]
+        hits = self._find_files(query.vector, n, only)
         if min_score is None:
             return hits
         limit = self.estimate_threshold(query, hits) if min_score == "auto" else float(min_score)
         return [hit for hit in hits if hit.score >= limit]
+
+    def _find_files(self, vector: np.ndarray, n: int, only: Filter | None = None) -> list[Hit]:
+        """The n best files: of a video, its best frame; of a TIFF file, its best page."""
+        asked, allowed = n, self._filter(only)
+        while True:
+            found = self.store.nearest(vector[None], asked)[0]
+            best: dict[str, Hit] = {}
+            for hit in found:
+                if allowed is None or hit.path in allowed:
+                    best.setdefault(hit.file, hit)
+            if len(best) >= n or len(found) < asked:
+                return list(best.values())[:n]
+            asked *= 4
+
+    def _filter(self, only: Filter | None) -> set[str] | None:
+        """The paths that meet the conditions; None if there are none."""
+        if not only:
+            return None
+        only.check()
+        return {path for path, details in self.store.details().items() if only.matches(path, details)}
 
     def estimate_threshold(self, query: Query, hits: list[Hit]) -> float:
         """The score from which on a photo stands out for this query; `hits` are its best photos."""
@@ -268,12 +346,21 @@ class PhotoIndex:
         return Query(np.pad(np.asarray(query, np.float32), (0, longer - len(query))))
 
 
-def _is_unchanged(path: Path, stamp: Stamp) -> bool:
-    try:
-        status = path.stat()
-    except OSError:
-        return False
-    return Stamp(status.st_size, status.st_mtime_ns) == stamp
+def may_have_parts(path: str) -> bool:
+    """Whether a file may be several photos: the frames of a video or the pages of a TIFF file."""
+    found = find_format(path)
+    return found is not None and found.name in ("video", "TIFF")
+
+
+def _hash_part(digest: bytes, path: str) -> bytes:
+    """The hash of a part's content: that of the file, and which part it is."""
+    file = split_part(path)[0]
+    return digest if path == file else hashlib.sha256(digest + path.removeprefix(file).encode()).digest()
+
+
+def _count_files(paths: Iterable[str]) -> int:
+    """The number of files among paths of photos, frames and pages: each file counts once, by its own path."""
+    return sum(split_part(path)[0] == path for path in paths)
 
 
 def _chunks(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
+from fishermix.retrieval.details import COLUMNS, Details
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 
 try:
@@ -22,7 +25,7 @@ try:
     from pgvector.psycopg import register_vector
 except ImportError as missing:
     raise FishermixError(
-        f"An index in PostgreSQL needs {missing.name}. Install it with `pip install 'fishermix[postgres]'`."
+        f"An index in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
     ) from missing
 
 MIGRATIONS = (
@@ -52,6 +55,19 @@ MIGRATIONS = (
     """,
     # A search looks up the photos of the points that it found.
     "CREATE INDEX fishermix_photos_by_content ON fishermix_photos (index_name, sha256);",
+    # Details are read when they are missing. What could not be read is tried again once: there are more
+    # formats now.
+    """
+    ALTER TABLE fishermix_photos
+        ADD COLUMN taken text,
+        ADD COLUMN taken_from text,
+        ADD COLUMN camera text,
+        ADD COLUMN latitude double precision,
+        ADD COLUMN longitude double precision,
+        ADD COLUMN width integer,
+        ADD COLUMN height integer;
+    UPDATE fishermix_photos SET mtime_ns = -1 WHERE reason IS NOT NULL;
+    """,
 )
 ORPHANED = (
     "NOT EXISTS (SELECT FROM fishermix_photos p WHERE (p.index_name, p.sha256) = (c.index_name, c.sha256))"
@@ -198,7 +214,8 @@ class PostgresStore:
                 cursor.executemany(
                     "INSERT INTO fishermix_photos VALUES (%s, %s, %s, %s, %s, %s, %s) "
                     "ON CONFLICT (index_name, path) DO UPDATE SET size = excluded.size, "
-                    "mtime_ns = excluded.mtime_ns, sha256 = excluded.sha256, reason = excluded.reason",
+                    "mtime_ns = excluded.mtime_ns, sha256 = excluded.sha256, reason = excluded.reason, "
+                    "taken = NULL",
                     photos,
                 )
                 cursor.execute(
@@ -211,7 +228,32 @@ class PostgresStore:
                     (self.index, [digest for (digest,) in old]),
                 )
 
+    def paths_without_details(self) -> list[str]:
+        rows = self._rows(
+            "SELECT path FROM fishermix_photos WHERE index_name = %s AND taken IS NULL AND reason IS NULL"
+        )
+        return [os.fsdecode(path) for (path,) in rows]
+
+    def write_details(self, details: Mapping[str, Details]) -> None:
+        assignments = ", ".join(f"{name} = %s" for name in COLUMNS)
+        with self._transaction() as connection, connection.cursor() as cursor:
+            cursor.executemany(
+                f"UPDATE fishermix_photos SET {assignments} WHERE index_name = %s AND path = %s",
+                [(*astuple(one), self.index, os.fsencode(path)) for path, one in details.items()],
+            )
+
     # Reading
+
+    def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
+        select = (
+            f"SELECT path, {', '.join(COLUMNS)} FROM fishermix_photos "
+            "WHERE index_name = %s AND taken IS NOT NULL"
+        )
+        if paths is None:
+            rows = self._rows(select)
+        else:
+            rows = self._rows(f"{select} AND path = ANY(%s)", [os.fsencode(path) for path in paths])
+        return {os.fsdecode(path): Details(*values) for path, *values in rows}
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
         query = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.photo_files import is_photo_name
+from fishermix.vision.formats import explain_missing, find_format
 
 WEIGHT = {"+": 1.0, "-": -1.0}
 # A quoted part or a word. A sign is a word of its own.
@@ -48,15 +48,34 @@ class Query:
 
 def parse_arguments(arguments: Sequence[str]) -> list[Term]:
     """Terms of command-line arguments: a sign is an argument of its own, a photo is the name of an existing
-    picture file, everything else is text.
+    picture file, everything else is text. A file name that names no photo is an error, never text.
     """
     pieces = [argument if argument in WEIGHT else ("", argument) for argument in arguments]
-    return [
-        Term(term.sign, "photo", term.value)
-        if os.path.isfile(os.path.expanduser(term.value)) and is_photo_name(term.value)
-        else term
-        for term in _add_signs(pieces)
-    ]
+    return [_find_photo(term) for term in _add_signs(pieces)]
+
+
+def _find_photo(term: Term) -> Term:
+    path = os.path.expanduser(term.value)
+    found = find_format(path)
+    if os.path.isfile(path) and found is not None:
+        if not found.is_installed:
+            raise FishermixError(f"{term.value} cannot be read: {explain_missing(found)}.")
+        return Term(term.sign, "photo", path)
+    if os.path.isfile(path) and os.path.splitext(path)[1] and not re.search(r"\s", term.value):
+        raise FishermixError(f"{term.value} is a file, but not a photo. Name a photo, or describe one.")
+    check_words(term.value)
+    return term
+
+
+def check_words(text: str) -> None:
+    """Raise if a word of a sentence is the name of a picture file: the user meant the file."""
+    for word in text.split():
+        if find_format(word) is not None:
+            name = text if text.endswith(word) else word
+            raise FishermixError(
+                f"There is no photo {name}. To search by a photo, name an existing file, with + or - between "
+                "it and other terms. To search by words, leave the file name out."
+            )
 
 
 def parse_query(query: str) -> list[Term]:
@@ -72,12 +91,14 @@ def parse_query(query: str) -> list[Term]:
             pieces[-1] = ("", f"{pieces[-1][1]} {quoted if word is None else word}")
         else:
             pieces.append(("", quoted if word is None else word))
-    return [
-        Term(term.sign, "id", term.value.removeprefix("photo:"))
-        if re.fullmatch(r"photo:\w+", term.value)
-        else term
-        for term in _add_signs(pieces)
-    ]
+    terms = []
+    for term in _add_signs(pieces):
+        if re.fullmatch(r"photo:\w+", term.value):
+            term = Term(term.sign, "id", term.value.removeprefix("photo:"))
+        else:
+            check_words(term.value)
+        terms.append(term)
+    return terms
 
 
 def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:

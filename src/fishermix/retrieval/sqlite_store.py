@@ -17,8 +17,9 @@ import shutil
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from weakref import WeakSet
 
@@ -35,6 +36,7 @@ from fishermix.disk import (
     make_private_folder,
 )
 from fishermix.errors import FishermixError
+from fishermix.retrieval.details import COLUMNS, Details
 from fishermix.retrieval.exact_search import find_nearest
 from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
@@ -61,6 +63,18 @@ MIGRATIONS = (
     """,
     # A search looks up the photos of the rows that it found.
     "CREATE INDEX photos_by_row ON photos (row);",
+    # Details are read when they are missing. What could not be read is tried again once: there are more
+    # formats now.
+    """
+    ALTER TABLE photos ADD COLUMN taken TEXT;
+    ALTER TABLE photos ADD COLUMN taken_from TEXT;
+    ALTER TABLE photos ADD COLUMN camera TEXT;
+    ALTER TABLE photos ADD COLUMN latitude REAL;
+    ALTER TABLE photos ADD COLUMN longitude REAL;
+    ALTER TABLE photos ADD COLUMN width INTEGER;
+    ALTER TABLE photos ADD COLUMN height INTEGER;
+    UPDATE photos SET mtime_ns = -1 WHERE reason IS NOT NULL;
+    """,
 )
 
 
@@ -276,7 +290,7 @@ class LocalStore:
                 connection.execute(
                     "INSERT INTO photos (id, path, size, mtime_ns, row, reason) VALUES (?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
-                    "row = excluded.row, reason = excluded.reason",
+                    "row = excluded.row, reason = excluded.reason, taken = NULL",
                     (secrets.token_hex(8), path, entry.stamp.size, entry.stamp.mtime_ns, row, entry.reason),
                 )
             for name in removed:
@@ -291,6 +305,29 @@ class LocalStore:
                 _append(self._vector_file(generation), first * dimension * 4, b"".join(appended))
         if removed:
             self._compact()
+
+    def paths_without_details(self) -> list[str]:
+        with self._transaction("DEFERRED") as connection:
+            rows = connection.execute("SELECT path FROM photos WHERE taken IS NULL AND row IS NOT NULL")
+            return [os.fsdecode(path) for (path,) in rows]
+
+    def write_details(self, details: Mapping[str, Details]) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in COLUMNS)
+        with self._transaction("IMMEDIATE") as connection:
+            connection.executemany(
+                f"UPDATE photos SET {assignments} WHERE path = ?",
+                [(*astuple(one), os.fsencode(path)) for path, one in details.items()],
+            )
+
+    def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
+        select = f"SELECT path, {', '.join(COLUMNS)} FROM photos WHERE taken IS NOT NULL"
+        with self._transaction("DEFERRED") as connection:
+            if paths is None:
+                rows = connection.execute(select).fetchall()
+            else:
+                wanted = [(os.fsencode(path),) for path in paths]
+                rows = [row for one in wanted for row in connection.execute(f"{select} AND path = ?", one)]
+        return {os.fsdecode(path): Details(*values) for path, *values in rows}
 
     def _compact(self) -> None:
         """Copy the living rows to a new file when a quarter of a large file is dead."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.retrieval.details import Details
+from fishermix.vision.formats import VIDEO, find_format, split_part
 
 
 class StoreLocked(FishermixError):
@@ -41,11 +43,31 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """A photo that a search found: its opaque id, its path relative to the folder, and its score."""
+    """A photo that a search found: its opaque id, its path relative to the folder, and its score.
+
+    The path of a frame of a video or of a page ends in its part, for example `clip.mp4#t=12.5`.
+    """
 
     id: str
     path: str
     score: float
+
+    @property
+    def file(self) -> str:
+        """The path of the file, without a part."""
+        return split_part(self.path)[0]
+
+    @property
+    def time(self) -> float | None:
+        """The time of a frame in its video, in seconds; None if the file is no video."""
+        file, _, number = split_part(self.path)
+        return number if find_format(file) is VIDEO else None
+
+    @property
+    def page(self) -> int | None:
+        """The page of a TIFF file, if it is not the first one."""
+        _, part, number = split_part(self.path)
+        return int(number) if part == "page" else None
 
 
 @dataclass(frozen=True)
@@ -77,6 +99,17 @@ class Store(Protocol):
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         """Store the entries and delete the removed paths, in one transaction."""
+
+    def paths_without_details(self) -> list[str]:
+        """The readable photos whose details are not stored, for example because an older version wrote
+        them.
+        """
+
+    def write_details(self, details: Mapping[str, Details]) -> None:
+        """Store the details of photos by path, in one transaction."""
+
+    def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
+        """The details of photos (None: of all that have some), by path."""
 
     def tune(self) -> None:
         """Prepare for searching after all changes are written."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 
 SUFFIXES = (".npy", ".safetensors", ".parquet")
 SAFETENSORS_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -105,7 +106,7 @@ class ParquetTable(SequentialTable):
             import pyarrow.parquet
         except ImportError as error:
             raise FishermixError(
-                f"Reading the Parquet file {path} needs pyarrow. Run: pip install 'fishermix[dask]'"
+                f"Reading the Parquet file {path} needs pyarrow. Run: {install_command('dask')}"
             ) from error
 
         super().__init__()

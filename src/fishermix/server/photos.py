@@ -17,6 +17,7 @@ from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.query import parse_query
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit
+from fishermix.vision.formats import split_part
 from fishermix.vision.worker import NetworkBytes
 
 SIDES = {"small": 480, "large": 1600}
@@ -110,12 +111,14 @@ class PhotoService:
         relative = self.index.store.path_of(photo)
         if relative is None:
             raise NotFound
+        name = split_part(relative)[0]
         try:
-            file = (self.index.folder / relative).resolve(strict=True)
+            file = (self.index.folder / name).resolve(strict=True)
         except OSError:
             raise NotFound from None
         if not file.is_relative_to(self.index.folder) or not file.is_file():
             raise NotFound
+        picture = f"{file}{relative.removeprefix(name)}"
         if size == "small":
-            return self._small(file, file.stat().st_mtime_ns)
-        return make_thumbnail(file, SIDES[size])
+            return self._small(picture, file.stat().st_mtime_ns)
+        return make_thumbnail(picture, SIDES[size])

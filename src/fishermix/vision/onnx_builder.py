@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 
 OPSET, IR_VERSION = 17, 8  # read by every onnxruntime that fishermix allows
 
@@ -18,7 +19,7 @@ def import_onnx():
         import onnx
     except ImportError as error:
         raise FishermixError(
-            "Adding an encoder needs the package onnx. Run: pip install 'fishermix[export]'"
+            f"Adding an encoder needs the package onnx. Run: {install_command('export')}"
         ) from error
     return onnx
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.extras import install_command
 from fishermix.vision.onnx_builder import Graph, import_onnx
 
 SIZE, FEATURES = 224, 4096
@@ -74,9 +75,7 @@ def read_pth(path: Path) -> dict[str, np.ndarray]:
     try:
         import torch
     except ImportError as error:
-        raise FishermixError(
-            "Reading a .pth file needs torch. Run: pip install 'fishermix[caption]'"
-        ) from error
+        raise FishermixError(f"Reading a .pth file needs torch. Run: {install_command('caption')}") from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever the damaged file makes it raise

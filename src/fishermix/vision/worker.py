@@ -29,7 +29,7 @@ SECONDS_TO_START = 60.0
 BYTES_BESIDES_PIXELS = 256 << 20  # what a decoder may use besides its 16 bytes per pixel
 MAX_IDLE = 4  # workers that are kept for the next pictures
 READY = b"ready\n"
-_HEADER = struct.Struct("<QQQ")  # bytes of the file, most pixels, side
+_HEADER = struct.Struct("<QQQQ")  # bytes of the file, most pixels, side, page
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from fishermix.vision.worker import serve; serve()"
@@ -41,7 +41,14 @@ class NetworkBytes(bytes):
 
 
 class WorkerFailed(Exception):
-    """The picture cannot be decoded; the text is the reason."""
+    """The picture cannot be decoded; the text is the reason.
+
+    `may_change` : whether the same bytes may be readable later, see `UnreadableImage`
+    """
+
+    def __init__(self, reason: str, may_change: bool = False):
+        super().__init__(reason)
+        self.may_change = may_change
 
 
 def needs_worker(data: bytes) -> bool:
@@ -49,19 +56,19 @@ def needs_worker(data: bytes) -> bool:
     return bool(sys.executable) and (isinstance(data, NetworkBytes) or not is_bounded(data))
 
 
-def decode_in_worker(data: bytes, max_pixels: int, side: int) -> tuple[Image.Image, list[str]]:
+def decode_in_worker(data: bytes, max_pixels: int, side: int, page: int = 1) -> tuple[Image.Image, list[str]]:
     """The upright RGB picture and the remarks of its decoder; raises `WorkerFailed`."""
     seconds = SECONDS_FROM_NETWORK if isinstance(data, NetworkBytes) else SECONDS
     worker = _take()
     try:
         most = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
-        answer, pixels = worker.ask(data, most, side, seconds)
+        answer, pixels = worker.ask(data, (most, side, page), seconds)
     except BaseException:
         worker.stop()
         raise
     _give_back(worker)
     if "reason" in answer:
-        raise WorkerFailed(answer["reason"])
+        raise WorkerFailed(answer["reason"], answer["may_change"])
     return Image.frombytes("RGB", tuple(answer["size"]), pixels), answer["remarks"]
 
 
@@ -81,11 +88,12 @@ class _Worker:
                 self.stop()
                 raise WorkerFailed("the process that decodes pictures did not start")
 
-    def ask(self, data: bytes, max_pixels: int, side: int, seconds: float) -> tuple[dict, bytes]:
+    def ask(self, data: bytes, how: tuple[int, int, int], seconds: float) -> tuple[dict, bytes]:
+        """Decode a picture within `how`: most pixels, side and page; returns the answer and the pixels."""
         assert self.process.stdin
         with self._limit(seconds) as limit:
             try:
-                self.process.stdin.write(_HEADER.pack(len(data), max_pixels, side) + data)
+                self.process.stdin.write(_HEADER.pack(len(data), *how) + data)
                 self.process.stdin.flush()
                 line = self.process.stdout.readline() if self.process.stdout else b""
                 answer = json.loads(line)
@@ -191,14 +199,16 @@ def serve() -> None:
         os.dup2(nowhere.fileno(), 1)
     _answer(answers, READY)
     while header := requests.read(_HEADER.size):
-        size, max_pixels, side = _HEADER.unpack(header)
+        size, max_pixels, side, page = _HEADER.unpack(header)
         Image.MAX_IMAGE_PIXELS = max_pixels
         data = requests.read(size)
         _limit_memory(max_pixels, size)
         try:
-            image, remarks = decode_bytes(data, max_pixels, side)
+            image, remarks = decode_bytes(data, max_pixels, side, page)
         except UnreadableImage as error:
-            _answer(answers, json.dumps({"reason": error.reason}).encode() + b"\n")
+            _answer(
+                answers, json.dumps({"reason": error.reason, "may_change": error.may_change}).encode() + b"\n"
+            )
         else:
             head = {"size": image.size, "remarks": remarks}
             _answer(answers, json.dumps(head).encode() + b"\n", image.tobytes())
