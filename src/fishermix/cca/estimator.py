@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+from msgspec import structs
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -15,12 +16,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fishermix.cca.covariances import CovarianceSums, choose_block_rows, parse_pairs
 from fishermix.cca.grams import GramSums
 from fishermix.cca.problem import solve
-from fishermix.cca.projections import CanonicalProjections
+from fishermix.cca.projections import CanonicalProjections, CCAConfig, CCAParameters, FitMethod
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, save_folder
+from fishermix.storage import FolderKind, load_folder, save_folder
 
-KIND = "cca"
-VERSION = 1
+KIND = FolderKind("cca", 1, CCAConfig)
 T = TypeVar("T")
 
 
@@ -215,24 +215,20 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors."""
         check_is_fitted(self)
-        config = {
-            "params": self.get_params(),
-            "method": self.method_,
-            "x_ridge": self.x_ridge_,
-            "y_ridge": self.y_ridge_,
-        }
-        save_folder(folder, KIND, VERSION, config, self.projections_.to_tensors())
+        params = CCAParameters(**self.get_params())
+        config = CCAConfig(cast("FitMethod", self.method_), self.x_ridge_, self.y_ridge_, params=params)
+        save_folder(folder, KIND, config, self.projections_.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
         """Read an estimator that `save` wrote."""
-        config, tensors = load_folder(folder, KIND, VERSION)
+        config, tensors = load_folder(folder, KIND)
         return cls.from_projections(
             CanonicalProjections.from_tensors(tensors, folder),
-            config["params"],
-            config["method"],
-            config["x_ridge"],
-            config["y_ridge"],
+            structs.asdict(config.params),
+            config.method,
+            config.x_ridge,
+            config.y_ridge,
         )
 
     @classmethod

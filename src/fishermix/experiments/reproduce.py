@@ -19,6 +19,7 @@ from fishermix.model.model import ImageTextModel
 from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages
 from fishermix.model.training import image_features, train
+from fishermix.schemas import Name, Number, Text, dump, parse_json
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
 
@@ -34,13 +35,19 @@ class Result:
     laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
     """
 
-    variant: str
-    encoder: str
-    figures: Figures
-    chosen: list[dict[str, float]]
-    recall_curve: dict[str, list[float]] = field(default_factory=dict)
-    laplacian: float | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    variant: Name
+    encoder: Text
+    figures: dict[Name, dict[Name, Number]]
+    chosen: list[dict[Name, Number]]
+    recall_curve: dict[Name, list[Number]] = field(default_factory=dict)
+    laplacian: Number | None = None
+    seconds: dict[Name, Number] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise FishermixError(f"There is no variant '{self.variant}'.")
+        if self.recall_curve and self.recall_curve.keys() != self.figures.keys():
+            raise FishermixError("Figures and recall curves must have the same tasks.")
 
     @property
     def label(self) -> str:
@@ -95,7 +102,7 @@ def reproduce(
             laplacian=_laplacian_share(runs[0][1]),
             seconds={name: round(value, 1) for name, value in stages.seconds.items()},
         )
-        write_atomically(path, json.dumps(vars(result)).encode())
+        write_atomically(path, json.dumps(dump(result)).encode())
         yield result
 
 
@@ -112,11 +119,9 @@ def _check_splits(dataset: Dataset, test_images: int | None) -> None:
 
 def _load_result(path: Path) -> Result:
     try:
-        return Result(**json.loads(path.read_text("utf8")))
-    except (ValueError, TypeError) as error:
-        raise FishermixError(
-            f"{path} is damaged ({error}). Delete it to measure this variant again."
-        ) from error
+        return parse_json(path.read_bytes(), Result, path)
+    except FishermixError as error:
+        raise FishermixError(f"{error} Delete it to measure this variant again.") from error
 
 
 def _run(
