@@ -52,17 +52,18 @@ _Flat = _Scalar | list[_Scalar] | dict[Name, _Scalar]
 # What users add themselves: plain values, nested at most three deep.
 Json = _Scalar | list[_Flat] | dict[Name, _Flat]
 
+DAMAGED = "The file is damaged."
 LARGEST_JSON = 64 * 2**20  # bytes; the vocabulary of a captioner takes 1 MB
 
 
-def parse_json(data: bytes, schema: type[T], where: str | PathLike) -> T:
+def parse_json(data: bytes, schema: type[T], where: str | PathLike, advice: str = DAMAGED) -> T:
     """The value of this schema that a file's bytes contain; an error names the file and the field."""
     if len(data) > LARGEST_JSON:
-        raise FishermixError(f"{where} has {len(data):,} bytes, more than any such file: it is damaged.")
+        raise FishermixError(f"{where} has {len(data):,} bytes, more than any such file. {advice}")
     try:
         return msgspec.json.decode(data, type=schema)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _explain(error, where) from error
+        raise _explain(error, where, advice) from error
 
 
 def parse(value: Any, schema: type[T], where: str | PathLike) -> T:
@@ -70,7 +71,7 @@ def parse(value: Any, schema: type[T], where: str | PathLike) -> T:
     try:
         return msgspec.convert(value, schema)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _explain(error, where) from error
+        raise _explain(error, where, DAMAGED) from error
 
 
 def dump(value: Any) -> Any:
@@ -83,15 +84,16 @@ def dump(value: Any) -> Any:
     return plain
 
 
-def _explain(error: Exception, where: str | PathLike) -> FishermixError:
+def _explain(error: Exception, where: str | PathLike, advice: str) -> FishermixError:
     if isinstance(error, RecursionError):
-        return FishermixError(f"{where} is nested too deeply: the file is damaged.")
+        return FishermixError(f"{where} is nested too deeply. {advice}")
     reason, _, place = str(error).partition(" - at `")
+    reason = reason[:200]
     if not isinstance(error, msgspec.ValidationError):
-        return FishermixError(f"{where} is not valid JSON ({reason[:200]}): the file is damaged.")
+        return FishermixError(f"{where} is not valid JSON ({reason}). {advice}")
     path = place.rstrip("`").removeprefix("key in `").removeprefix("$").removeprefix(".")
     if missing := re.search(r"required field `([^`]*)`", reason):
         path = f"{path}.{missing[1]}".removeprefix(".")
     if not path:
-        return FishermixError(f"{where} is invalid: {reason[:200]}. The file is damaged.")
-    return FishermixError(f"'{path}' is missing or invalid in {where}: the file is damaged ({reason[:200]}).")
+        return FishermixError(f"{where} is invalid ({reason}). {advice}")
+    return FishermixError(f"'{path}' is missing or invalid in {where} ({reason}). {advice}")

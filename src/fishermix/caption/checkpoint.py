@@ -136,7 +136,7 @@ class Checkpoint:
         for number, parameter in enumerate(parameters):
             like = {"momentum_buffer": parameter}
             if isinstance(optimizer, torch.optim.AdamW):
-                like = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                like = {"step": torch.zeros(1), "exp_avg": parameter, "exp_avg_sq": parameter}
             states[number] = self._select(arrays, f"optimizer.{number}", like)
         return states
 

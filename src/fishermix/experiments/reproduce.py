@@ -46,8 +46,8 @@ class Result:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise FishermixError(f"There is no variant '{self.variant}'.")
-        if self.recall_curve and self.recall_curve.keys() != self.figures.keys():
-            raise FishermixError("Figures and recall curves must have the same tasks.")
+        if not {"search", "annotation"} <= self.recall_curve.keys():
+            raise FishermixError("The recall curve of a task is missing.")
 
     @property
     def label(self) -> str:
@@ -118,10 +118,8 @@ def _check_splits(dataset: Dataset, test_images: int | None) -> None:
 
 
 def _load_result(path: Path) -> Result:
-    try:
-        return parse_json(path.read_bytes(), Result, path)
-    except FishermixError as error:
-        raise FishermixError(f"{error} Delete it to measure this variant again.") from error
+    advice = "The file is damaged. Delete it to measure this variant again."
+    return parse_json(path.read_bytes(), Result, path, advice)
 
 
 def _run(

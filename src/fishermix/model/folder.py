@@ -74,7 +74,11 @@ class ModelConfig(Struct, kw_only=True):
 
 
 def _upgrade(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"recipe": upgrade_recipe(fields.get("recipe"))}
+    recipe = upgrade_recipe(fields.get("recipe"))
+    for name in ("variant", "image_power", "image_l2"):  # a default would give other points
+        if isinstance(recipe, dict) and name not in recipe:
+            raise FishermixError(f"'recipe.{name}' is missing in {CONFIG} of the model. The file is damaged.")
+    return fields | {"recipe": recipe}
 
 
 KIND = FolderKind("image-text model", 1, ModelConfig, _upgrade)

@@ -109,7 +109,10 @@ class ParquetTable(SequentialTable):
 
         super().__init__()
         self.path = os.fspath(path)
-        with explain_damage(self.path), pyarrow.parquet.ParquetFile(self.path) as file:
+        with (
+            explain_damage(self.path, "It is not a valid Parquet file."),
+            pyarrow.parquet.ParquetFile(self.path) as file,
+        ):
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
             if min(groups, default=0) < 0:
                 raise FishermixError(f"{self.path} is damaged: a group has {min(groups)} rows.")
@@ -256,7 +259,7 @@ def open_table(path: str | os.PathLike) -> Table:
 
 
 def _open_npy(path: Path) -> RawTable:
-    with explain_damage(path, "It is not an array saved by numpy.save."):
+    with explain_damage(path, "It is not an array that numpy.save wrote."):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
         raise FishermixError(

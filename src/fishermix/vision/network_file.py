@@ -126,7 +126,8 @@ class Network:
                 f"{graph} needs {sidecar.name} next to it, which says how to prepare an image. "
                 f"Example: {EXAMPLE}"
             )
-        return cls(graph=graph, **structs.asdict(parse_json(sidecar.read_bytes(), Sidecar, sidecar)))
+        advice = f"Example: {EXAMPLE}"
+        return cls(graph=graph, **structs.asdict(parse_json(sidecar.read_bytes(), Sidecar, sidecar, advice)))
 
     def features_key(self, view: str) -> str:
         """The hash of the graph, the preparation of its input, and the view."""
