@@ -82,28 +82,41 @@ def reproduce(
     stages = Stages(work)
     repeats = min(repeats or dataset.repeats, dataset.repeats)
     _check_splits(dataset.paper_splits(0), test_images)
-    for variant in variants:
-        of_variant = recipe.with_(variant=variant)
-        path = stages.folder / f"result-{_digest(dataset, vectors, of_variant, repeats, test_images)}.json"
-        if path.is_file():
-            yield _load_result(path)
-            continue
-        stages.seconds.clear()
-        runs = [
-            _run(dataset.paper_splits(repeat), repeat, vectors, of_variant, stages, test_images)
-            for repeat in range(repeats)
-        ]
-        result = Result(
-            variant=variant,
-            encoder="+".join(recipe.encoders),
-            figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
-            chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
-            recall_curve={task: _recall_curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
-            laplacian=_laplacian_share(runs[0][1]),
-            seconds={name: round(value, 1) for name, value in stages.seconds.items()},
-        )
-        write_atomically(path, json.dumps(dump(result)).encode())
-        yield result
+    with stages.hold():
+        for variant in variants:
+            of_variant = recipe.with_(variant=variant)
+            digest = _digest(dataset, vectors, of_variant, repeats, test_images)
+            path = stages.folder / f"result-{digest}.json"
+            if path.is_file():
+                yield _load_result(path)
+                continue
+            result = _measure(dataset, vectors, of_variant, repeats, stages, test_images)
+            write_atomically(path, json.dumps(dump(result)).encode())
+            yield result
+
+
+def _measure(
+    dataset: Dataset,
+    vectors: WordVectors,
+    recipe: Recipe,
+    repeats: int,
+    stages: Stages,
+    test_images: int | None,
+) -> Result:
+    stages.seconds.clear()
+    runs = [
+        _run(dataset.paper_splits(repeat), repeat, vectors, recipe, stages, test_images)
+        for repeat in range(repeats)
+    ]
+    return Result(
+        variant=recipe.variant,
+        encoder="+".join(recipe.encoders),
+        figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
+        chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
+        recall_curve={task: _recall_curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
+        laplacian=_laplacian_share(runs[0][1]),
+        seconds={name: round(value, 1) for name, value in stages.seconds.items()},
+    )
 
 
 def _check_splits(dataset: Dataset, test_images: int | None) -> None:

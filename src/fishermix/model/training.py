@@ -57,7 +57,7 @@ def train(
     The model is changed at the very end: a training that fails leaves it as it was.
     """
     recipe = model.recipe
-    with open_stages(work) as stages:
+    with open_stages(work) as stages, stages.hold():
         vectors = model.vectors
         if vectors is None:
             raise FishermixError(
