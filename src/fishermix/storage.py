@@ -214,6 +214,17 @@ def sha256_of_file(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_download(path: Path, sha256: str) -> None:
+    """Check a downloaded file before anything opens it; a wrong one is deleted."""
+    found = sha256_of_file(path)
+    if found != sha256:
+        path.unlink()
+        raise FishermixError(
+            f"The downloaded file {path.name} has the SHA-256 {found}, not {sha256}. It was deleted. Run the "
+            "command again; if the message stays, the file on the server has changed: do not use it."
+        )
+
+
 def read_kind(folder: Path) -> str | None:
     """The kind of a folder whose save was completed, or None."""
     head = _read_head(folder)
