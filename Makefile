@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 
-.PHONY: demo test test-minimum bench lint word2vec model core clean
+.PHONY: demo test test-minimum bench lint fuzz kills word2vec model core clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
@@ -32,6 +32,14 @@ $(MINIMUM)/.installed: pyproject.toml tools/list_minima.py
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt \
 	  pytest hypothesis pandas psutil scikit-image sacrebleu httpx
 	touch $@
+
+# Damaged files into every reader, for hours: make fuzz FUZZ="--minutes 600". Findings go to tests/fuzz/crashes.
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz.run $(or $(FUZZ),--count 100000)
+
+# kill -9 of train, captioner train and reproduce, 50 each.
+kills: $(VENV)/.test
+	$(BIN)/python tests/kills.py $(KILLS)
 
 bench: $(VENV)/.bench word2vec
 	$(BIN)/python -m benchmarks $(BENCH)

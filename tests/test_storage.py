@@ -6,29 +6,46 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, part_folder, require_tensor, save_folder, write_atomically
+from fishermix.schemas import Number, Struct
+from fishermix.storage import (
+    FolderKind,
+    load_config,
+    load_folder,
+    part_folder,
+    require_tensor,
+    save_folder,
+    write_atomically,
+)
 
 
-def saved(folder, value=1.0, kind="thing", version=1):
-    save_folder(folder, kind, version, {"value": value}, {"a": np.full((2, 3), value, np.float32)})
+class Thing(Struct):
+    value: Number = 0.0
+
+
+THING = FolderKind("thing", 1, Thing)
+
+
+def saved(folder, value=1.0, kind=THING):
+    save_folder(folder, kind, Thing(value), {"a": np.full((2, 3), value, np.float32)})
 
 
 def test_load_returns_what_was_saved(tmp_path):
     saved(tmp_path / "x", 2.5)
-    config, tensors = load_folder(tmp_path / "x", "thing", 1)
-    assert config["value"] == 2.5
+    config, tensors = load_folder(tmp_path / "x", THING)
+    assert config.value == 2.5
     np.testing.assert_array_equal(tensors["a"], np.full((2, 3), 2.5, np.float32))
 
 
 def test_a_second_save_replaces_the_first_and_leaves_one_tensor_file(tmp_path):
     saved(tmp_path / "x", 1.0)
     saved(tmp_path / "x", 2.0)
-    assert load_folder(tmp_path / "x", "thing", 1)[1]["a"][0, 0] == 2.0
+    assert load_folder(tmp_path / "x", THING)[1]["a"][0, 0] == 2.0
     assert len(list((tmp_path / "x").glob("*.safetensors"))) == 1
 
 
@@ -44,7 +61,7 @@ def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
     (tmp_path / "x" / "diary.txt").write_text("mine")
     with pytest.raises(FishermixError, match="not empty"):
         saved(tmp_path / "x")
-    saved(tmp_path / "y", kind="other thing")
+    saved(tmp_path / "y", kind=FolderKind("other thing", 1, Thing))
     with pytest.raises(FishermixError, match="holds no thing"):
         saved(tmp_path / "y")
     assert (tmp_path / "x" / "diary.txt").read_text() == "mine"
@@ -64,9 +81,9 @@ def test_a_first_save_that_was_killed_is_no_hindrance(tmp_path):
     (folder / "config.json").write_text(json.dumps(pending))
     (folder / ".tensors.7.tmp").write_bytes(b"half")
     with pytest.raises(FishermixError, match="interrupted before it was complete"):
-        load_folder(folder, "thing", 1)
+        load_folder(folder, THING)
     saved(folder, 2.0)
-    assert load_folder(folder, "thing", 1)[0]["value"] == 2.0
+    assert load_folder(folder, THING)[0].value == 2.0
     assert len(list(folder.iterdir())) == 2
 
 
@@ -79,7 +96,7 @@ def test_a_save_removes_only_what_a_config_of_the_folder_names(tmp_path):
         (folder / name / "index.db").write_text("mine")
     (folder / "link-0123456789ab").symlink_to(folder / "photos-0123456789ab")
     saved(folder, 2.0)
-    assert load_folder(folder, "thing", 1)[0]["value"] == 2.0
+    assert load_folder(folder, THING)[0].value == 2.0
     assert (folder / "tensors-mine.safetensors").read_text() == "mine"
     for name in ("photos-0123456789ab", "ckpt-aaaaaaaaaaaa", "link-0123456789ab"):
         assert (folder / name / "index.db").read_text() == "mine"
@@ -90,13 +107,13 @@ def test_parts_come_and_go_with_the_save_that_names_them(tmp_path):
     folder = tmp_path / "x"
 
     def save(value, parts):
-        save_folder(folder, "thing", 1, {}, {"a": np.array([value])}, parts)
-        return part_folder(folder, load_folder(folder, "thing", 1)[0], "part")
+        save_folder(folder, THING, Thing(), {"a": np.array([value])}, parts)
+        return part_folder(folder, load_config(folder, THING)[0], "part")
 
     first = save(1.0, {"part": lambda place: saved(place, 7.0)})
-    assert load_folder(first, "thing", 1)[0]["value"] == 7.0
+    assert load_folder(first, THING)[0].value == 7.0
     second = save(2.0, {"part": lambda place: saved(place, 8.0)})
-    assert load_folder(second, "thing", 1)[0]["value"] == 8.0
+    assert load_folder(second, THING)[0].value == 8.0
     assert not first.exists()
     (second / "diary.txt").write_text("mine")
     assert save(3.0, {}) is None
@@ -109,14 +126,14 @@ def test_a_save_that_fails_leaves_the_old_state_and_nothing_else(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        save_folder(tmp_path / "new", "thing", 1, {}, {"a": np.ones(2)}, {"part": fail})
+        save_folder(tmp_path / "new", THING, Thing(), {"a": np.ones(2)}, {"part": fail})
     assert list((tmp_path / "new").iterdir()) == []
     saved(tmp_path / "x", 1.0)
     before = sorted(path.name for path in (tmp_path / "x").iterdir())
     with pytest.raises(OSError, match="disk full"):
-        save_folder(tmp_path / "x", "thing", 1, {}, {"a": np.ones(2)}, {"part": fail})
+        save_folder(tmp_path / "x", THING, Thing(), {"a": np.ones(2)}, {"part": fail})
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == before
-    assert load_folder(tmp_path / "x", "thing", 1)[0]["value"] == 1.0
+    assert load_folder(tmp_path / "x", THING)[0].value == 1.0
 
 
 def change(path, **fields):
@@ -143,7 +160,7 @@ def test_damage_is_named(tmp_path, damage, message):
     saved(tmp_path / "x")
     damage(tmp_path / "x")
     with pytest.raises(FishermixError, match=message):
-        load_folder(tmp_path / "x", "thing", 1)
+        load_folder(tmp_path / "x", THING)
 
 
 def test_required_tensors_are_checked():
@@ -167,14 +184,15 @@ def test_killed_while_saving_over_and_over_the_folder_is_always_whole(tmp_path):
     folder = tmp_path / "x"
     saved(folder)
     code = (
-        "import sys, numpy as np\nfrom fishermix.storage import save_folder\nn = 0\n"
+        "import sys, numpy as np\nfrom fishermix.storage import save_folder\n"
+        "from test_storage import THING, Thing\nn = 0\n"
         "while True:\n n += 1\n a = np.full((400, 300), n)\n"
-        " save_folder(sys.argv[1], 'thing', 1, {'value': n}, {'a': a})\n"
+        " save_folder(sys.argv[1], THING, Thing(n), {'a': a})\n"
     )
     for moment in np.random.default_rng(0).uniform(0.3, 0.8, 6):
-        writer = subprocess.Popen([sys.executable, "-c", code, str(folder)])
+        writer = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parent)
         time.sleep(moment)
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
-        config, tensors = load_folder(folder, "thing", 1)
-        assert (tensors["a"] == config["value"]).all()
+        config, tensors = load_folder(folder, THING)
+        assert (tensors["a"] == config.value).all()

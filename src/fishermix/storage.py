@@ -19,21 +19,58 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from fishermix.errors import FishermixError
+from fishermix.schemas import Count, Digest, PlainName, Struct, dump, field, parse, parse_json
 
 FORMAT = "fishermix"
 CONFIG = "config.json"
 NAME_DIGITS = 12  # of the hash, in the name of a file
+DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
+LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder: its name and version in `config.json`, and the schema of the other fields.
+
+    upgrade : makes the fields that an older version wrote those of this one
+    """
+
+    name: str
+    version: int
+    schema: type[Any]
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda fields: fields
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Head(Struct, kw_only=True):
+    """What every `config.json` says of its folder."""
+
+    tensors: PlainName | None = None
+    sha256: Digest | None = None
+    parts: dict[PlainName, PlainName] = field(default_factory=dict)
+    pending: list[PlainName] = field(default_factory=list)
+
+
+class TensorEntry(Struct):
+    """A tensor in the header of a safetensors file."""
+
+    dtype: Literal["F16", "F32", "F64", "I8", "I64", "U8", "U64"]
+    shape: list[Count]
+    data_offsets: tuple[Count, Count]
 
 
 def write_atomically(path: str | os.PathLike, data: bytes, private: bool = False) -> None:
@@ -60,29 +97,28 @@ def _umask() -> int:
 
 def save_folder(
     folder: str | os.PathLike,
-    kind: str,
-    version: int,
-    config: Mapping[str, Any],
+    kind: FolderKind,
+    config: Any,
     tensors: Mapping[str, np.ndarray],
     parts: Mapping[str, Callable[[Path], None]] | None = None,
 ) -> None:
-    """Write `config` (plain JSON values) and `tensors` as a folder of this `kind`.
+    """Write `config` (a value of the kind's schema) and `tensors` as a folder of this `kind`.
 
     An existing folder is replaced only if it holds the same kind; anything else in it stays untouched. Each
     of `parts` is called with the path of a folder to write, which `part_folder` finds again by its name.
     """
+    fields = dump(config)
     folder = make_place(folder, kind)
     before = _read_head(folder)
-    old = before or {"format": FORMAT, "kind": kind, "version": version}
+    about = {"format": FORMAT, "kind": kind.name, "version": kind.version}
+    old = before or about
     temporary = folder / f".tensors.{os.getpid()}.tmp"
     written = [temporary.name]
     try:
         _write_config(folder, {**old, "pending": [*_names_in(old), *written]})
         digest = _write_tensors(temporary, tensors)
         head: dict[str, Any] = {
-            "format": FORMAT,
-            "kind": kind,
-            "version": version,
+            **about,
             "tensors": f"tensors-{digest[:NAME_DIGITS]}.safetensors",
             "sha256": digest,
             "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts or {}},
@@ -92,7 +128,7 @@ def save_folder(
         os.replace(temporary, folder / head["tensors"])
         for name, write in (parts or {}).items():
             write(folder / head["parts"][name])
-        _write_config(folder, {**head, **config})
+        _write_config(folder, {**head, **fields})
     except BaseException:
         for name in set(written) - set(_names_in(old)):
             _remove(folder / name)
@@ -156,12 +192,12 @@ def _remove(path: Path) -> None:
             path.rmdir()
 
 
-def make_place(folder: str | os.PathLike, kind: str) -> Path:
+def make_place(folder: str | os.PathLike, kind: FolderKind) -> Path:
     """Create the folder if it does not exist, and check that something of this kind can be saved in it."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise FishermixError(f"{folder} is a file. Name a folder to save the {kind} in.")
-    if not is_vacant(folder, kind) and (_read_head(folder) or {}).get("kind") != kind:
+    if not is_vacant(folder, kind) and (_read_head(folder) or {}).get("kind") != kind.name:
         raise FishermixError(f"{folder} is not empty and holds no {kind}. Name a new or empty folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,12 +206,12 @@ def make_place(folder: str | os.PathLike, kind: str) -> Path:
     return folder
 
 
-def is_vacant(folder: Path, kind: str) -> bool:
+def is_vacant(folder: Path, kind: FolderKind) -> bool:
     """Whether nothing was saved here so far: no folder, an empty one, or a first save that was killed."""
     if not folder.exists():
         return True
     if head := _read_head(folder):
-        return head.get("kind") == kind and "tensors" not in head
+        return head.get("kind") == kind.name and "tensors" not in head
     # A save killed at its very beginning leaves nothing but the half-written config.json.
     return folder.is_dir() and all(fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir())
 
@@ -185,93 +221,140 @@ def sha256_of_file(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_download(path: Path, sha256: str) -> None:
+    """Check a downloaded file before anything opens it; a wrong one is deleted."""
+    found = sha256_of_file(path)
+    if found != sha256:
+        path.unlink()
+        raise FishermixError(
+            f"The downloaded file {path.name} has the SHA-256 {found}, not {sha256}. It was deleted. Run the "
+            "command again; if the message stays, the file on the server has changed: do not use it."
+        )
+
+
 def read_kind(folder: Path) -> str | None:
     """The kind of a folder whose save was completed, or None."""
     head = _read_head(folder)
     return head.get("kind") if head and "tensors" in head else None
 
 
-def part_folder(folder: str | os.PathLike, config: Mapping[str, Any], name: str) -> Path | None:
-    """The folder of a part that a checked config names, or None if it has no such part."""
-    parts = config.get("parts")
-    found = parts.get(name) if isinstance(parts, dict) else None
-    if found is None:
-        return None
-    if not _is_plain_name(found):
-        raise FishermixError(f"'parts' in {Path(folder) / CONFIG} is invalid: the file is damaged.")
-    return Path(folder) / found
+def part_folder(folder: str | os.PathLike, head: Head, name: str) -> Path | None:
+    """The folder of a part that a head names, or None if it has no such part."""
+    return Path(folder) / head.parts[name] if name in head.parts else None
 
 
-def load_config(folder: str | os.PathLike, kind: str, version: int) -> dict[str, Any]:
-    """The checked `config.json` of a folder of this kind."""
+def load_config(folder: str | os.PathLike, kind: FolderKind) -> tuple[Head, Any]:
+    """The checked `config.json` of a folder of this kind: its head, and the fields of the kind's schema."""
     folder = Path(folder)
     path = folder / CONFIG
     if not path.is_file():
         raise FishermixError(f"{folder} holds no {CONFIG} and so no saved {kind}")
-    try:
-        config = json.loads(path.read_text("utf8"))
-    except ValueError as error:
-        raise FishermixError(f"{path} is not valid JSON ({error}): the file is damaged") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT or config.get("kind") != kind:
-        found = config.get("kind") if isinstance(config, dict) else None
-        raise FishermixError(f"{folder} holds no {kind}: its {CONFIG} is of {found or 'something else'}")
-    if not isinstance(config.get("version"), int) or config["version"] > version:
+    fields: Any = parse_json(path.read_bytes(), object, path)
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT or fields.get("kind") != kind.name:
+        found = str(fields.get("kind"))[:100] if isinstance(fields, dict) else "something else"
+        raise FishermixError(f"{folder} holds no {kind}: its {CONFIG} is of {found}")
+    version = fields.get("version")
+    if not isinstance(version, int) or version > kind.version:
         raise FishermixError(
-            f"{folder} was written by a newer fishermix (version {config.get('version')} of {kind}; "
-            f"this one reads up to {version}): upgrade fishermix"
+            f"{folder} was written by a newer fishermix (version {str(version)[:100]} of {kind}; "
+            f"this one reads up to {kind.version}): upgrade fishermix"
         )
-    return config
-
-
-def tensor_path(folder: str | os.PathLike, config: Mapping[str, Any]) -> Path:
-    """The tensor file that a checked config names; it lies inside the folder."""
-    name = config.get("tensors")
-    if name is None and "pending" in config:
+    head = parse(fields, Head, path)
+    if head.tensors is None and head.pending:
         raise FishermixError(f"Saving {folder} was interrupted before it was complete. Save it again.")
-    if not _is_plain_name(name):
-        where = Path(folder) / CONFIG
-        raise FishermixError(f"'tensors' is missing or invalid in {where}: the file is damaged.")
-    path = Path(folder) / str(name)
+    if head.tensors is None or head.sha256 is None:
+        raise FishermixError(f"'tensors' is missing or invalid in {path}: the file is damaged.")
+    return head, parse(kind.upgrade(fields), kind.schema, path)
+
+
+def tensor_path(folder: str | os.PathLike, head: Head) -> Path:
+    """The tensor file that a head names; it lies inside the folder."""
+    path = Path(folder) / str(head.tensors)
     if not path.is_file():
         raise FishermixError(f"{path} is missing: the folder is incomplete, copy it again")
     return path
 
 
-def load_folder(
-    folder: str | os.PathLike, kind: str, version: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Config and tensors of a saved folder; the tensors' hash is checked."""
-    config = load_config(folder, kind, version)
-    path = tensor_path(folder, config)
-    if sha256_of_file(path) != config.get("sha256"):
+def load_folder(folder: str | os.PathLike, kind: FolderKind) -> tuple[Any, dict[str, np.ndarray]]:
+    """Config, as a value of the kind's schema, and tensors of a saved folder; their hash is checked."""
+    head, config = load_config(folder, kind)
+    return config, load_tensors(folder, head)
+
+
+def load_tensors(folder: str | os.PathLike, head: Head) -> dict[str, np.ndarray]:
+    """The tensors of a saved folder; their hash is checked."""
+    path = tensor_path(folder, head)
+    verify_tensors(path, head)
+    read_tensor_header(path)
+    with explain_damage(path):
+        return load_file(path)
+
+
+def verify_tensors(path: Path, head: Head) -> None:
+    """Read the tensor file in full and compare its hash."""
+    if sha256_of_file(path) != head.sha256:
         raise FishermixError(f"{path} is damaged: its content does not match the hash in {CONFIG}")
+
+
+def read_tensor_header(path: Path) -> tuple[int, dict[str, TensorEntry]]:
+    """The byte at which the tensors of a safetensors file begin, and its checked header."""
+    with explain_damage(path):
+        with safe_open(path, framework="numpy"):  # checks the offsets and the file's size
+            pass
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = file.read(min(size, LARGEST_HEADER))
+    entries: Any = parse_json(header, dict[str, Any], path)
+    entries.pop("__metadata__", None)
+    return 8 + size, parse(entries, dict[str, TensorEntry], path)
+
+
+@contextmanager
+def explain_damage(path: str | os.PathLike, advice: str = "The file is damaged.") -> Iterator[None]:
+    """Whatever another package raises while it parses the file at `path` becomes one error.
+
+    A parser of a damaged file raises classes that its documentation does not list, so all are caught here,
+    and only here. Put nothing but the call of the parser into the block.
+    """
     try:
-        return config, load_file(path)
-    except SafetensorError as error:
-        raise FishermixError(f"{path} cannot be read ({error}): the file is damaged") from error
+        yield
+    except FishermixError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FishermixError(f"{path} cannot be read ({reason}). {advice}") from error
 
 
 def require_tensor(
-    tensors: Mapping[str, np.ndarray], name: str, shape: tuple[int | None, ...], where: str | os.PathLike
+    tensors: Mapping[str, np.ndarray],
+    name: str,
+    shape: tuple[int | None, ...],
+    where: str | os.PathLike,
+    kinds: str = "f",
 ) -> np.ndarray:
-    """`tensors[name]` if it has this shape (None matches any length) and finite values."""
+    """`tensors[name]` if it has this shape (None matches any length), a type of `kinds` and finite values."""
     if name not in tensors:
         raise FishermixError(f"{where} lacks the tensor '{name}'")
     value = tensors[name]
     if value.ndim != len(shape) or any(want not in (None, have) for want, have in zip(shape, value.shape)):
         raise FishermixError(f"{where}: tensor '{name}' has shape {value.shape}, expected {shape}")
+    if value.dtype.kind not in kinds:
+        raise FishermixError(f"{where}: tensor '{name}' holds {value.dtype} numbers")
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise FishermixError(f"{where}: tensor '{name}' holds NaN or infinity")
     return value
 
 
-def parse_feature_names(
-    config: Mapping[str, Any], n_features: int, where: str | os.PathLike
+def list_feature_names(estimator: Any) -> list[str] | None:
+    """The names of the columns that an estimator was fitted to, or None."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def check_feature_names(
+    names: list[str] | None, n_features: int, where: str | os.PathLike
 ) -> list[str] | None:
-    """`feature_names_in` of a saved estimator, the names of the columns it was fitted to; None if absent."""
-    names = config.get("feature_names_in")
-    if names is None:
-        return None
-    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(n, str) for n in names):
+    """`feature_names_in` of a saved estimator, if there is one name per column; None if absent."""
+    if names is not None and len(names) != n_features:
         raise FishermixError(f"'feature_names_in' in {where} must be a list of {n_features} names.")
     return names

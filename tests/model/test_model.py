@@ -154,8 +154,12 @@ def test_a_damaged_model_is_refused(model, tmp_path):
     for change, message in (
         ({"encoder_key": "0"}, "was trained with another version of the network"),
         ({"recipe": {**saved["recipe"], "variant": "cake"}}, "There is no variant 'cake'"),
-        ({"recipe": {"variant": "hglmm"}}, "'recipe' is missing or invalid in .*config.json"),
-        ({"recipe": {**saved["recipe"], "cake": 1}}, "'recipe' is invalid in .*config.json"),
+        ({"recipe": {"variant": "hglmm"}}, "'recipe.image_power' is missing in config.json"),
+        (
+            {"recipe": {**saved["recipe"], "seed": "x"}},
+            "'recipe.seed' is missing or invalid in .*config.json",
+        ),
+        ({"power": -1}, "'power' is missing or invalid in .*config.json"),
     ):
         config.write_text(json.dumps({**saved, **change}))
         with pytest.raises(FishermixError, match=message):

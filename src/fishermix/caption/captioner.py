@@ -11,10 +11,9 @@ from fishermix.aliases import accept_old_arguments
 from fishermix.caption.decoding import Weights, search_beam, search_greedily
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.schemas import Name, Size, Struct, Text
+from fishermix.storage import FolderKind, load_folder, require_tensor, save_folder
 
-KIND = "captioner"
-VERSION = 1
 MAX_WORDS = 24  # longer than almost all captions of people
 # Chosen on the dev split of Flickr8K.
 BEAM = 8
@@ -22,6 +21,18 @@ LENGTH_NORM = 0.7
 RERANK_WEIGHT = 8.0
 IMAGES_AT_ONCE = 256  # bounds the memory of the beam: 256 x beam x vocabulary log probabilities
 EncodeText = Callable[[list[str]], np.ndarray]
+
+
+class CaptionerConfig(Struct):
+    """`config.json` of a captioner; the first word ends a sentence."""
+
+    words: list[Name]
+    units: Size
+    dimension: Size
+    model_key: Text = ""
+
+
+KIND = FolderKind("captioner", 1, CaptionerConfig)
 
 
 class Captioner:
@@ -122,24 +133,14 @@ class Captioner:
         """Write `config.json` and a safetensors file, in half precision by default."""
         precision = np.float16 if half else np.float32
         tensors = {"points": self.points, **self.weights.as_dict()}
-        config = {"words": self.vocabulary.words, "units": self.weights.units, "dimension": self.dimension}
-        save_folder(
-            folder,
-            KIND,
-            VERSION,
-            {**config, "model_key": self.model_key},
-            {name: value.astype(precision) for name, value in tensors.items()},
-        )
+        config = CaptionerConfig(self.vocabulary.words, self.weights.units, self.dimension, self.model_key)
+        save_folder(folder, KIND, config, {name: value.astype(precision) for name, value in tensors.items()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Captioner:
         """Read a folder that `save` wrote."""
-        config, tensors = load_folder(folder, KIND, VERSION)
-        words, units, dimension = config.get("words"), config.get("units"), config.get("dimension")
-        if not isinstance(words, list) or not isinstance(units, int) or not isinstance(dimension, int):
-            raise FishermixError(
-                f"'words', 'units' or 'dimension' is missing or invalid in {folder}/config.json."
-            )
+        config, tensors = load_folder(folder, KIND)
+        words, units, dimension = config.words, config.units, config.dimension
         shapes = {
             "input_weights": (4 * units, dimension),
             "recurrent_weights": (4 * units, units),
@@ -152,7 +153,7 @@ class Captioner:
             for name, shape in shapes.items()
         }
         points = require_tensor(tensors, "points", (len(words), dimension), folder).astype(np.float32)
-        return cls(CaptionVocabulary(words), points, Weights(**arrays), str(config.get("model_key", "")))
+        return cls(CaptionVocabulary(words), points, Weights(**arrays), config.model_key)
 
 
 def scale_points(points: np.ndarray, dimension: int) -> np.ndarray:

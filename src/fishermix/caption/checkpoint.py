@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict
 
+import numpy as np
 import torch
 
 from fishermix.caption.captioner import Captioner
 from fishermix.errors import FishermixError
-from fishermix.storage import is_vacant, load_folder, save_folder
+from fishermix.schemas import Count, Json, Name, Number, Struct
+from fishermix.storage import FolderKind, is_vacant, load_folder, require_tensor, save_folder
 
-if TYPE_CHECKING:
-    from fishermix.caption.trainer import Position
 
-KIND = "captioner training"
-VERSION = 1
+class EpochRecord(TypedDict):
+    """What a finished epoch came to: the losses, and the scores of greedy search on dev."""
+
+    epoch: Count
+    train_loss: Number
+    dev_loss: Number
+    bleu1: Number
+    bleu2: Number
+    bleu3: Number
+    bleu4: Number
+    rouge_l: Number
+    cider_d: Number
+
+
+@dataclass
+class Position:
+    """The state of a training: finished epochs, steps of the current one, and its losses so far."""
+
+    epoch: Count = 0
+    step: Count = 0
+    loss: Number = 0.0
+    words: Count = 0
+    best: Number | None = None
+    best_epoch: Count = 0
+    history: list[EpochRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if len(self.history) != self.epoch or self.best_epoch > self.epoch:
+            raise ValueError("epoch, best_epoch and history do not fit together")
+
+
+class TrainingConfig(Struct):
+    """`config.json` of a checkpoint."""
+
+    fingerprint: dict[Name, Json]
+    position: Position
+
+
+KIND = FolderKind("captioner training", 1, TrainingConfig)
 
 
 class Checkpoint:
@@ -45,9 +83,8 @@ class Checkpoint:
             tensors |= {
                 f"optimizer.{number}.{name}": value for name, value in state.items() if value is not None
             }
-        config = {"fingerprint": self.fingerprint, "position": asdict(position)}
         arrays = {name: value.detach().numpy() for name, value in tensors.items()}
-        save_folder(self.folder / "state", KIND, VERSION, config, arrays)
+        save_folder(self.folder / "state", KIND, TrainingConfig(self.fingerprint, position), arrays)
 
     def restore(
         self,
@@ -59,28 +96,49 @@ class Checkpoint:
         """Load the saved state, if there is one, into these four; returns the best captioner so far."""
         if is_vacant(self.folder / "state", KIND):
             return None
-        config, arrays = load_folder(self.folder / "state", KIND, VERSION)
-        if config.get("fingerprint") != self.fingerprint:
+        config, arrays = load_folder(self.folder / "state", KIND)
+        if config.fingerprint != self.fingerprint:
             raise FishermixError(
                 f"{self.folder} contains the checkpoint of another training (other data, recipe or seed). "
                 "Delete the folder to start again, or repeat the command that created it."
             )
-        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
-        network.load_state_dict(_select(tensors, "network."))
-        for name, value in _select(tensors, "mean.").items():
+        parameters = network.state_dict()
+        weights = self._select(arrays, "network", parameters)
+        means = self._select(arrays, "mean", {name: parameters[name] for name in mean})
+        states = self._select_states(arrays, optimizer)
+        network.load_state_dict(weights)
+        for name, value in means.items():
             mean[name].copy_(value)
-        states: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in _select(tensors, "optimizer.").items():
-            number, key = name.split(".")
-            states.setdefault(int(number), {})[key] = value
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-        for name, value in config["position"].items():
-            setattr(position, name, value)
+        for attribute in fields(Position):
+            setattr(position, attribute.name, getattr(config.position, attribute.name))
         return Captioner.load(self.folder / "best") if position.best_epoch else None
+
+    def _select(
+        self, arrays: Mapping[str, np.ndarray], prefix: str, like: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """The saved tensors that belong to those of `like`, checked."""
+        return {
+            name: torch.from_numpy(
+                require_tensor(arrays, f"{prefix}.{name}", tuple(value.shape), self.folder / "state")
+            )
+            for name, value in like.items()
+        }
+
+    def _select_states(
+        self, arrays: Mapping[str, np.ndarray], optimizer: torch.optim.Optimizer
+    ) -> dict[int, dict[str, torch.Tensor]]:
+        """The optimizer's state of each parameter; none has one before the first step."""
+        if not any(name.startswith("optimizer.") for name in arrays):
+            return {}
+        parameters = optimizer.param_groups[0]["params"]
+        states = {}
+        for number, parameter in enumerate(parameters):
+            like = {"momentum_buffer": parameter}
+            if isinstance(optimizer, torch.optim.AdamW):
+                like = {"step": torch.zeros(1), "exp_avg": parameter, "exp_avg_sq": parameter}
+            states[number] = self._select(arrays, f"optimizer.{number}", like)
+        return states
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _select(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

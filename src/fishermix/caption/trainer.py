@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from fishermix.caption.batches import Batch, CaptionSet, WordTable
 from fishermix.caption.captioner import Captioner, scale_points
-from fishermix.caption.checkpoint import Checkpoint
+from fishermix.caption.checkpoint import Checkpoint, Position
 from fishermix.caption.network import CaptionNetwork, Dropout, copy_weights, cross_entropy
 from fishermix.caption.recipe import DEFAULT, Recipe
 from fishermix.caption.vocabulary import CaptionVocabulary
@@ -28,19 +29,6 @@ from fishermix.progress import progress
 SECONDS_BETWEEN_CHECKPOINTS = 120.0  # what a kill can lose
 SEED_STEP = 1_000_003  # a prime: seeds of dropout differ for all seeds and steps of a training
 DEV_BATCH_SIZE = 256
-
-
-@dataclass
-class Position:
-    """The state of a training: finished epochs, steps of the current one, and its losses so far."""
-
-    epoch: int = 0
-    step: int = 0
-    loss: float = 0.0
-    words: int = 0
-    best: float | None = None
-    best_epoch: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
 
 
 class Training:
@@ -162,7 +150,7 @@ class Training:
         """Evaluate the mean weights on dev, keep them if they are the best so far, and save."""
         position = self.position
         captioner = self.make_captioner()
-        record = {
+        record: Any = {
             "epoch": position.epoch + 1,
             "train_loss": position.loss / max(position.words, 1),
             "dev_loss": self.compute_dev_loss(),

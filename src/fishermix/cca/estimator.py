@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -16,12 +17,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fishermix.cca.covariances import CovarianceSums, choose_block_rows, parse_pairs
 from fishermix.cca.grams import GramSums
 from fishermix.cca.problem import solve
-from fishermix.cca.projections import CanonicalProjections
+from fishermix.cca.projections import CanonicalProjections, CCAConfig, CCAParameters, FitMethod
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, parse_feature_names, save_folder
+from fishermix.storage import FolderKind, check_feature_names, list_feature_names, load_folder, save_folder
 
-KIND = "cca"
-VERSION = 1
+KIND = FolderKind("cca", 1, CCAConfig)
 T = TypeVar("T")
 
 
@@ -282,28 +282,28 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors."""
         check_is_fitted(self)
-        config = {
-            "params": self.get_params(),
-            "method": self.method_,
-            "x_ridge": self.x_ridge_,
-            "y_ridge": self.y_ridge_,
-        }
-        if hasattr(self, "feature_names_in_"):
-            config["feature_names_in"] = self.feature_names_in_.tolist()
-        save_folder(folder, KIND, VERSION, config, self.projections_.to_tensors())
+        params = CCAParameters(**self.get_params())
+        config = CCAConfig(
+            cast("FitMethod", self.method_),
+            self.x_ridge_,
+            self.y_ridge_,
+            params=params,
+            feature_names_in=list_feature_names(self),
+        )
+        save_folder(folder, KIND, config, self.projections_.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
         """Read an estimator that `save` wrote."""
-        config, tensors = load_folder(folder, KIND, VERSION)
+        config, tensors = load_folder(folder, KIND)
         loaded = cls.from_projections(
             CanonicalProjections.from_tensors(tensors, folder),
-            config["params"],
-            config["method"],
-            config["x_ridge"],
-            config["y_ridge"],
+            structs.asdict(config.params),
+            config.method,
+            config.x_ridge,
+            config.y_ridge,
         )
-        if names := parse_feature_names(config, loaded.n_features_in_, folder):
+        if names := check_feature_names(config.feature_names_in, loaded.n_features_in_, folder):
             loaded.feature_names_in_ = np.array(names, object)
         return loaded
 

@@ -5,11 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from fishermix.schemas import Number, Positive, Size, Struct, Text
 from fishermix.storage import require_tensor
+
+FitMethod = Literal["primal", "dual", "streaming"]
+
+
+class CCAParameters(Struct, kw_only=True):
+    """The parameters of a saved `RegularizedCCA`."""
+
+    n_components: Size | None = None
+    reg_x: Positive = 0.01
+    reg_y: Positive = 0.01
+    scale: Number | Literal["correlation"] | None = "correlation"
+    method: Literal["auto", "primal", "dual"] = "auto"
+
+
+class CCAFit(Struct, frozen=True):
+    """How a CCA was fitted: the method, and the ridges that were added."""
+
+    method: FitMethod
+    x_ridge: Number | None = None
+    y_ridge: Number | None = None
+
+
+class CCAConfig(CCAFit, frozen=True, kw_only=True):
+    """A saved `RegularizedCCA`."""
+
+    params: CCAParameters
+    feature_names_in: list[Text] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,6 +69,7 @@ def train(
 
     from fishermix.caption.recipe import RECIPES
     from fishermix.datasets import combine, open_dataset
+    from fishermix.locks import hold_folder
     from fishermix.model.training import with_dev
 
     if recipe not in RECIPES:
@@ -83,18 +84,19 @@ def train(
     dataset = with_dev(combine(sets), seed)
     loaded = open_model(model)
     checkpoint = checkpoint or model.with_name(model.name + ".captioner")
-    training = _prepare_training(loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed)
-    if training.position.history:
-        tell(f"Resuming after epoch {training.position.epoch} from the checkpoint in {checkpoint}.")
-    try:
-        training.run()
-    finally:
-        # After Ctrl-C too: the best finished epoch is saved, and the checkpoint can still be resumed.
-        if training.best is not None:
-            training.best.save(model / "captioner")
-            _write_json(history, training.position.history)
-            _tell_best(training, model)
-    training.remove_checkpoint()
+    with hold_folder(checkpoint, "--checkpoint"):
+        training = _prepare_training(loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed)
+        if training.position.history:
+            tell(f"Resuming after epoch {training.position.epoch} from the checkpoint in {checkpoint}.")
+        try:
+            training.run()
+        finally:
+            # After Ctrl-C too: the best finished epoch is saved, and the checkpoint can still be resumed.
+            if training.best is not None:
+                training.best.save(model / "captioner")
+                _write_json(history, training.position.history)
+                _tell_best(training, model)
+        training.remove_checkpoint()
 
 
 def _prepare_training(model: ImageTextModel, dataset: Dataset, features: Path | None, **options) -> Training:

@@ -93,6 +93,7 @@ def train(
     from fishermix.model.folder import KIND
     from fishermix.model.model import ImageTextModel
     from fishermix.model.recipe import find_recipe
+    from fishermix.model.stages import Stages
     from fishermix.model.training import train as train_model
     from fishermix.storage import make_place
 
@@ -115,17 +116,19 @@ def train(
     out = out.absolute()
     make_place(out, KIND)
     work = work or out.with_name(f"{out.name}.work")
-    with connect(cluster) if cluster else nullcontext() as client:
-        model = train_model(ImageTextModel(vectors, chosen), dataset, work, client)
-    if words is not None:
-        model.sentence_encoder = model.sentence_encoder.with_words_of(dataset.sentences, words)
-    model.save(out, half=half)
-    split = "test" if (dataset.splits == "test").any() else "dev"
-    if (dataset.splits == split).any():
-        for part in sets:
-            if (part.splits == split).any():
-                found = model.evaluate(part.part(split), work / "features")
-                _print_table(f"{part.name} {split}", found)
+    stages = Stages(work)
+    with stages.hold():
+        with connect(cluster) if cluster else nullcontext() as client:
+            model = train_model(ImageTextModel(vectors, chosen), dataset, stages, client)
+        if words is not None:
+            model.sentence_encoder = model.sentence_encoder.with_words_of(dataset.sentences, words)
+        model.save(out, half=half)
+        split = "test" if (dataset.splits == "test").any() else "dev"
+        if (dataset.splits == split).any():
+            for part in sets:
+                if (part.splits == split).any():
+                    found = model.evaluate(part.part(split), work / "features")
+                    _print_table(f"{part.name} {split}", found)
     typer.echo(f"The model is in {out}. You can delete {work}, which keeps finished stages for the next run.")
 
 

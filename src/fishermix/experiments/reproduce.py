@@ -19,6 +19,7 @@ from fishermix.model.model import ImageTextModel
 from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages
 from fishermix.model.training import image_features, train
+from fishermix.schemas import Name, Number, Text, dump, parse_json
 from fishermix.storage import write_atomically
 from fishermix.text.vectors import WordVectors
 
@@ -34,13 +35,19 @@ class Result:
     laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
     """
 
-    variant: str
-    encoder: str
-    figures: Figures
-    chosen: list[dict[str, float]]
-    recall_curve: dict[str, list[float]] = field(default_factory=dict)
-    laplacian: float | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    variant: Name
+    encoder: Text
+    figures: dict[Name, dict[Name, Number]]
+    chosen: list[dict[Name, Number]]
+    recall_curve: dict[Name, list[Number]] = field(default_factory=dict)
+    laplacian: Number | None = None
+    seconds: dict[Name, Number] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise FishermixError(f"There is no variant '{self.variant}'.")
+        if not {"search", "annotation"} <= self.recall_curve.keys():
+            raise FishermixError("The recall curve of a task is missing.")
 
     @property
     def label(self) -> str:
@@ -75,28 +82,41 @@ def reproduce(
     stages = Stages(work)
     repeats = min(repeats or dataset.repeats, dataset.repeats)
     _check_splits(dataset.paper_splits(0), test_images)
-    for variant in variants:
-        of_variant = recipe.with_(variant=variant)
-        path = stages.folder / f"result-{_digest(dataset, vectors, of_variant, repeats, test_images)}.json"
-        if path.is_file():
-            yield _load_result(path)
-            continue
-        stages.seconds.clear()
-        runs = [
-            _run(dataset.paper_splits(repeat), repeat, vectors, of_variant, stages, test_images)
-            for repeat in range(repeats)
-        ]
-        result = Result(
-            variant=variant,
-            encoder="+".join(recipe.encoders),
-            figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
-            chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
-            recall_curve={task: _recall_curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
-            laplacian=_laplacian_share(runs[0][1]),
-            seconds={name: round(value, 1) for name, value in stages.seconds.items()},
-        )
-        write_atomically(path, json.dumps(vars(result)).encode())
-        yield result
+    with stages.hold():
+        for variant in variants:
+            of_variant = recipe.with_(variant=variant)
+            digest = _digest(dataset, vectors, of_variant, repeats, test_images)
+            path = stages.folder / f"result-{digest}.json"
+            if path.is_file():
+                yield _load_result(path)
+                continue
+            result = _measure(dataset, vectors, of_variant, repeats, stages, test_images)
+            write_atomically(path, json.dumps(dump(result)).encode())
+            yield result
+
+
+def _measure(
+    dataset: Dataset,
+    vectors: WordVectors,
+    recipe: Recipe,
+    repeats: int,
+    stages: Stages,
+    test_images: int | None,
+) -> Result:
+    stages.seconds.clear()
+    runs = [
+        _run(dataset.paper_splits(repeat), repeat, vectors, recipe, stages, test_images)
+        for repeat in range(repeats)
+    ]
+    return Result(
+        variant=recipe.variant,
+        encoder="+".join(recipe.encoders),
+        figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
+        chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
+        recall_curve={task: _recall_curve([ranks[task] for ranks, _ in runs]) for task in runs[0][0]},
+        laplacian=_laplacian_share(runs[0][1]),
+        seconds={name: round(value, 1) for name, value in stages.seconds.items()},
+    )
 
 
 def _check_splits(dataset: Dataset, test_images: int | None) -> None:
@@ -111,12 +131,8 @@ def _check_splits(dataset: Dataset, test_images: int | None) -> None:
 
 
 def _load_result(path: Path) -> Result:
-    try:
-        return Result(**json.loads(path.read_text("utf8")))
-    except (ValueError, TypeError) as error:
-        raise FishermixError(
-            f"{path} is damaged ({error}). Delete it to measure this variant again."
-        ) from error
+    advice = "The file is damaged. Delete it to measure this variant again."
+    return parse_json(path.read_bytes(), Result, path, advice)
 
 
 def _run(

@@ -13,25 +13,40 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.em import Progress, State
-from fishermix.mixture.families import family_to_config
-from fishermix.mixture.parameters import parse_choice, parse_families, parse_fits
+from fishermix.mixture.families import family_from_config, family_to_config
+from fishermix.mixture.parameters import StateConfig, parse_choice, parse_fits
 from fishermix.rows.blocks import Block, RowSource, Statistics
-from fishermix.storage import is_vacant, load_folder, require_tensor, save_folder
+from fishermix.schemas import Count, Digest, Struct
+from fishermix.storage import FolderKind, is_vacant, load_folder, require_tensor, save_folder
 
-KIND, VERSION = "mixture checkpoint", 1
 # Tensor in the file: attribute of a fit. The files keep the names of 0.1.
 TENSORS = {"location": "location", "scale": "scale", "reach": "reach", "quality": "expected_log_likelihood"}
 
 
-def pack_state(state: State) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+class CheckpointConfig(Struct, kw_only=True):
+    """The progress of a fit: the current start, and the best of those that ended."""
+
+    key: Digest
+    start: Count
+    best_converged: bool
+    finished: bool
+    converged: bool
+    state: StateConfig
+    best: StateConfig | None = None
+
+
+KIND = FolderKind("mixture checkpoint", 1, CheckpointConfig)
+
+
+def pack_state(state: State) -> tuple[StateConfig, dict[str, np.ndarray]]:
     """Return config and tensors from which a fit continues to the same bits."""
-    config = {
-        "families": [family_to_config(fit.family) for fit in state.fits],
-        "min_scale": state.fits[0].floor,
-        "seed": state.seed,
-        "iteration": state.iteration,
-        "lower_bounds": state.lower_bounds,
-    }
+    config = StateConfig(
+        families=[family_to_config(fit.family) for fit in state.fits],
+        min_scale=float(state.fits[0].floor),
+        seed=int(state.seed),
+        iteration=state.iteration,
+        lower_bounds=[float(bound) for bound in state.lower_bounds],
+    )
     tensors = {
         "weights": state.weights,
         "choice": state.choice.astype(np.int64),
@@ -43,18 +58,13 @@ def pack_state(state: State) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return config, tensors
 
 
-def unpack_state(config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
+def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
     """Check and read what `pack_state` returned."""
-    families = parse_families(config, where)
-    try:
-        floor, seed = float(config["min_scale"]), int(config["seed"])
-        iteration, bounds = int(config["iteration"]), [float(bound) for bound in config["lower_bounds"]]
-    except (KeyError, TypeError) as error:
-        raise FishermixError(f"{error} is missing or invalid in {where}. The file is damaged.") from error
+    families = [family_from_config(family) for family in config.families]
     weights, choice = parse_choice(tensors, len(families), where)
     parts = parse_fits(tensors, list(TENSORS), (len(families), *choice.shape), where)
     start = weights, parts["location"][0], parts["scale"][0]
-    state = State.start(families, start, floor, 1.0, seed)
+    state = State.start(families, start, config.min_scale, 1.0, config.seed)
     fits = tuple(
         replace(fit, **{attribute: parts[name][number] for name, attribute in TENSORS.items()})
         for number, fit in enumerate(state.fits)
@@ -64,9 +74,9 @@ def unpack_state(config: dict[str, Any], tensors: dict[str, np.ndarray], where: 
         fits=fits,
         choice=choice,
         rows=require_tensor(tensors, "rows", weights.shape, where),
-        iteration=iteration,
-        lower_bounds=bounds,
-        reseeds=require_tensor(tensors, "reseeds", weights.shape, where),
+        iteration=config.iteration,
+        lower_bounds=config.lower_bounds,
+        reseeds=require_tensor(tensors, "reseeds", weights.shape, where, kinds="iu"),
     )
 
 
@@ -92,49 +102,44 @@ class Checkpoint:
         if is_vacant(self.folder, KIND):
             return None
         try:
-            config, tensors = load_folder(self.folder, KIND, VERSION)
-            key = config["key"]
-            states = {
-                name: unpack_state(config[name], _find_tensors(tensors, name), self.folder)
-                for name in ("state", "best")
-                if name in config
-            }
-            progress = Progress(
-                states["state"],
-                int(config["start"]),
-                states.get("best"),
-                bool(config["best_converged"]),
-                bool(config["finished"]),
-                bool(config["converged"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = error if isinstance(error, FishermixError) else f"{self.folder} is damaged ({error!r})."
+            config, tensors = load_folder(self.folder, KIND)
+            states = [
+                unpack_state(state, _find_tensors(tensors, name), self.folder) if state else None
+                for name, state in (("state", config.state), ("best", config.best))
+            ]
+        except FishermixError as error:
             raise FishermixError(
-                f"{reason} The fit cannot be resumed from this checkpoint: name another folder, or delete "
+                f"{error} The fit cannot be resumed from this checkpoint: name another folder, or delete "
                 f"the folder {self.folder} if it holds nothing else you need."
             ) from error
-        if key != self.key:
+        if config.key != self.key:
             raise FishermixError(
                 f"The checkpoint in {self.folder} belongs to a fit with other data or other parameters: "
                 "delete the folder to start again, or name another one."
             )
-        return progress
+        assert states[0] is not None
+        flags = config.best_converged, config.finished, config.converged
+        return Progress(states[0], config.start, states[1], *flags)
 
     def write(self, progress: Progress) -> None:
         """Replace the checkpoint."""
-        config: dict[str, Any] = {
-            "key": self.key,
-            "start": progress.start,
-            "best_converged": progress.best_converged,
-            "finished": progress.finished,
-            "converged": progress.converged,
-        }
+        configs: list[StateConfig | None] = []
         tensors: dict[str, np.ndarray] = {}
         for name, state in (("state", progress.state), ("best", progress.best)):
-            if state is not None:
-                config[name], of_state = pack_state(state)
-                tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
-        save_folder(self.folder, KIND, VERSION, config, tensors)
+            packed, of_state = pack_state(state) if state is not None else (None, {})
+            configs.append(packed)
+            tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
+        assert configs[0] is not None
+        config = CheckpointConfig(
+            key=self.key,
+            start=progress.start,
+            best_converged=bool(progress.best_converged),
+            finished=bool(progress.finished),
+            converged=bool(progress.converged),
+            state=configs[0],
+            best=configs[1],
+        )
+        save_folder(self.folder, KIND, config, tensors)
 
 
 def hash_block(block: Block) -> Statistics:

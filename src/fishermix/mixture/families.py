@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.schemas import Json, Name, Struct, field, parse
 
 LOG_RANGE = (-40.0, 80.0)  # of |z| in the integrals: no density of finite information has mass outside
 SMALLEST_Z = 1e-6  # below it location_score(z) / z is taken at this z: both vanish at 0
@@ -247,25 +248,33 @@ def register_family(family: type[Family]) -> type[Family]:
     return family
 
 
-def family_to_config(family: Family) -> dict[str, Any]:
+class FamilyConfig(Struct):
+    """A family in a saved mixture."""
+
+    name: Name
+    parameters: dict[Name, Json] = field(default_factory=dict)
+
+
+def family_to_config(family: Family) -> FamilyConfig:
     """Return the name and parameters of a registered family; a saved mixture never holds code."""
     if REGISTERED.get(getattr(family, "name", "")) is not type(family):
         raise FishermixError(
             f"The family {type(family).__name__} is not registered. Call "
             f"fishermix.mixture.register_family({type(family).__name__}) before saving and before loading."
         )
-    return {"name": family.name, "parameters": family.parameters()}
+    return FamilyConfig(family.name, family.parameters())
 
 
 def family_from_config(config: Any) -> Family:
     """Return the family that `family_to_config` described."""
-    name = config.get("name") if isinstance(config, dict) else None
-    if not isinstance(name, str) or name not in REGISTERED:
+    config = parse(config, FamilyConfig, "the saved mixture")
+    name = config.name
+    if name not in REGISTERED:
         raise FishermixError(
             f"The saved mixture uses the family '{name}', which is not registered. Import the module that "
             "defines it and call fishermix.mixture.register_family first."
         )
     try:
-        return REGISTERED[name](**config.get("parameters", {}))
-    except TypeError as error:
+        return REGISTERED[name](**config.parameters)
+    except (TypeError, ValueError) as error:
         raise FishermixError(f"The saved parameters of the family '{name}' are invalid ({error}).") from error

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse
+from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -31,13 +32,25 @@ from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
 from fishermix.mixture.memory import Memory, remember
 from fishermix.mixture.minibatch import VISITS, fit_batch, replay
-from fishermix.mixture.parameters import MixtureParameters, check_parameters
+from fishermix.mixture.parameters import (
+    EstimatorParameters,
+    MixtureConfig,
+    MixtureParameters,
+    check_parameters,
+)
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
 from fishermix.rows.open import open_rows
-from fishermix.storage import load_folder, parse_feature_names, require_tensor, save_folder
+from fishermix.storage import (
+    FolderKind,
+    check_feature_names,
+    list_feature_names,
+    load_folder,
+    require_tensor,
+    save_folder,
+)
 
-KIND, VERSION = "mixture", 1
+KIND = FolderKind("mixture", 1, MixtureConfig)
 LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
@@ -552,56 +565,55 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def save(self, folder: str | os.PathLike) -> None:
         """Save `config.json` and one safetensors file. Custom families must be registered."""
-        save_folder(folder, KIND, VERSION, *self.to_tensors())
+        save_folder(folder, KIND, *self.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Mixture:
         """Load the mixture saved in `folder`. It is checked, and nothing in it can run code."""
-        return cls.from_tensors(*load_folder(folder, KIND, VERSION), folder)
+        return cls.from_tensors(*load_folder(folder, KIND), folder)
 
-    def to_tensors(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return plain JSON values and tensors from which `from_tensors` makes the same mixture."""
+    def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
+        """Return the numbers and tensors from which `from_tensors` makes the same mixture."""
         check_is_fitted(self, "weights_")
         state = self._recover_state()
-        config, tensors = pack_state(state)
+        fit, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
         if memory := getattr(self, "_memory", None):
             tensors |= memory.tensors()
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
-        config |= {"class": type(self).__name__, "parameters": parameters, "converged": bool(self.converged_)}
-        if first := getattr(self, "_first_iteration", 0):
-            config["first_iteration"] = min(first, state.iteration)
-        if hasattr(self, "feature_names_in_"):
-            config["feature_names_in"] = self.feature_names_in_.tolist()
+        config = MixtureConfig(
+            **structs.asdict(fit),
+            class_name=type(self).__name__,
+            parameters=EstimatorParameters(**parameters),
+            converged=bool(self.converged_),
+            first_iteration=min(getattr(self, "_first_iteration", 0), state.iteration),
+            feature_names_in=list_feature_names(self),
+        )
         return config, tensors
 
     @classmethod
     def from_tensors(
-        cls, config: dict[str, Any], tensors: dict[str, np.ndarray], where: str | os.PathLike
+        cls, config: MixtureConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> Mixture:
         """Read what `to_tensors` returned; error messages name `where`."""
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
-        known = classes.get(config.get("class"), Mixture)
+        known = classes.get(config.class_name, Mixture)
         if not issubclass(known, cls):
             raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}.")
         state = unpack_state(config, tensors, where)
-        parameters = dict(config.get("parameters", {}))
+        parameters = structs.asdict(config.parameters)
         if known is Mixture:
             parameters["families"] = [fit.family for fit in state.fits]
-        try:
-            mixture = known(len(state.weights), **parameters)
-        except TypeError as error:
-            raise FishermixError(f"'parameters' is invalid in {where} ({error}).") from error
+        mixture = known(len(state.weights), **parameters)
         mixture.n_features_in_ = state.choice.shape[1]
         seen = (
             require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
         )
-        first = int(config.get("first_iteration", 0))
-        mixture._set_state(state, bool(config.get("converged")), seen, first)
-        if names := parse_feature_names(config, mixture.n_features_in_, where):
+        mixture._set_state(state, config.converged, seen, config.first_iteration)
+        if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
             mixture.feature_names_in_ = np.array(names, object)
         mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture

@@ -10,14 +10,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.families import Family, Gaussian, Laplace, family_from_config
+from fishermix.mixture.families import Family, FamilyConfig, Gaussian, Laplace, family_from_config
 from fishermix.mixture.statistics import PanelPosteriors, Posteriors
 from fishermix.rows.blocks import PANEL, Statistics
+from fishermix.schemas import Count, Name, Number, Positive, Seed, Size, Struct, Text, field
 from fishermix.storage import require_tensor
 from fishermix.threads import count_threads
 
@@ -37,6 +38,41 @@ COMPILED: dict[type[Family], tuple[float, float, float]] = {
     Gaussian: (-0.5 * np.log(2 * np.pi), 0.5, 0.0),
     Laplace: (-np.log(2.0), 0.0, 1.0),
 }
+
+
+class StateConfig(Struct, kw_only=True):
+    """The numbers of a fit in a saved folder, next to its tensors."""
+
+    families: list[FamilyConfig]
+    min_scale: Positive
+    seed: Seed
+    iteration: Count
+    lower_bounds: list[Number]
+
+    def __post_init__(self) -> None:
+        if not self.families:
+            raise ValueError("a mixture needs at least one family")
+
+
+class EstimatorParameters(Struct, kw_only=True):
+    """The parameters of `Mixture` that are saved."""
+
+    tol: Number = 1e-3
+    max_iter: Count = 100
+    n_init: Size = 1
+    init_params: Name = "k-means++"
+    min_scale: Positive = 1e-3
+    random_state: Seed | None = None
+
+
+class MixtureConfig(StateConfig, kw_only=True):
+    """A saved mixture."""
+
+    class_name: Text = field(default="Mixture", name="class")
+    parameters: EstimatorParameters = field(default_factory=EstimatorParameters)
+    converged: bool = False
+    first_iteration: Count = 0
+    feature_names_in: list[Text] | None = None
 
 
 class _Compiled(NamedTuple):
@@ -61,10 +97,10 @@ class MixtureParameters:
 
     @classmethod
     def from_tensors(
-        cls, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], where: str | os.PathLike
+        cls, config: StateConfig, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
     ) -> MixtureParameters:
         """Read what `Mixture.to_tensors` wrote; error messages name `where`."""
-        families = parse_families(config, where)
+        families = [family_from_config(family) for family in config.families]
         weights, choice = parse_choice(tensors, len(families), where)
         fits = parse_fits(tensors, ("location", "scale"), (len(families), *choice.shape), where)
         locations, scales = (np.take_along_axis(part, choice[None], 0)[0] for part in fits.values())
@@ -277,14 +313,6 @@ def check_parameters(
         )
 
 
-def parse_families(config: Mapping[str, Any], where: str | os.PathLike) -> list[Family]:
-    """Read the families of a saved mixture."""
-    try:
-        return [family_from_config(family) for family in config["families"]]
-    except (KeyError, TypeError) as error:
-        raise FishermixError(f"'families' is missing or invalid in {where}.") from error
-
-
 def parse_choice(
     tensors: Mapping[str, np.ndarray], n_families: int, where: str | os.PathLike
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -292,8 +320,8 @@ def parse_choice(
     weights = require_tensor(tensors, "weights", (None,), where)
     if not n_families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
         raise FishermixError(f"Tensor 'weights' of {where} must be positive and sum to 1.")
-    choice = require_tensor(tensors, "choice", (len(weights), None), where)
-    if choice.dtype.kind not in "iu" or (choice < 0).any() or (choice >= n_families).any():
+    choice = require_tensor(tensors, "choice", (len(weights), None), where, kinds="iu")
+    if choice.shape[1] == 0 or (choice < 0).any() or (choice >= n_families).any():
         raise FishermixError(f"Tensor 'choice' of {where} must hold indices of the {n_families} families.")
     return weights, choice.astype(np.int64)
 

@@ -13,19 +13,32 @@ asks for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from msgspec import structs
 
-from fishermix.cca.projections import CanonicalProjections
+from fishermix.cca.projections import CanonicalProjections, CCAFit, CCAParameters, FitMethod
 from fishermix.errors import FishermixError
+from fishermix.mixture.parameters import MixtureConfig
 from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.joint_space import JointSpace, image_networks
-from fishermix.storage import CONFIG, NAME_DIGITS, load_folder, part_folder, save_folder
+from fishermix.model.recipe import Recipe, upgrade_recipe
+from fishermix.schemas import Digest, Json, Name, Positive, Size, Struct, Text, field
+from fishermix.storage import (
+    CONFIG,
+    NAME_DIGITS,
+    FolderKind,
+    Head,
+    load_config,
+    load_tensors,
+    part_folder,
+    save_folder,
+)
 from fishermix.text.sentence_vectors import SentenceVectors
 from fishermix.text.transformer import SHIPPED as SHIPPED_TRANSFORMERS
 from fishermix.text.vectors import WordVectors
@@ -34,13 +47,52 @@ if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.cca import RegularizedCCA
     from fishermix.model.model import ImageTextModel
-    from fishermix.model.recipe import Recipe
     from fishermix.text.encoder import SentenceEncoder
     from fishermix.text.transformer import SentenceTransformer
 
-KIND, VERSION = "image-text model", 1
 CAPTIONER, HUBNESS = "captioner", "hubness"
-T = TypeVar("T")
+Norm = Literal["l2"]
+
+
+class TransformerConfig(Struct):
+    """The sentence transformer of a model: its name or folder, the hash of its files, and its weight."""
+
+    name: Text
+    key: Digest
+    weight: Positive
+
+
+class ModelConfig(Struct, kw_only=True):
+    """`config.json` of a model."""
+
+    recipe: Recipe
+    encoders: list[Text]
+    view: Name
+    encoder_key: Text
+    widths: list[Size]
+    power: Positive
+    norm: Norm | None = None
+    mixtures: list[MixtureConfig]
+    transformer: TransformerConfig | None = None
+    cca: CCAParameters
+    # 0.1 did not save how the CCA was fitted; a training always streams.
+    cca_fit: CCAFit = CCAFit(method="streaming")
+    report: dict[Name, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cca.scale, float):
+            raise ValueError("cca.scale must be a number")
+
+
+def _upgrade(fields: dict[str, Any]) -> dict[str, Any]:
+    recipe = upgrade_recipe(fields.get("recipe"))
+    for name in ("variant", "image_power", "image_l2"):  # a default would give other points
+        if isinstance(recipe, dict) and name not in recipe:
+            raise FishermixError(f"'recipe.{name}' is missing in {CONFIG} of the model. The file is damaged.")
+    return fields | {"recipe": recipe}
+
+
+KIND = FolderKind("image-text model", 1, ModelConfig, _upgrade)
 
 
 def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = False) -> None:
@@ -54,86 +106,61 @@ def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = Fa
         tensors |= encoder.whitening.to_tensors()
     mixtures = []
     for number, mixture in enumerate(encoder.mixtures):
-        config, parts = mixture.to_tensors()
-        mixtures.append(config)
+        of_mixture, parts = mixture.to_tensors()
+        mixtures.append(of_mixture)
         tensors |= {f"mixture{number}.{name}": value for name, value in parts.items()}
     for name, value in space.projections.to_tensors().items():
         tensors[f"cca.{name}"] = value.astype(dtype) if value.ndim == 2 else value
-    config = {
-        "recipe": model.recipe.as_json(),
-        "encoders": [str(part.encoder) for part in image_networks(model.image_encoder)],
-        "view": model.image_encoder.view,
-        "encoder_key": model.image_encoder.key,
-        "widths": list(space.image_widths),
-        "power": encoder.power,
-        "norm": encoder.norm,
-        "mixtures": mixtures,
-        "transformer": _describe_transformer(encoder),
-        "cca": cca.get_params() | {"scale": space.power},
-        "cca_fit": {"method": cca.method_, "x_ridge": cca.x_ridge_, "y_ridge": cca.y_ridge_},
-        "report": model.report,
-    }
-    parts = {HUBNESS: space.hubness.save} if space.hubness else {}
-    save_folder(folder, KIND, VERSION, config, tensors, parts)
+    config = ModelConfig(
+        recipe=model.recipe,
+        encoders=[str(part.encoder) for part in image_networks(model.image_encoder)],
+        view=model.image_encoder.view,
+        encoder_key=model.image_encoder.key,
+        widths=list(space.image_widths),
+        power=encoder.power,
+        norm=cast("Norm | None", encoder.norm),
+        mixtures=mixtures,
+        transformer=_describe_transformer(encoder),
+        cca=CCAParameters(**(cca.get_params() | {"scale": float(space.power)})),
+        cca_fit=CCAFit(cast("FitMethod", cca.method_), cca.x_ridge_, cca.y_ridge_),
+        report=model.report,
+    )
+    save_folder(folder, KIND, config, tensors, {HUBNESS: space.hubness.save} if space.hubness else {})
     if model.captioner is not None:
         model.captioner.save(Path(folder) / CAPTIONER)
 
 
-def _describe_transformer(encoder: SentenceEncoder) -> dict[str, Any] | None:
+def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:
     if (transformer := encoder.transformer) is None:
         return None
     shipped = transformer.folder.parent == SHIPPED_TRANSFORMERS
     name = transformer.folder.name if shipped else str(transformer.folder)
-    return {"name": name, "key": transformer.key, "weight": encoder.transformer_weight}
+    return TransformerConfig(name, transformer.key, encoder.transformer_weight)
 
 
 def load_model(folder: str | os.PathLike) -> SavedParts:
     """Read and check the folder of a model."""
     folder = Path(folder)
-    config, tensors = load_folder(folder, KIND, VERSION)
-
-    def read(name: str, parse: Callable[[Any], T]) -> T:
-        try:
-            return parse(config[name])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FishermixError(
-                f"'{name}' is missing or invalid in {folder / CONFIG}: the file is damaged."
-            ) from error
-
-    read("encoders", lambda names: [_expect(str, name) for name in _expect(list, names)])
-    read("view", lambda view: _expect(str, view))
-    read("mixtures", lambda mixtures: _expect(list, mixtures))
-    read("power", float)
-    image_power, image_l2, neighbours = read("recipe", _parse_recipe)
+    head, config = load_config(folder, KIND)
+    tensors = load_tensors(folder, head)
     projections = CanonicalProjections.from_tensors(_take_part("cca.", tensors), folder)
+    if sum(config.widths) != len(projections.x_weights):
+        raise FishermixError(f"'widths' in {folder / CONFIG} do not add up to the features of the CCA.")
+    recipe = config.recipe
     space = JointSpace(
         projections,
-        power=read("cca", lambda params: float(params["scale"])),
-        hubness=_load_hubness(folder, config, neighbours, len(projections.correlations)),
-        image_power=image_power,
-        image_l2=image_l2,
-        image_widths=read("widths", lambda widths: [int(width) for width in widths]),
+        power=config.cca.scale,
+        hubness=_load_hubness(folder, head, recipe.csls_neighbours, len(projections.correlations)),
+        image_power=recipe.image_power,
+        image_l2=recipe.image_l2,
+        image_widths=config.widths,
     )
-    return SavedParts(folder, config, tensors, space, read("encoder_key", str))
+    return SavedParts(folder, config, tensors, space)
 
 
-def _parse_recipe(recipe: Mapping[str, Any]) -> tuple[float, bool, int]:
-    """What the joint space needs of a recipe, of this version or of 0.1."""
-    neighbours = recipe.get("csls_neighbours", recipe.get("neighbours", 0))
-    return _expect((int, float), recipe["image_power"]), bool(recipe["image_l2"]), int(neighbours)
-
-
-def _expect(kind: Any, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(value)
-    return value
-
-
-def _load_hubness(
-    folder: Path, config: Mapping[str, Any], neighbours: int, dimension: int
-) -> HubnessCorrection | None:
+def _load_hubness(folder: Path, head: Head, neighbours: int, dimension: int) -> HubnessCorrection | None:
     # 0.1 did not name the folder in config.json.
-    place = part_folder(folder, config, HUBNESS) or folder / f"crowding-{config['sha256'][:NAME_DIGITS]}"
+    place = part_folder(folder, head, HUBNESS) or folder / f"crowding-{str(head.sha256)[:NAME_DIGITS]}"
     if place.is_dir():
         return HubnessCorrection.load(place, dimension)
     if neighbours:
@@ -146,20 +173,16 @@ class SavedParts:
     """The checked content of a model's folder. The methods make its parts, which takes a moment each."""
 
     folder: Path
-    config: Mapping[str, Any]
+    config: ModelConfig
     tensors: Mapping[str, np.ndarray]
     joint_space: JointSpace
-    encoder_key: str
+
+    @property
+    def encoder_key(self) -> str:
+        return self.config.encoder_key
 
     def recipe(self) -> Recipe:
-        from fishermix.model.recipe import Recipe
-
-        try:
-            return Recipe.from_json(self.config["recipe"])
-        except (AttributeError, TypeError, ValueError) as error:
-            raise FishermixError(
-                f"'recipe' is invalid in {self.folder / CONFIG}: the file is damaged ({error})."
-            ) from error
+        return self.config.recipe
 
     def sentence_vectors(self) -> SentenceVectors:
         """What `sentence_encoder` computes with, without scikit-learn."""
@@ -183,31 +206,26 @@ class SavedParts:
         white = whitening.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
         mixtures = [
             mixture.from_tensors(parameters, _take_part(f"mixture{number}.", self.tensors), self.folder)
-            for number, parameters in enumerate(self.config["mixtures"])
+            for number, parameters in enumerate(self.config.mixtures)
         ]
-        power, norm = float(self.config["power"]), self.config.get("norm")
-        stop_words = tuple(self.config["recipe"].get("stop_words", ()))
-        return self._vectors, white, mixtures, power, norm, stop_words, *self._transformer
+        config = self.config
+        words = self._vectors, white, mixtures, config.power, config.norm, config.recipe.stop_words
+        return *words, *self._transformer
 
     @cached_property
     def _transformer(self) -> tuple[SentenceTransformer | None, float]:
         """The sentence transformer, if the model has one, and its weight."""
-        if not (found := self.config.get("transformer")):
+        if (found := self.config.transformer) is None:
             return None, 1.0
         from fishermix.text.transformer import SentenceTransformer
 
-        try:
-            name, key, weight = str(found["name"]), found["key"], float(found["weight"])
-        except (KeyError, TypeError, ValueError) as error:
-            where = self.folder / CONFIG
-            raise FishermixError(f"'transformer' is invalid in {where}: the file is damaged.") from error
-        transformer = SentenceTransformer.find(name)
-        if transformer.key != key:
+        transformer = SentenceTransformer.find(found.name)
+        if transformer.key != found.key:
             raise FishermixError(
-                f"{self.folder} was trained with another version of the sentence transformer {name}. "
+                f"{self.folder} was trained with another version of the sentence transformer {found.name}. "
                 "Train it again."
             )
-        return transformer, weight
+        return transformer, found.weight
 
     @cached_property
     def _vectors(self) -> WordVectors:
@@ -216,15 +234,17 @@ class SavedParts:
     def cca(self) -> RegularizedCCA:
         from fishermix.cca import RegularizedCCA
 
-        # 0.1 did not save how the CCA was fitted; a training always streams.
-        fit = self.config.get("cca_fit") or {"method": "streaming", "x_ridge": None, "y_ridge": None}
-        return RegularizedCCA.from_projections(self.joint_space.projections, self.config["cca"], **fit)
+        fit = self.config.cca_fit
+        parameters = structs.asdict(self.config.cca)
+        return RegularizedCCA.from_projections(
+            self.joint_space.projections, parameters, fit.method, fit.x_ridge, fit.y_ridge
+        )
 
     def image_encoder(self) -> Any:
         from fishermix.vision.encoders import open_encoders
 
-        names = self.config["encoders"]
-        encoder = open_encoders(tuple(names), self.config["view"])
+        names = self.config.encoders
+        encoder = open_encoders(tuple(names), self.config.view)
         if encoder.key != self.encoder_key:
             raise FishermixError(
                 f"{self.folder} was trained with another version of the network {', '.join(names)}. "

@@ -23,10 +23,21 @@ from pathlib import Path
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import load_folder, require_tensor, save_folder
+from fishermix.schemas import Number, Size, Struct
+from fishermix.storage import FolderKind, load_folder, require_tensor, save_folder
 
-KIND, VERSION = "crowding", 1  # as 0.1 called it
 BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time
+
+
+class HubnessConfig(Struct):
+    """The numbers of a saved hubness correction."""
+
+    neighbours: Size
+    mean_of_images: Number
+    mean_of_sentences: Number
+
+
+KIND = FolderKind("crowding", 1, HubnessConfig)  # as 0.1 called it
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,28 +96,20 @@ class HubnessCorrection:
         return f"{digest.hexdigest()} {self.neighbours} {self.mean_of_images} {self.mean_of_sentences}"
 
     def save(self, folder: Path) -> None:
-        config = {name: getattr(self, name) for name in ("neighbours", "mean_of_images", "mean_of_sentences")}
-        tensors = {"images": self.images, "sentences": self.sentences}
-        save_folder(folder, KIND, VERSION, config, tensors)
+        config = HubnessConfig(self.neighbours, self.mean_of_images, self.mean_of_sentences)
+        save_folder(folder, KIND, config, {"images": self.images, "sentences": self.sentences})
 
     @classmethod
     def load(cls, folder: Path, dimension: int) -> HubnessCorrection:
-        config, tensors = load_folder(folder, KIND, VERSION)
-        try:
-            neighbours = int(config["neighbours"])
-            means = float(config["mean_of_images"]), float(config["mean_of_sentences"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise FishermixError(
-                f"{folder} is damaged: a number in config.json is invalid ({error})."
-            ) from error
-        images = require_tensor(tensors, "images", (None, dimension), folder)
-        sentences = require_tensor(tensors, "sentences", (None, dimension), folder)
-        valid = all(
-            bank.dtype == np.int8 and len(bank) and bank.any(axis=1).all() for bank in (images, sentences)
+        config, tensors = load_folder(folder, KIND)
+        images, sentences = (
+            require_tensor(tensors, name, (None, dimension), folder, kinds="i")
+            for name in ("images", "sentences")
         )
-        if neighbours < 1 or not np.isfinite(means).all() or not valid:
-            raise FishermixError(f"{folder} is damaged: the banks or the numbers are invalid.")
-        return cls(images, sentences, neighbours, *means)
+        for bank in (images, sentences):
+            if bank.dtype != np.int8 or not len(bank) or not bank.any(axis=1).all():
+                raise FishermixError(f"{folder} is damaged: a bank of points is invalid.")
+        return cls(images, sentences, config.neighbours, config.mean_of_images, config.mean_of_sentences)
 
 
 def _to_bytes(points: np.ndarray) -> np.ndarray:

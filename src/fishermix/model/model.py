@@ -61,7 +61,7 @@ class ImageTextModel:
         """A saved model, or the one in the package."""
         saved = load_model(SHIPPED if folder is None else folder)
         model = cls.__new__(cls)
-        model.vectors, model.report = None, saved.config.get("report", {})
+        model.vectors, model.report = None, saved.config.report
         model._saved, model._parts = saved, {"joint_space": saved.joint_space}
         return model
 

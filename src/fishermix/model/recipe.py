@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fishermix.aliases import RECIPE_KEYS
 from fishermix.errors import FishermixError
+from fishermix.schemas import Count, Name, Number, Positive, Seed, Size, Text, parse
 
 
 class Variant(NamedTuple):
@@ -55,26 +56,26 @@ class Recipe:
     seed : seeds whitening, mixtures, held-out images and the banks
     """
 
-    variant: str = "hglmm"
-    mixture_components: int = 30
-    corpus_words: int = 100_000
-    whitening: str = "ica"
+    variant: Name = "hglmm"
+    mixture_components: Size = 30
+    corpus_words: Size = 100_000
+    whitening: Name = "ica"
     l2_before: bool = False
     l2_after: bool = False
-    encoders: tuple[str, ...] = ("efficientnet-lite2",)
-    view: str | None = None
-    image_power: float = 1.0
+    encoders: tuple[Text, ...] = ("efficientnet-lite2",)
+    view: Name | None = None
+    image_power: Positive = 1.0
     image_l2: bool = False
-    n_components: int = 1024
-    correlation_powers: tuple[float, ...] = (1.0,)
-    reg_x: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
-    reg_y: tuple[float, ...] = (0.003, 0.01, 0.03)
-    csls_neighbours: int = 0
-    csls_bank_size: int = 6_000
-    stop_words: tuple[str, ...] = ()
-    transformer: str | None = None
-    transformer_weight: float = 0.7  # best on Flickr8K's validation photos; 0.5 and 1 are within 1.3 points
-    seed: int = 0
+    n_components: Size = 1024
+    correlation_powers: tuple[Number, ...] = (1.0,)
+    reg_x: tuple[Positive, ...] = (0.003, 0.01, 0.03, 0.1)
+    reg_y: tuple[Positive, ...] = (0.003, 0.01, 0.03)
+    csls_neighbours: Count = 0
+    csls_bank_size: Size = 6_000
+    stop_words: tuple[Text, ...] = ()
+    transformer: Text | None = None
+    transformer_weight: Positive = 0.7  # best on Flickr8K's dev photos; 0.5 and 1 are within 1.3 points
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
@@ -96,16 +97,20 @@ class Recipe:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Recipe:
         """Read what `as_json` gave, of this version or of 0.1."""
-        fields: dict[str, Any] = {}
-        for name, value in values.items():
-            fields[RECIPE_KEYS.get(name, name)] = tuple(value) if isinstance(value, list) else value
-        return cls(**fields)
+        return parse(upgrade_recipe(values), cls, "the recipe")
 
     def __getattr__(self, name: str) -> Any:
         if name in RECIPE_KEYS:
             (new,) = _rename_keys({name: None})
             return getattr(self, new)
         raise AttributeError(f"'Recipe' object has no attribute '{name}'")
+
+
+def upgrade_recipe(fields: Any) -> Any:
+    """The fields of a saved recipe under today's names; whatever is not an object is left as it is."""
+    if not isinstance(fields, Mapping):
+        return fields
+    return {RECIPE_KEYS.get(name, name): value for name, value in fields.items()}
 
 
 def _accept_old_keys(given_init: Any) -> Any:

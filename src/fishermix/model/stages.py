@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from fishermix.disk import make_private_folder
 from fishermix.errors import FishermixError
+from fishermix.locks import hold_folder
 from fishermix.progress import is_shown
 from fishermix.storage import read_kind
 
@@ -31,6 +32,20 @@ class Stages:
         except OSError as error:
             raise FishermixError(f"Cannot create the work folder {folder} ({error.strerror}).") from error
         self.seconds: dict[str, float] = {}
+        self.held = False
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other processes out of the folder; inside another `hold` of the same object, do nothing."""
+        if self.held:
+            yield
+            return
+        with hold_folder(self.folder, "--work"):
+            self.held = True
+            try:
+                yield
+            finally:
+                self.held = False
 
     @contextmanager
     def clock(self, name: str) -> Iterator[None]:

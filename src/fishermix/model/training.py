@@ -24,7 +24,8 @@ from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.joint_space import JointSpace, image_networks, prepare_features, unit_rows
 from fishermix.model.recipe import VARIANTS, Recipe
 from fishermix.model.stages import Stages, open_stages
-from fishermix.storage import load_folder, save_folder
+from fishermix.schemas import Struct
+from fishermix.storage import FolderKind, load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 HELD_OUT = 0.1
 
 
+class NoFields(Struct):
+    """A finished whitening is all in its tensors."""
+
+
+WHITENING = FolderKind("whitening", 1, NoFields)
+
+
 def train(
     model: ImageTextModel,
     dataset: Dataset,
@@ -51,7 +59,7 @@ def train(
     The model is changed at the very end: a training that fails leaves it as it was.
     """
     recipe = model.recipe
-    with open_stages(work) as stages:
+    with open_stages(work) as stages, stages.hold():
         vectors = model.vectors
         if vectors is None:
             raise FishermixError(
@@ -113,8 +121,8 @@ def fit_sentence_encoder(
         lambda: Whitening(recipe.whitening, recipe.l2_before, recipe.l2_after, random_state=recipe.seed).fit(
             corpus
         ),
-        lambda made, folder: save_folder(folder, "whitening", 1, {}, made.to_tensors()),
-        lambda folder: Whitening.from_tensors(load_folder(folder, "whitening", 1)[1]),
+        lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
+        lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING)[1]),
     )
     rows: Any = whitening.transform(corpus).astype(np.float32) if families else corpus
     if client is not None and families:

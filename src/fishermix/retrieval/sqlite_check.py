@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fishermix.databases import Row, select
+
 
 def find_problems(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
     """A sentence for each rule that is broken: by the database, its references or the checksum of a point."""
@@ -37,7 +39,7 @@ def find_problems(connection: sqlite3.Connection, vector_file: Path, dimension: 
 def _damaged_points(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:
     width = dimension * 4
     damaged = 0
-    points = connection.execute("SELECT row, crc32 FROM vectors ORDER BY row").fetchall()
+    points = select(connection, tuple[Row, int], "SELECT row, crc32 FROM vectors ORDER BY row")
     if not points:
         return []
     if not vector_file.is_file():

@@ -21,10 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
+from typing import Annotated, Any
 from weakref import WeakSet
 
 import numpy as np
+from msgspec import Meta
 
+from fishermix.databases import Row, select, select_one
 from fishermix.disk import (
     DAMAGED,
     NO_LOCKS,
@@ -40,10 +43,12 @@ from fishermix.retrieval.details import COLUMNS, Details
 from fishermix.retrieval.exact_search import find_nearest
 from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
+from fishermix.schemas import Count, Text
 
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 FEWEST_DEAD_TO_COMPACT = 1_000
 ROWS_PER_COPY = 65_536
+State: Any = tuple[Count, Text, Annotated[int, Meta(ge=0, le=2**20)]]  # generation, model key, dimension
 # The schema, as numbered migrations: opening an older index runs those that it has not seen.
 MIGRATIONS = (
     """
@@ -139,11 +144,14 @@ class LocalStore:
     def _explain_damage(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise FishermixError(self._explain(error)) from error
 
-    def _explain(self, error: sqlite3.Error) -> str:
-        reason = explain_sqlite_error(error, self.folder)
+    def _explain(self, error: sqlite3.Error | UnicodeDecodeError) -> str:
+        if isinstance(error, sqlite3.Error):
+            reason = explain_sqlite_error(error, self.folder)
+        else:
+            reason = DAMAGED
         if reason == DAMAGED:
             reason = "Delete the damaged index with `fishermix index remove FOLDER`"
             reason += "; the next search builds it again."
@@ -206,16 +214,14 @@ class LocalStore:
 
     @staticmethod
     def _meta(connection: sqlite3.Connection) -> tuple[int, str, int]:
-        return connection.execute("SELECT generation, model_key, dimension FROM state").fetchone()
+        return select_one(connection, State, "SELECT generation, model_key, dimension FROM state")
 
     @staticmethod
     def _row_count(connection: sqlite3.Connection) -> int:
         """The number of committed rows of the file: each is alive (in `vectors`) or dead."""
-        alive, dead = (
-            connection.execute(f"SELECT coalesce(max(row), -1) FROM {table}").fetchone()[0]
-            for table in ("vectors", "dead")
-        )
-        return max(alive, dead) + 1
+        rows = "SELECT row FROM (SELECT max(row) AS row FROM vectors UNION SELECT max(row) FROM dead)"
+        found = select(connection, tuple[Row], f"{rows} WHERE row IS NOT NULL")
+        return max((row for (row,) in found), default=-1) + 1
 
     def _vector_file(self, generation: int) -> Path:
         return self.folder / f"vectors-{generation}.f32"
@@ -229,13 +235,12 @@ class LocalStore:
             vectors = np.empty((0, dimension), np.float32)
             if rows:
                 path = self._vector_file(generation)
-                try:
-                    vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
-                except (OSError, ValueError) as error:
+                if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
                     raise FishermixError(
                         f"{path} is missing or too short. Delete the damaged index with "
                         "`fishermix index remove FOLDER`; the next search builds it again."
-                    ) from error
+                    )
+                vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
             self._mapped = generation, vectors
         return vectors[:rows]
 
@@ -262,7 +267,7 @@ class LocalStore:
 
     def stamps(self) -> dict[str, Stamp]:
         with self._transaction("DEFERRED") as connection:
-            rows = connection.execute("SELECT path, size, mtime_ns FROM photos")
+            rows = select(connection, tuple[bytes, int, int], "SELECT path, size, mtime_ns FROM photos")
             return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in rows}
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
@@ -337,7 +342,7 @@ class LocalStore:
                 return
             generation = self._meta(connection)[0]
             vectors = self._vectors(connection)
-            alive = [row for (row,) in connection.execute("SELECT row FROM vectors ORDER BY row")]
+            alive = [row for (row,) in select(connection, tuple[Row], "SELECT row FROM vectors ORDER BY row")]
             target = self._vector_file(generation + 1)
             target.unlink(missing_ok=True)
             for start in range(0, len(alive), ROWS_PER_COPY):
@@ -374,7 +379,7 @@ class LocalStore:
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
         with self._transaction("DEFERRED") as connection:
             vectors = self._vectors(connection)
-            dead = [row for (row,) in connection.execute("SELECT row FROM dead")]
+            dead = _dead_rows(connection)
             queries = np.ascontiguousarray(queries, np.float32)
             if faiss_index := self._faiss_index(self._meta(connection)[0], len(vectors)):
                 found = faiss_index.find_nearest(vectors, queries, n, dead)
@@ -387,36 +392,39 @@ class LocalStore:
         with self._transaction("DEFERRED") as connection:
             vectors = self._vectors(connection)
             alive = np.ones(len(vectors), bool)
-            alive[[row for (row,) in connection.execute("SELECT row FROM dead")]] = False
+            alive[_dead_rows(connection)] = False
             rows = np.flatnonzero(alive)
             step = max(1, -(-len(rows) // at_most))
             return vectors[rows[::step]] @ np.asarray(query, np.float32)
 
     def path_of(self, photo: str) -> str | None:
         with self._transaction("DEFERRED") as connection:
-            found = connection.execute("SELECT path FROM photos WHERE id = ?", (photo,)).fetchone()
-            return os.fsdecode(found[0]) if found else None
+            found = select(connection, tuple[bytes], "SELECT path FROM photos WHERE id = ?", photo)
+            return os.fsdecode(found[0][0]) if found else None
 
     def id_of(self, path: str) -> str | None:
         with self._transaction("DEFERRED") as connection:
-            found = connection.execute(
-                "SELECT id FROM photos WHERE path = ?", (os.fsencode(path),)
-            ).fetchone()
-            return found[0] if found else None
+            query = "SELECT id FROM photos WHERE path = ?"
+            found = select(connection, tuple[str], query, os.fsencode(path))
+            return found[0][0] if found else None
 
     def vector_of(self, photo: str) -> np.ndarray | None:
         with self._transaction("DEFERRED") as connection:
-            found = connection.execute("SELECT row FROM photos WHERE id = ?", (photo,)).fetchone()
-            return None if not found or found[0] is None else np.array(self._vectors(connection)[found[0]])
+            found = select(connection, tuple[Row | None], "SELECT row FROM photos WHERE id = ?", photo)
+            if not found or found[0][0] is None:
+                return None
+            vectors, row = self._vectors(connection), found[0][0]
+            if row >= len(vectors):
+                raise sqlite3.DatabaseError(f"photo {photo} refers to the missing point {row}")
+            return np.array(vectors[row])
 
     def summary(self) -> Summary:
         with self._transaction("DEFERRED") as connection:
             _, model_key, dimension = self._meta(connection)
             readable = connection.execute("SELECT count(*) FROM photos WHERE row IS NOT NULL").fetchone()[0]
             contents = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
-            failed = connection.execute(
-                "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
-            )
+            query = "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
+            failed = select(connection, tuple[bytes, str], query)
             unreadable = {os.fsdecode(path): reason for path, reason in failed}
         size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
         return Summary(readable, contents, unreadable, model_key, dimension, size)
@@ -456,20 +464,25 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _row_of(connection: sqlite3.Connection, digest: bytes | None) -> int | None:
-    found = connection.execute("SELECT row FROM vectors WHERE sha256 = ?", (digest,)).fetchone()
-    return found[0] if found else None
+    found = select(connection, tuple[Row], "SELECT row FROM vectors WHERE sha256 = ?", digest)
+    return found[0][0] if found else None
 
 
 def _rows_of_path(connection: sqlite3.Connection, path: bytes) -> set[int | None]:
-    return {row for (row,) in connection.execute("SELECT row FROM photos WHERE path = ?", (path,))}
+    found = select(connection, tuple[Row | None], "SELECT row FROM photos WHERE path = ?", path)
+    return {row for (row,) in found}
+
+
+def _dead_rows(connection: sqlite3.Connection) -> list[int]:
+    return [row for (row,) in select(connection, tuple[Row], "SELECT row FROM dead")]
 
 
 def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) -> list[Hit]:
-    select = "SELECT id, path FROM photos WHERE row = ? ORDER BY path"
+    query = "SELECT id, path FROM photos WHERE row = ? ORDER BY path"
     return [
         Hit(photo, os.fsdecode(path), score)
         for row, score in zip(rows, scores)
-        for photo, path in connection.execute(select, (row,))
+        for photo, path in select(connection, tuple[str, bytes], query, row)
     ]
 
 

@@ -5,7 +5,6 @@ A table reads consecutive rows into new memory. Reading from the first row to th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -16,9 +15,9 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.extras import install_command
+from fishermix.storage import DTYPES, explain_damage, read_tensor_header
 
 SUFFIXES = (".npy", ".safetensors", ".parquet")
-SAFETENSORS_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 ROWS_PER_READ = 65_536  # of `take_rows`: 79 MB of 300 float32 numbers
 
 
@@ -111,12 +110,13 @@ class ParquetTable(SequentialTable):
 
         super().__init__()
         self.path = os.fspath(path)
-        try:
-            file = pyarrow.parquet.ParquetFile(self.path)
-        except pyarrow.ArrowInvalid as error:
-            raise FishermixError(f"{self.path} is not a valid Parquet file ({error}).") from error
-        with file:
+        with (
+            explain_damage(self.path, "It is not a valid Parquet file."),
+            pyarrow.parquet.ParquetFile(self.path) as file,
+        ):
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            if min(groups, default=0) < 0:
+                raise FishermixError(f"{self.path} is damaged: a group has {min(groups)} rows.")
             first = _convert_table(file.schema_arrow.empty_table(), self.path)
             if first.shape[1] == 0 and groups:
                 first = _convert_table(file.read_row_group(0), self.path)
@@ -130,9 +130,15 @@ class ParquetTable(SequentialTable):
     def _groups(self, first: int) -> Iterator[np.ndarray]:
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(self.path) as file:
-            for group in range(first, len(self.group_ends)):
-                yield _convert_table(file.read_row_group(group), self.path).astype(self.dtype, copy=False)
+        with explain_damage(self.path):
+            opened = pyarrow.parquet.ParquetFile(self.path)
+        with opened as file:
+            for group, rows in enumerate(np.diff(self.group_ends, prepend=0)[first:].tolist(), first):
+                with explain_damage(self.path):
+                    found = _convert_table(file.read_row_group(group), self.path)
+                if found.shape != (rows, self.shape[1]):
+                    raise FishermixError(f"{self.path} is damaged: row group {group} is {found.shape}.")
+                yield found.astype(self.dtype, copy=False)
 
 
 def _convert_table(table: Any, path: str) -> np.ndarray:
@@ -254,10 +260,8 @@ def open_table(path: str | os.PathLike) -> Table:
 
 
 def _open_npy(path: Path) -> RawTable:
-    try:
+    with explain_damage(path, "It is not an array that numpy.save wrote."):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise FishermixError(f"{path} cannot be read as an array ({error}).") from error
     if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
         raise FishermixError(
             f"{path} holds an array of {mapped.dtype} and shape {mapped.shape}, not rows of numbers."
@@ -268,23 +272,13 @@ def _open_npy(path: Path) -> RawTable:
 
 
 def _open_safetensors(path: Path) -> RawTable:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy"):  # checks the header, the offsets and the file's size
-            pass
-        with open(path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-    except (SafetensorError, ValueError) as error:
-        raise FishermixError(f"{path} cannot be read ({error}). The file is damaged.") from error
-    header.pop("__metadata__", None)
-    found = [e for e in header.values() if e["dtype"] in SAFETENSORS_DTYPES and len(e["shape"]) == 2]
+    start, header = read_tensor_header(path)
+    found = [entry for entry in header.values() if entry.dtype.startswith("F") and len(entry.shape) == 2]
     if len(found) != 1:
         raise FishermixError(f"{path} holds {len(found)} tables of floats. Save exactly one per file.")
     (entry,) = found
-    offset = 8 + size + entry["data_offsets"][0]
-    return RawTable(path, offset, SAFETENSORS_DTYPES[entry["dtype"]], tuple(entry["shape"]))
+    rows, width = entry.shape
+    return RawTable(path, start + entry.data_offsets[0], DTYPES[entry.dtype], (rows, width))
 
 
 def open_mapped_table(mapped: np.memmap) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,14 +10,20 @@ from pathlib import Path
 from typing import Literal, overload
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from fishermix.errors import FishermixError
-from fishermix.storage import CONFIG, load_config, save_folder, sha256_of_file, tensor_path
+from fishermix.schemas import Count, Struct
+from fishermix.storage import (
+    DTYPES,
+    FolderKind,
+    load_config,
+    read_tensor_header,
+    save_folder,
+    tensor_path,
+    verify_tensors,
+)
 from fishermix.text.word_vector_files import MAX_DECOMPRESSED_BYTES, read_vectors
 
-KIND, VERSION = "word vectors", 1
-DTYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "U64": "<u8", "U8": "u1"}
 VOCABULARY_TENSORS = {
     "words": "uint8",
     "word_offsets": "int64",
@@ -27,6 +32,17 @@ VOCABULARY_TENSORS = {
 }
 ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
 SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
+
+
+class VectorsConfig(Struct):
+    """`config.json` of a folder of word vectors."""
+
+    words: Count
+    dimension: Count
+    dtype: Literal["float32", "float16"]
+
+
+KIND = FolderKind("word vectors", 1, VectorsConfig)
 
 
 class Vocabulary(Sequence[str]):
@@ -166,7 +182,7 @@ class WordVectors:
                 path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors, max_bytes=max_bytes
             )
             return cls(words, vectors)
-        found = cls.from_tensors(_map_tensors(tensor_path(path, load_config(path, KIND, VERSION))))
+        found = cls.from_tensors(_map_tensors(tensor_path(path, load_config(path, KIND)[0])))
         if limit is not None:
             found = found[:limit]
         if vocabulary is not None:
@@ -180,16 +196,14 @@ class WordVectors:
             vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
         if dtype == "float16" and not np.isfinite(vectors).all():
             raise FishermixError("Some numbers are too large for float16. Save the vectors as float32.")
-        config = {"words": len(self), "dimension": self.dimension, "dtype": str(vectors.dtype)}
-        save_folder(folder, KIND, VERSION, config, {**self.to_tensors(), "vectors": vectors})
+        config = VectorsConfig(len(self), self.dimension, str(vectors.dtype))  # type: ignore[arg-type]
+        save_folder(folder, KIND, config, {**self.to_tensors(), "vectors": vectors})
 
     @staticmethod
     def verify(folder: str | os.PathLike) -> None:
         """Read a saved folder in full and compare its hash."""
-        config = load_config(folder, KIND, VERSION)
-        path = tensor_path(folder, config)
-        if sha256_of_file(path) != config.get("sha256"):
-            raise FishermixError(f"{path} is damaged: its content does not match the hash in {CONFIG}.")
+        head, _ = load_config(folder, KIND)
+        verify_tensors(tensor_path(folder, head), head)
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """The arrays that hold everything, to store in another file."""
@@ -280,23 +294,12 @@ class WordVectors:
 
 def _map_tensors(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file as memory maps; the library itself would copy them into memory."""
-    try:
-        with safe_open(path, framework="numpy"):  # checks the header, the offsets and the file's size
-            pass
-        with open(path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise FishermixError(f"{path} is damaged ({error}).") from error
+    start, header = read_tensor_header(path)
     tensors = {}
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] not in DTYPES:
-            raise FishermixError(f"{path}: the tensor '{name}' has the unknown type {entry['dtype']}.")
-        shape, start = tuple(entry["shape"]), 8 + size + entry["data_offsets"][0]
+        dtype, shape = DTYPES[entry.dtype], tuple(entry.shape)
         if 0 in shape:
-            tensors[name] = np.zeros(shape, DTYPES[entry["dtype"]])
+            tensors[name] = np.zeros(shape, dtype)
         else:
-            tensors[name] = np.memmap(path, DTYPES[entry["dtype"]], "r", offset=start, shape=shape)
+            tensors[name] = np.memmap(path, dtype, "r", offset=start + entry.data_offsets[0], shape=shape)
     return tensors

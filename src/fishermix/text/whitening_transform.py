@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.storage import require_tensor
 
 KINDS = ("ica", "pca", "none")
 SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
@@ -45,17 +46,14 @@ class WhiteningTransform:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
         """Read and check what `to_tensors` wrote."""
-        try:
-            mean, matrix, flags = (tensors[f"whitening_{name}"] for name in ("mean", "matrix", "flags"))
-            kind, before, after = flags.tolist()
-            name = KINDS[kind]
-        except (KeyError, ValueError, IndexError) as error:
-            raise FishermixError(f"The whitening is damaged ({error!r}).") from error
-        if matrix.shape != (len(mean), len(mean)):
-            raise FishermixError(f"The whitening is damaged: mean {mean.shape}, matrix {matrix.shape}.")
-        if not (np.isfinite(matrix).all() and np.isfinite(mean).all()):
-            raise FishermixError("The whitening is damaged: it contains NaN or infinity.")
-        return cls(name, bool(before), bool(after), mean.astype(np.float64), matrix.astype(np.float64))
+        where = "The whitening is damaged"
+        mean = require_tensor(tensors, "whitening_mean", (None,), where)
+        matrix = require_tensor(tensors, "whitening_matrix", (len(mean), len(mean)), where)
+        flags = require_tensor(tensors, "whitening_flags", (3,), where, kinds="i")
+        kind, before, after = flags.tolist()
+        if not 0 <= kind < len(KINDS):
+            raise FishermixError(f"{where}: it has the unknown kind {kind}.")
+        return cls(KINDS[kind], bool(before), bool(after), mean.astype(np.float64), matrix.astype(np.float64))
 
 
 def scale_to_unit_length(data: np.ndarray) -> np.ndarray:

@@ -16,9 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from fishermix.databases import ERRORS, select
 from fishermix.disk import (
     DAMAGED,
     create_private_file,
@@ -32,6 +34,7 @@ from fishermix.storage import write_atomically
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.images import UnreadableImage, read_bytes
 
+T = TypeVar("T")
 FILE = "features.sqlite"
 VERSION = 1
 SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
@@ -77,8 +80,8 @@ def extract(
             missing = [name for name in dict.fromkeys(names) if not cache.knows(cache.find_content(name))]
             encoded = cache.fill(missing)
             features, failed = cache.collect(names)
-    except sqlite3.Error as error:
-        reason = explain_sqlite_error(error, Path(folder))
+    except ERRORS as error:
+        reason = explain_sqlite_error(error, Path(folder)) if isinstance(error, sqlite3.Error) else DAMAGED
         if reason == DAMAGED:
             reason = "The file is damaged: remove it and extract again."
         raise FishermixError(
@@ -155,9 +158,8 @@ class _FeatureCache:
             stamp = _make_stamp(os.stat(name))
         except OSError:
             return None
-        found = self._select(
-            "SELECT content FROM files WHERE path = ? AND stamp = ?", _make_path_key(name), stamp
-        )
+        query = "SELECT content FROM files WHERE path = ? AND stamp = ?"
+        found = self._select(bytes, query, _make_path_key(name), stamp)
         if found is not None:
             self.contents[name] = found
         return found
@@ -168,15 +170,19 @@ class _FeatureCache:
         )
 
     def find_vector(self, content: bytes) -> bytes | None:
-        return self._select("SELECT vector FROM vectors WHERE encoder = ? AND content = ?", self.key, content)
+        query = "SELECT vector FROM vectors WHERE encoder = ? AND content = ?"
+        found = self._select(bytes, query, self.key, content)
+        if found is not None and len(found) != 4 * self.encoder.n_features:
+            raise sqlite3.DatabaseError(f"a vector has {len(found)} bytes")
+        return found
 
     def find_failure(self, content: bytes) -> str | None:
         query = "SELECT reason FROM failures WHERE encoder = ? AND content = ? AND max_pixels = ?"
-        return self._select(query, self.key, content, self.max_pixels)
+        return self._select(str, query, self.key, content, self.max_pixels)
 
-    def _select(self, query: str, *values: object):
-        row = self.database.execute(query, values).fetchone()
-        return row[0] if row else None
+    def _select(self, kind: type[T], query: str, *values: object) -> T | None:
+        rows = select(self.database, tuple[kind], query, *values)  # type: ignore[valid-type]
+        return rows[0][0] if rows else None
 
     def fill(self, names: Sequence[str]) -> int:
         """Encode the images of these files that the cache lacks; returns how many images were encoded.

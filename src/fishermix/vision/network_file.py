@@ -15,12 +15,14 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta, structs
 
 from fishermix.errors import FishermixError
 from fishermix.paths import data_folder
+from fishermix.schemas import Name, Number, Struct, parse_json
 from fishermix.storage import sha256_of_file
 
 DEFAULT = "efficientnet-lite2"
@@ -59,6 +61,22 @@ def list_networks(added: Path) -> list[str]:
     return [folder.name for folder in folders if (folder / GRAPH).is_file()]
 
 
+class Sidecar(Struct, kw_only=True):
+    """The JSON next to a graph."""
+
+    size: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
+    mean: tuple[Number, Number, Number]
+    std: tuple[Number, Number, Number]
+    input: Name
+    output: Name
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    channels: Literal["RGB", "BGR"] = "RGB"
+
+    def __post_init__(self) -> None:
+        if 0.0 in self.std:
+            raise ValueError("'std' must not be zero")
+
+
 @dataclass(frozen=True)
 class Network:
     """An ONNX file and how to prepare its input."""
@@ -87,7 +105,7 @@ class Network:
             return cls.read(path, path.with_suffix(".json"))
         named = [SHIPPED / path, added / path] if path.name == str(name) else []
         for folder in (*named, path):
-            if (folder / GRAPH).is_file():
+            if os.path.isfile(folder / GRAPH):  # False for names that no file can have
                 network = cls.read(folder / GRAPH, folder / SIDECAR)
                 return replace(network, output=output) if output else network
         if str(name) in HOW_TO_GET:
@@ -101,18 +119,15 @@ class Network:
 
     @classmethod
     def read(cls, graph: Path, sidecar: Path) -> Network:
-        if not graph.is_file():
+        if not os.path.isfile(graph):
             raise FishermixError(f"The network file {graph} does not exist.")
-        try:
-            fields = json.loads(sidecar.read_text("utf8"))
-        except FileNotFoundError as error:
+        if not sidecar.is_file():
             raise FishermixError(
                 f"{graph} needs {sidecar.name} next to it, which says how to prepare an image. "
                 f"Example: {EXAMPLE}"
-            ) from error
-        except (OSError, ValueError) as error:
-            raise FishermixError(f"Cannot read {sidecar}: {error}.") from error
-        return cls(graph=graph, **_parse_sidecar(fields, sidecar))
+            )
+        advice = f"Example: {EXAMPLE}"
+        return cls(graph=graph, **structs.asdict(parse_json(sidecar.read_bytes(), Sidecar, sidecar, advice)))
 
     def features_key(self, view: str) -> str:
         """The hash of the graph, the preparation of its input, and the view."""
@@ -197,36 +212,3 @@ def _open_session(network: Network):
             f"but the JSON next to it names '{network.input}' and '{network.output}'."
         )
     return session
-
-
-def _parse_sidecar(fields: Any, sidecar: Path) -> dict[str, Any]:
-    def explain(problem: str) -> FishermixError:
-        return FishermixError(f"{sidecar} is invalid: {problem}.")
-
-    if not isinstance(fields, dict):
-        raise explain("it must contain one JSON object")
-    parsed: dict[str, Any] = {}
-    size = fields.get("size")
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_SIDE:
-        raise explain(f"'size' must be the side of the input in pixels, 1 to {LARGEST_SIDE}")
-    parsed["size"] = size
-    for name in ("mean", "std"):
-        values = fields.get(name)
-        if not isinstance(values, list) or len(values) != 3 or not all(_is_finite(v) for v in values):
-            raise explain(f"'{name}' must be three numbers")
-        parsed[name] = tuple(float(v) for v in values)
-    if 0.0 in parsed["std"]:
-        raise explain("'std' must not be zero")
-    for name in ("input", "output"):
-        if not isinstance(fields.get(name), str):
-            raise explain(f"'{name}' must be the name of the network's {name}")
-        parsed[name] = fields[name]
-    for name, choices in (("layout", ("NCHW", "NHWC")), ("channels", ("RGB", "BGR"))):
-        parsed[name] = fields.get(name, choices[0])
-        if parsed[name] not in choices:
-            raise explain(f"'{name}' must be one of {', '.join(choices)}")
-    return parsed
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))

