@@ -3,6 +3,9 @@
 import doctest
 from pathlib import Path
 
+import pytest
+
+import fishermix.cca.cross_validation
 import fishermix.cca.estimator
 
 DOCS = Path(__file__).parents[2] / "docs" / "cca.md"
@@ -14,7 +17,8 @@ def test_the_documentation_runs():
     assert result.failed == 0
 
 
-def test_the_docstring_runs():
-    result = doctest.testmod(fishermix.cca.estimator)
-    assert result.attempted > 3
+@pytest.mark.parametrize("module", [fishermix.cca.estimator, fishermix.cca.cross_validation])
+def test_the_docstring_runs(module):
+    result = doctest.testmod(module)
+    assert result.attempted >= 2
     assert result.failed == 0

@@ -138,6 +138,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     [[0, 1]]
     """
 
+    _memory: Memory | None = None  # of `partial_fit`
     _parameter_constraints: dict[str, list] = {  # noqa: RUF012 (the name and form are scikit-learn's)
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "families": ["array-like", list, tuple],
@@ -270,13 +271,12 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             source = self._open_source(X, sample_weight, reset=False)
             empty = Memory.empty(source.shape[1], source.dtype)
             first = remember(empty, source, self.n_components, self._last.seed, VISITS)
-            self._memory: Memory | None = replace(first, credit=0.0, restarted_at=first.n_seen)
+            self._memory = replace(first, credit=0.0, restarted_at=first.n_seen)
             return self
         source = self._open_source(X, sample_weight, reset=False, fewest=1)
         old = self._recover_state()
         state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
-        memory: Memory | None = getattr(self, "_memory", None)
-        if memory is not None:
+        if (memory := self._memory) is not None:
             total = memory.seen_weight + source.total_weight
             memory = remember(memory, source, len(state.weights), state.seed, VISITS)
             replayed, memory = replay(state, memory, self._restart, self.max_iter, self.tol, self.n_jobs)
@@ -408,7 +408,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         for name, value in _list_attributes(state).items():
             setattr(self, name, value)
         self._first_iteration = first
-        self.n_iter_, self.lower_bounds_ = state.iteration - first, self.lower_bounds_[first:]
+        self.n_iter_, self.lower_bounds_ = state.iteration - first, list(state.lower_bounds[first:])
         self.converged_ = converged
 
     def _warn(self, state: State) -> None:
@@ -578,8 +578,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         state = self._recover_state()
         fit, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
-        if memory := getattr(self, "_memory", None):
-            tensors |= memory.tensors()
+        if self._memory is not None:
+            tensors |= self._memory.tensors()
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config = MixtureConfig(
