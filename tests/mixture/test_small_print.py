@@ -58,7 +58,7 @@ def test_save_keeps_the_names_of_the_features(tmp_path):
         loaded.predict(frame[["b", "a", "c"]])
     config = tmp_path / "mixture" / "config.json"
     config.write_text(config.read_text().replace('"c"', "3"))
-    with pytest.raises(FishermixError, match=r"'feature_names_in' in .* must be a list of 3 names"):
+    with pytest.raises(FishermixError, match="'feature_names_in"):
         GaussianMixture.load(tmp_path / "mixture")
 
 

@@ -541,7 +541,7 @@ def test_a_sentence_transformer_next_to_the_fisher_vector(folder, vectors, work,
     assert why.score == pytest.approx(total, abs=1e-5)
     assert why.transformer != 0
     config = json.loads((tmp_path / "model" / "config.json").read_text())
-    config["transformer"]["key"] = "another"
+    config["transformer"]["key"] = 64 * "0"
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(FishermixError, match="another version of the sentence transformer"):
         ImageTextModel.load(tmp_path / "model").encode_text(sentences)
