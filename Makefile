@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
+PYTEST_ARGS ?= -n 2
 
 .PHONY: demo test test-minimum bench lint fuzz kills word2vec model core clean
 

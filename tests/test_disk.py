@@ -19,6 +19,7 @@ from fishermix import disk
 from fishermix.cli import load_commands, main
 from fishermix.disk import create_private_file, explain_os_error, explain_sqlite_error, make_private_folder
 from fishermix.errors import FishermixError
+from fishermix.model.hubness import KIND, HubnessConfig
 from fishermix.retrieval.contact_sheet import write_contact_sheet
 from fishermix.retrieval.faiss_index import build_faiss_index
 from fishermix.retrieval.index import PhotoIndex
@@ -78,11 +79,12 @@ def test_a_full_disk_while_a_model_is_saved(small_disk, monkeypatch, capsys):
     place, leave = small_disk
     leave(40)
     big = {"big": np.zeros(100_000)}
+    config = HubnessConfig(neighbours=1, mean_of_images=0.0, mean_of_sentences=0.0)
     with pytest.raises(OSError, match="No space left") as caught:
-        save_folder(place / "model", "mixture", 1, {}, big)
+        save_folder(place / "model", KIND, config, big)
     assert caught.value.errno == errno.ENOSPC
     app = load_commands()
-    monkeypatch.setattr("fishermix.cli.app", lambda: save_folder(place / "model", "mixture", 1, {}, big))
+    monkeypatch.setattr("fishermix.cli.app", lambda: save_folder(place / "model", KIND, config, big))
     assert app
     with pytest.raises(SystemExit):
         main()

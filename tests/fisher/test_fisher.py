@@ -476,10 +476,13 @@ def test_a_second_fit_equals_the_first_of_a_new_encoder():
     assert vars(used).keys() == vars(new).keys()
 
 
-def test_the_documented_example_runs():
+def test_the_documented_examples_run():
     page = Path(__file__).parents[2] / "docs" / "fisher.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf8"), re.DOTALL)
-    exec(example, {})
+    examples = re.findall(r"```python\n(.*?)```", page.read_text("utf8"), re.DOTALL)
+    assert examples
+    names: dict = {}
+    for example in examples:
+        exec(example, names)
 
 
 @parametrize_with_checks([FisherEncoder(GaussianMixture(2, random_state=0))])

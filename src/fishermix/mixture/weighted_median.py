@@ -236,7 +236,10 @@ class MedianSearch:
         beyond = np.where(below, -missing, missing - inside)
         width = self.high.astype(float) - self.low
         with np.errstate(divide="ignore", invalid="ignore"):
-            widening = np.where(inside > 0, np.clip(3 * beyond / inside, 2, 1e6), WIDENING)
+            empty = WIDENING * 4.0 ** min(
+                self.passes, PATIENCE
+            )  # faster each time: the start may be far too narrow
+            widening = np.where(inside > 0, np.clip(3 * beyond / inside, 2, 1e6), empty)
         low, high = _round_outwards(
             np.where(below, self.low - width * widening, self.high),
             np.where(below, self.low, self.high + width * widening),
