@@ -88,7 +88,9 @@ def test_explain_gives_the_hubness_correction_under_its_old_name_too(photos, mon
     assert listed["hubness"] < -0.1
     assert listed["crowding"] == listed["hubness"]
     assert listed["score"] == pytest.approx(listed["rest"] + listed["hubness"])
-    text = CliRunner().invoke(load_commands(), ["explain", "red", str(photos / "red.png")]).stdout
+    explain = ["explain", "red", str(photos / "red.png")]
+    assert "hubness" not in CliRunner().invoke(load_commands(), explain).stdout
+    text = CliRunner().invoke(load_commands(), [*explain, "--verbose"]).stdout
     assert (
         f"{listed['hubness']:+.3f}  hubness correction: photo and sentence are close to many others" in text
     )

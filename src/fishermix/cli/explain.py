@@ -17,14 +17,17 @@ def explain(
     sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
     photo: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print the contributions of the word mixture.")
+    ] = False,
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Show how much each word of a sentence contributes to its score with a photo.
 
     A word contributes what the score would lose without it.
-    The components of the word mixtures, which are groups of similar words, contribute too.
-    Contributions of components and transformer, plus the hubness correction, add up to the score.
+    With --verbose, the contributions of the mixture's components and of the transformer are printed too; they
+    and the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
 
@@ -34,12 +37,12 @@ def explain(
     if as_json:
         say(json.dumps(explanation.as_json(), indent=1))
         return
-    for line in format_explanation(explanation):
+    for line in format_explanation(explanation, verbose):
         say(line)
 
 
-def format_explanation(explanation) -> list[str]:
-    """An explanation as lines of text."""
+def format_explanation(explanation, verbose: bool = False) -> list[str]:
+    """An explanation as lines of text; `verbose` adds the terms that add up to the score."""
     widest = max(len(part.word) for part in explanation.words)
     most = max(1e-6, *(abs(part.drop) for part in explanation.words))
     lines = [f"score {explanation.score:.3f}", "", "words: what the score would lose without each"]
@@ -47,6 +50,8 @@ def format_explanation(explanation) -> list[str]:
         bar = ("█" if part.drop > 0 else "░") * round(20 * abs(part.drop) / most)
         bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
         lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
+    if not verbose:
+        return lines
     if explanation.components:
         lines += ["", "components: what each contributes to the score"]
         for component in explanation.components:
