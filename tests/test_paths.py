@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from fishermix.errors import FishermixError
 from fishermix.paths import data_folder
 from fishermix.retrieval.photo_files import default_index
 from fishermix.vision.network_file import added_networks
@@ -19,3 +22,9 @@ def test_without_the_variable_it_is_the_data_folder_of_the_platform(tmp_path, mo
     monkeypatch.delenv("FISHERMIX_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert data_folder() == tmp_path / "data" / "fishermix"
+
+
+def test_an_unknown_user_is_named(monkeypatch):
+    monkeypatch.setenv("FISHERMIX_HOME", "~nobody-of-this-name/x")
+    with pytest.raises(FishermixError, match="names a user that does not exist"):
+        data_folder()

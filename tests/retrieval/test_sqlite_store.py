@@ -245,3 +245,22 @@ def test_a_crash_at_each_step_of_a_change_leaves_the_old_state_or_the_new_one(st
     assert len(list(again.folder.glob("vectors-*.f32"))) == 1
     np.testing.assert_array_equal(again.vector_of(again.id_of("c")), point(3))
     again.close()
+
+
+def test_delete_removes_the_files_of_the_index_and_no_others(tmp_path):
+    place = tmp_path / "index"
+    store = LocalStore(place)
+    with store.writing():
+        pass
+    assert (place / "index.sqlite").exists()
+    (place / "mine.txt").write_text("mine")
+    (place / "faiss-notes").mkdir()
+    store.delete()
+    assert sorted(path.name for path in place.iterdir()) == ["faiss-notes", "mine.txt"]
+    (place / "mine.txt").unlink()
+    (place / "faiss-notes").rmdir()
+    store = LocalStore(place)
+    with store.writing():
+        pass
+    store.delete()
+    assert not place.exists()

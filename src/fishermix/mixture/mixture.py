@@ -259,10 +259,12 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         The mixture remembers a uniform sample of 16,384 rows (20 per component if that is more), which
         `save` keeps. Each batch is a step of incremental EM; then EM runs on the remembered rows, 64 visits
         of a row for each row of the stream, and from new seeds whenever the stream has grown by an eighth.
-        The first rows and the order of the rows therefore matter little: until the memory is full, the
-        result is that of EM on all rows so far. See `fishermix.mixture.minibatch` for the schedule.
+        The first rows and the order of the rows therefore matter little. A batch that brings a new cluster
+        may be underrated until the stream has grown by an eighth, when EM starts again. See
+        `fishermix.mixture.minibatch` for the schedule.
 
-        After `fit` nothing is remembered, and batches are only averaged with the fitted mixture by the
+        After `fit` or `from_sklearn` nothing is remembered (call `partial_fit` from the start to learn from a
+        stream), and batches are only averaged with the fitted mixture by the
         weights of the rows: means and variances are pooled exactly, medians and other families are not.
         """
         self._validate_params()

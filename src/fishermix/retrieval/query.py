@@ -160,6 +160,8 @@ def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, l
     point, unknown = model.encode_query(sentence)
     if not point.any():
         text = sentence if isinstance(sentence, str) else " ".join(sentence)
+        if not text.strip():
+            raise FishermixError("The query is empty. Describe a photo in a few words.")
         raise UnknownTerm(
             f"All words of '{text}' are out of the model's vocabulary. Use other, more common words."
         )

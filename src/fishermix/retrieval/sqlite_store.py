@@ -12,13 +12,13 @@ does not change.
 from __future__ import annotations
 
 import os
+import re
 import secrets
-import shutil
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,7 @@ from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 from fishermix.schemas import Count, Text
 
+OWN_FILE = re.compile(r"(index\.sqlite|writer\.lock)(-wal|-shm|-journal)?|vectors-\d+\.f32|faiss-\d+(\..+)?")
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 FEWEST_DEAD_TO_COMPACT = 1_000
 ROWS_PER_COPY = 65_536
@@ -197,7 +198,8 @@ class LocalStore:
     def _remove_stale_files(self) -> None:
         generation = self._meta(self._connection)[0]
         for path in [*self.folder.glob("vectors-*.f32"), *self.folder.glob("faiss-*")]:
-            if path.stem.split("-")[1] != str(generation):
+            is_stale = path.stem.split("-")[1] != str(generation)
+            if is_stale and OWN_FILE.fullmatch(path.name) and not path.is_dir():
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -207,8 +209,13 @@ class LocalStore:
         self._threads = threading.local()
 
     def delete(self) -> None:
+        """Remove the files of the index, and the folder if nothing else is in it."""
         self.close()
-        shutil.rmtree(self.folder)
+        for path in list(self.folder.iterdir()):
+            if OWN_FILE.fullmatch(path.name) and not path.is_dir():
+                path.unlink(missing_ok=True)
+        with suppress(OSError):  # other files are in it
+            self.folder.rmdir()
 
     # State
 
