@@ -7,7 +7,9 @@ import pytest
 
 from fishermix import cli
 from fishermix.cli.common import tell
+from fishermix.cli.train import RECIPE_HELP, VARIANT_HELP
 from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.model.recipe import RECIPES, VARIANTS
 from fishermix.progress import is_shown, show_progress
 
 
@@ -79,3 +81,8 @@ def test_remarks_are_printed_unless_quiet(run_main):
     assert run_main(lambda: tell("One remark.")) == "fishermix: One remark.\n"
     quiet = run_main(lambda: (cli.set_options(quiet=True, version=False), tell("One remark.")))
     assert quiet == ""
+
+
+def test_the_help_names_every_recipe_and_variant():
+    assert f"One of {', '.join(RECIPES)}." == RECIPE_HELP
+    assert ", ".join(VARIANTS) == VARIANT_HELP
