@@ -32,7 +32,6 @@ DIFFERENCES = {
     "test_gaussian_mixture_array_api_compliance": "fishermix computes in numpy and has no array API",
     "test_gaussian_mixture_raises_where_array_api_not_implemented": "fishermix has no array API",
 }
-COUNTS_ALL = "n_iter_ counts the iterations of all fits under warm_start"
 
 names = load_tests(
     "sklearn", "mixture/tests/test_gaussian_mixture.py", {"sklearn.mixture.GaussianMixture": GaussianMixture}
@@ -56,8 +55,6 @@ if names:
         mark for mark in consistency.pytestmark if mark.name != "parametrize"
     ]  # over all covariance types
     names[consistency.__name__] = pytest.mark.parametrize("covar_type", DIAGONAL)(consistency)
-    slow = "test_convergence_detected_with_warm_start"
-    names[slow] = pytest.mark.xfail(reason=COUNTS_ALL, strict=False)(names[slow])
 globals().update(select_tests(names, DIFFERENCES))
 
 
