@@ -6,6 +6,7 @@ with the peer's. BENCH_FULL=1 adds the large sizes.
 
 import pkgutil
 import sys
+import time
 from importlib import import_module
 
 from rich.console import Console
@@ -14,7 +15,8 @@ from rich.table import Table
 import benchmarks
 from benchmarks.timing import describe_machine
 
-HELPERS = ("timing", "numpy_hybrid")
+# The last ones need photos and have their own tables.
+HELPERS = ("timing", "numpy_hybrid", "formats", "library", "queries", "calibration")
 HEADINGS = ("work", "threads", "ours: wall (CPU)", "peer", "ratio", "wanted", "roofline", "memory")
 
 
@@ -24,14 +26,17 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(known)
     if unknown:
         sys.exit(f"no benchmark called {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
-    print(describe_machine(), flush=True)
+    machine = describe_machine()
+    table = Table(title=machine, title_justify="left", caption="seconds; ratio: ours / peer")
+    for heading in HEADINGS:
+        table.add_column(heading, overflow="fold")
     for name in names or known:
-        table = Table(title=name, title_justify="left")
-        for heading in HEADINGS:
-            table.add_column(heading, overflow="fold")
+        begin = time.monotonic()
+        table.add_section()
         for row in import_module(f"benchmarks.{name}").run():
             table.add_row(*row.cells())
-        Console(width=180).print(table)
+        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    Console(width=180).print(table)
 
 
 if __name__ == "__main__":

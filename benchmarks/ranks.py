@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.timing import Row, compare, peak_memory, thread_counts, use_threads
+from benchmarks.timing import Row, compare, peak_memory, roofline, thread_counts, use_threads
 from fishermix.evaluation.ranks import annotation_ranks, search_ranks
 
 
@@ -26,7 +26,8 @@ def run() -> list[Row]:
             with use_threads(threads):
                 found = compare({"ours": ours, "full": full}, 5)
             work = f"{name} ranks, 25,000 sentences, 5,000 images, 256-D"
-            given = "<= 1", memories if name == "search" else "", threads
+            floor = roofline(2.0 * len(images) * len(sentences) * images.shape[1], 0, np.float32, threads)
+            given = "<= 1", memories if name == "search" else "", threads, floor
             table.append(Row(work, found["ours"], "numpy, full matrix:", found["full"], *given))
     return table
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import FULL, Row, Timing, measure
+from benchmarks.timing import FULL, Row, Timing, measure, peak_memory, roofline, show_bytes
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
+from fishermix.threads import available_threads
 
 SIZES = (8_091, 100_000, *([1_000_000] if FULL else []))
 DIMENSION = 384  # of the model in the package
@@ -48,14 +49,20 @@ def _at(size: int) -> list[Row]:
             "numpy, full sort": lambda query: np.argsort(-(vectors @ query))[:BEST],
             "faiss IndexFlatIP": _flat(vectors),
         }
-        rows = []
+        rows, floor = [], roofline(0, vectors.nbytes, np.float32, available_threads())
+        _, memory = peak_memory(lambda: store.nearest(queries[:1], BEST))
         found = _percentiles(searches, queries)
         ours = found.pop("ours")
         for peer, theirs in found.items():
             for name, mine, other in zip(("p50", "p95"), ours, theirs):
-                rows.append(Row(f"query, {size:,} x {DIMENSION}, {name}", mine, peer, other))
+                rows.append(_row(f"query, {size:,} x {DIMENSION}, {name}", mine, peer, other, memory, floor))
         store.close()
         return rows
+
+
+def _row(work: str, mine: Timing, peer: str, other: Timing, memory: int, floor: float) -> Row:
+    wanted = "40 ms" if "1,000,000" in work else ""
+    return Row(work, mine, peer, other, wanted, show_bytes(memory), floor=floor)
 
 
 def _flat(vectors: np.ndarray) -> Callable[[np.ndarray], object]:

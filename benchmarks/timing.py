@@ -136,11 +136,14 @@ def show_bytes(size: float) -> str:
 
 @cache
 def matrix_speed(dtype: str, threads: int) -> float:
-    """Measured operations per second of a product of two 2,048 x 2,048 matrices."""
+    """Measured operations per second of a product of two 2,048 x 2,048 matrices.
+
+    By CPU time, so that other work on the machine does not lower the roofline.
+    """
     size = 2048
     a = np.ones((size, size), dtype)
     with use_threads(threads):
-        return 2 * size**3 / compare({"product": lambda: a @ a}, 5)["product"].wall
+        return threads * 2 * size**3 / compare({"product": lambda: a @ a}, 5)["product"].cpu
 
 
 @cache
@@ -155,11 +158,12 @@ def bandwidth(threads: int) -> float:
         for worker in workers:
             worker.join()
 
-    return threads * 2**28 / compare({"copy": copy}, 5)["copy"].wall
+    return threads**2 * 2**28 / compare({"copy": copy}, 5)["copy"].cpu
 
 
 def roofline(operations: float, moved: float, dtype: Any, threads: int) -> float:
-    """The fewest seconds that so many operations, at the speed of a matrix product, and bytes take."""
+    """The fewest seconds that these operations take at the speed of a matrix product, and these bytes at
+    the speed of a copy."""
     return max(operations / matrix_speed(np.dtype(dtype).name, threads), moved / bandwidth(threads))
 
 

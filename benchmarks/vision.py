@@ -12,12 +12,12 @@ import numpy as np
 import onnxruntime
 from PIL import Image
 
-from benchmarks.timing import Row, compare, measure, peak_memory
+from benchmarks.timing import FULL, Row, compare, measure, peak_memory
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.feature_cache import extract
 from fishermix.vision.network_file import DEFAULT, Network
 
-PHOTOS, BATCH = 640, 32
+PHOTOS, BATCH = 640 if FULL else 160, 32
 
 
 def run() -> list[Row]:

@@ -122,6 +122,7 @@ def test_a_read_only_place_is_called_so(small_disk, photos):
     with PhotoIndex(photos, TinyModel(), place / "old") as index:
         index.update()
     subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    paint(photos / "new.png", "red")
     for name in ("old", "new"):
         with (
             pytest.raises(FishermixError, match="read-only") as caught,

@@ -12,7 +12,8 @@ def test_a_library_is_silent(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_process_knows_whether_it_shows_progress(capsys):
+def test_a_process_knows_whether_it_shows_progress(capsys, monkeypatch):
+    monkeypatch.setattr(module, "_shown", False)  # other tests run commands in this process
     assert not module.is_shown()
     module.show_progress()
     try:

@@ -17,7 +17,6 @@ from fishermix.storage import (
     FolderKind,
     load_config,
     load_folder,
-    part_folder,
     require_tensor,
     save_folder,
     write_atomically,
@@ -108,7 +107,8 @@ def test_parts_come_and_go_with_the_save_that_names_them(tmp_path):
 
     def save(value, parts):
         save_folder(folder, THING, Thing(), {"a": np.array([value])}, parts)
-        return part_folder(folder, load_config(folder, THING)[0], "part")
+        named = load_config(folder, THING)[0].parts.get("part")
+        return named and folder / named
 
     first = save(1.0, {"part": lambda place: saved(place, 7.0)})
     assert load_folder(first, THING)[0].value == 7.0

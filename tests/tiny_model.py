@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
 from fishermix.model.hubness import HubnessCorrection
+from fishermix.text.spelling import suggest_spelling
+from fishermix.text.vectors import Vocabulary
 
 COLOURS = {
     "red": (220, 20, 20),
@@ -61,6 +64,7 @@ class TinyModel:
     sentence_encoder = None
     cca = None
     reads_unknown_words = False
+    calibration = None
 
     def __init__(self):
         self.image_encoder = TinyImageEncoder()
@@ -77,6 +81,9 @@ class TinyModel:
     def encode_query(self, sentence):
         return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 
+    def suggest_spelling(self, word):
+        return suggest_spelling(word, Vocabulary.from_words(NAMES))
+
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))
 
@@ -90,10 +97,16 @@ class TinyModel:
         return self.image_points(self.image_encoder.transform(images))
 
     def caption(self, images, beam=1):
-        return self.caption_points(self.encode_images(images), beam)
+        return self.captioner.caption(self.encode_images(images), beam)
 
-    def caption_points(self, points, beam=1):
-        return self.captioner.caption(points, beam)
+    def describe_points(self, points, beam=1):
+        """Black is a picture of nothing: its caption is unsure."""
+        written = self.captioner.caption(points, beam)
+        black = points[:, NAMES.index("black")] > 0.5
+        return [
+            Description(text, confidence=0.1 if dark else 0.8, unsure=bool(dark))
+            for text, dark in zip(written, black)
+        ]
 
 
 class CrowdedModel(TinyModel):

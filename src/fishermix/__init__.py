@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fishermix import aliases
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _MODULE_OF = {
     "Mixture": "fishermix.mixture",

@@ -61,7 +61,7 @@ MODULES = {
     "text.lexicon": "text.tokens",
     "text.sentences": "text.encoder",
     "text.sums": "text.sentence_vectors",
-    "text.whitening_map": "text.whitening_transform",
+    "text.whitening_map": "text.sentence_vectors",
     "text.word_blocks": "text.sentence_vectors",
     "text.words": "text.vectors",
     "training": "model.training",

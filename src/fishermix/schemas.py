@@ -1,4 +1,4 @@
-"""The language in which every JSON file of fishermix is described: bounded types, and one `parse`.
+"""The language in which every JSON file and every database row of fishermix is described: bounded types.
 
 Each kind of file has one schema, a `msgspec.Struct` or a dataclass next to the code that saves and loads it.
 The schema checks what is read and what is written. Unknown fields are ignored, so that an older fishermix
@@ -9,6 +9,7 @@ nested deeper than its schema.
 from __future__ import annotations
 
 import re
+import sqlite3
 from os import PathLike
 from typing import Annotated, Any, TypeVar
 
@@ -25,6 +26,7 @@ __all__ = [
     "Number",
     "PlainName",
     "Positive",
+    "Row",
     "Seed",
     "Size",
     "Struct",
@@ -33,6 +35,8 @@ __all__ = [
     "field",
     "parse",
     "parse_json",
+    "select",
+    "select_one",
 ]
 
 T = TypeVar("T")
@@ -52,7 +56,11 @@ _Flat = _Scalar | list[_Scalar] | dict[Name, _Scalar]
 # What users add themselves: plain values, nested at most three deep.
 Json = _Scalar | list[_Flat] | dict[Name, _Flat]
 
+Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
+
 DAMAGED = "The file is damaged."
+# What sqlite3 raises for a damaged file; its own messages may quote bytes that are not UTF-8.
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 LARGEST_JSON = 64 * 2**20  # bytes; the vocabulary of a captioner takes 1 MB
 
 
@@ -97,3 +105,23 @@ def _explain(error: Exception, where: str | PathLike, advice: str) -> FishermixE
     if not path:
         return FishermixError(f"{where} is invalid ({reason}). {advice}")
     return FishermixError(f"'{path}' is missing or invalid in {where} ({reason}). {advice}")
+
+
+# SQLite itself stores any type in any column.
+
+
+def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
+    """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+    found = connection.execute(query, values).fetchall()
+    try:
+        return msgspec.convert(found, list[row])  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise sqlite3.DatabaseError(f"a value has a wrong type: {error}") from error
+
+
+def select_one(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> T:
+    """The only row that `query` finds."""
+    found = select(connection, row, query, *values)
+    if len(found) != 1:
+        raise sqlite3.DatabaseError(f"there are {len(found)} rows instead of one")
+    return found[0]

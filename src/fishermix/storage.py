@@ -9,7 +9,8 @@ that belong to it (`parts`). A save
 4. removes what the old `config.json` named and the new one does not.
 
 A crash at any moment leaves the old state or the new one, and the next save clears up what the crash left.
-Nothing is ever removed that no `config.json` of the folder has named.
+Nothing is ever removed that no `config.json` of the folder has named, except an unfinished `config.json`. Of
+two saves at once, the second waits for the first. A load during a save gives the old state or the new one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -33,9 +33,18 @@ from safetensors.numpy import load_file, save_file
 from fishermix.errors import FishermixError
 from fishermix.schemas import Count, Digest, PlainName, Struct, dump, field, parse, parse_json
 
+T = TypeVar("T")
+
 FORMAT = "fishermix"
 CONFIG = "config.json"
+LOCK = "work.lock"
+LOCK_FILES = (LOCK, f"{LOCK}-journal")
 NAME_DIGITS = 12  # of the hash, in the name of a file
+SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and the file in it
+MOST_LOADS = 1000  # of a folder that is saved again and again
+_SCRATCH, _UNFINISHED = r"\.saving-[0-9a-f]{16}", r"\.config\.json\.\w{8}\.tmp"
+_FIRST_BYTES = b'{\n "format": "fishermix"'
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
 LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
 
@@ -50,7 +59,7 @@ class FolderKind:
     name: str
     version: int
     schema: type[Any]
-    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda fields: fields
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -76,23 +85,20 @@ class TensorEntry(Struct):
 def write_atomically(path: str | os.PathLike, data: bytes, private: bool = False) -> None:
     """Replace the file `path` by `data` in one step. Only its owner can read a private file."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.parent / f".{path.name}.{os.urandom(4).hex()}.tmp"
+    # The system applies the umask: asking for it would change it for other threads.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600 if private else 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o600 if private else 0o666 & ~_umask())
+        if private:
+            os.chmod(temporary, 0o600)  # a umask of 777 would leave nothing
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def save_folder(
@@ -105,29 +111,44 @@ def save_folder(
     """Write `config` (a value of the kind's schema) and `tensors` as a folder of this `kind`.
 
     An existing folder is replaced only if it holds the same kind; anything else in it stays untouched. Each
-    of `parts` is called with the path of a folder to write, which `part_folder` finds again by its name.
+    of `parts` is called with the path of a folder to write, which `Head.parts` names.
     """
+    from fishermix.locks import wait_for_folder  # a search does not save
+
     fields = dump(config)
-    folder = make_place(folder, kind)
+    with wait_for_folder(make_place(folder, kind)) as held:
+        make_place(held, kind)  # another save may have come first
+        _save_held(held, kind, fields, tensors, parts or {})
+
+
+def _save_held(
+    folder: Path,
+    kind: FolderKind,
+    fields: dict[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    parts: Mapping[str, Callable[[Path], None]],
+) -> None:
+    _remove_unfinished_configs(folder)
     before = _read_head(folder)
     about = {"format": FORMAT, "kind": kind.name, "version": kind.version}
     old = before or about
-    temporary = folder / f".tensors.{os.getpid()}.tmp"
-    written = [temporary.name]
+    scratch = folder / f"{SCRATCH}{os.urandom(8).hex()}"
+    written = [scratch.name]
     try:
         _write_config(folder, {**old, "pending": [*_names_in(old), *written]})
-        digest = _write_tensors(temporary, tensors)
+        digest = _write_tensors(scratch, tensors)
         head: dict[str, Any] = {
             **about,
             "tensors": f"tensors-{digest[:NAME_DIGITS]}.safetensors",
             "sha256": digest,
-            "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts or {}},
+            "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts},
         }
         written += _names_in(head)
         _write_config(folder, {**old, "pending": [*_names_in(old), *written]})
-        os.replace(temporary, folder / head["tensors"])
-        for name, write in (parts or {}).items():
+        os.replace(scratch / TENSORS, folder / head["tensors"])
+        for name, write in parts.items():
             write(folder / head["parts"][name])
+        _remove(scratch)
         _write_config(folder, {**head, **fields})
     except BaseException:
         for name in set(written) - set(_names_in(old)):
@@ -139,8 +160,14 @@ def save_folder(
         _remove(folder / name)
 
 
-def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
-    """Write a safetensors file, flushed to disk; returns its SHA-256."""
+def _write_tensors(scratch: Path, tensors: Mapping[str, np.ndarray]) -> str:
+    """Write a safetensors file, flushed to disk; returns its SHA-256.
+
+    The package writes to a file of its own name first, so it gets a folder of its own.
+    """
+    scratch.mkdir()
+    os.chmod(scratch, 0o700)  # whatever the umask
+    path = scratch / TENSORS
     try:
         save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
     except SafetensorError as error:
@@ -150,7 +177,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
         raise
     with open(path, "rb") as file:
         os.fsync(file.fileno())
-    os.chmod(path, 0o666 & ~_umask())
+    os.chmod(path, (scratch.parent / CONFIG).stat().st_mode & 0o777)
     return sha256_of_file(path)
 
 
@@ -180,10 +207,33 @@ def _is_plain_name(name: Any) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
 
 
+def _remove_unfinished_configs(folder: Path) -> None:
+    """Remove what a save left that was killed while it wrote `config.json`: the name and the first bytes are
+    ours. The folder is held, so that no other save is writing them.
+    """
+    for path in folder.glob(f".{CONFIG}.*.tmp"):
+        if re.fullmatch(_UNFINISHED, path.name) and path.is_file() and not path.is_symlink():
+            with open(path, "rb") as file:
+                start = file.read(len(_FIRST_BYTES))
+            if _FIRST_BYTES.startswith(start):
+                path.unlink(missing_ok=True)
+
+
+def remove_saved(folder: Path) -> None:
+    """Remove what a saved folder names as its own, and the folder if nothing else is in it."""
+    if folder.is_dir() and not folder.is_symlink():
+        _remove(folder)
+
+
 def _remove(path: Path) -> None:
     """Remove a file, a link, or what a saved folder names as its own and the folder if that empties it."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+    elif re.fullmatch(_SCRATCH, path.name):
+        with suppress(OSError):
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
     elif head := _read_head(path):
         for name in _names_in(head):
             _remove(path / name)
@@ -195,14 +245,18 @@ def _remove(path: Path) -> None:
 def make_place(folder: str | os.PathLike, kind: FolderKind) -> Path:
     """Create the folder if it does not exist, and check that something of this kind can be saved in it."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise FishermixError(f"{folder} is a file. Name a folder to save the {kind} in.")
-    if not is_vacant(folder, kind) and (_read_head(folder) or {}).get("kind") != kind.name:
-        raise FishermixError(f"{folder} is not empty and holds no {kind}. Name a new or empty folder.")
     try:
+        if folder.exists() and not folder.is_dir():
+            raise FishermixError(f"{folder} is a file. Name a folder to save the {kind} in.")
+        if not is_vacant(folder, kind) and (_read_head(folder) or {}).get("kind") != kind.name:
+            raise FishermixError(f"{folder} is not empty and holds no {kind}. Name a new or empty folder.")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FishermixError(f"Cannot create the folder {folder} ({error.strerror}).") from error
+    except ValueError as error:
+        if isinstance(error, FishermixError):
+            raise
+        raise FishermixError(f"{str(folder)!r} cannot be the name of a folder ({error}).") from error
     return folder
 
 
@@ -212,8 +266,11 @@ def is_vacant(folder: Path, kind: FolderKind) -> bool:
         return True
     if head := _read_head(folder):
         return head.get("kind") == kind.name and "tensors" not in head
-    # A save killed at its very beginning leaves nothing but the half-written config.json.
-    return folder.is_dir() and all(fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir())
+    # A save killed at its very beginning leaves nothing but the half-written config.json. Whoever saves may
+    # hold the lock of the folder.
+    return folder.is_dir() and all(
+        path.name in LOCK_FILES or fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir()
+    )
 
 
 def sha256_of_file(path: str | os.PathLike) -> str:
@@ -238,16 +295,11 @@ def read_kind(folder: Path) -> str | None:
     return head.get("kind") if head and "tensors" in head else None
 
 
-def part_folder(folder: str | os.PathLike, head: Head, name: str) -> Path | None:
-    """The folder of a part that a head names, or None if it has no such part."""
-    return Path(folder) / head.parts[name] if name in head.parts else None
-
-
 def load_config(folder: str | os.PathLike, kind: FolderKind) -> tuple[Head, Any]:
     """The checked `config.json` of a folder of this kind: its head, and the fields of the kind's schema."""
     folder = Path(folder)
     path = folder / CONFIG
-    if not path.is_file():
+    if not os.path.isfile(path):  # False for names that no file can have
         raise FishermixError(f"{folder} holds no {CONFIG} and so no saved {kind}")
     fields: Any = parse_json(path.read_bytes(), object, path)
     if not isinstance(fields, dict) or fields.get("format") != FORMAT or fields.get("kind") != kind.name:
@@ -264,7 +316,7 @@ def load_config(folder: str | os.PathLike, kind: FolderKind) -> tuple[Head, Any]
         raise FishermixError(f"Saving {folder} was interrupted before it was complete. Save it again.")
     if head.tensors is None or head.sha256 is None:
         raise FishermixError(f"'tensors' is missing or invalid in {path}: the file is damaged.")
-    return head, parse(kind.upgrade(fields), kind.schema, path)
+    return head, parse(kind.upgrade(fields) if kind.upgrade else fields, kind.schema, path)
 
 
 def tensor_path(folder: str | os.PathLike, head: Head) -> Path:
@@ -277,8 +329,35 @@ def tensor_path(folder: str | os.PathLike, head: Head) -> Path:
 
 def load_folder(folder: str | os.PathLike, kind: FolderKind) -> tuple[Any, dict[str, np.ndarray]]:
     """Config, as a value of the kind's schema, and tensors of a saved folder; their hash is checked."""
-    head, config = load_config(folder, kind)
-    return config, load_tensors(folder, head)
+
+    def load() -> tuple[Any, dict[str, np.ndarray]]:
+        head, config = load_config(folder, kind)
+        return config, load_tensors(folder, head)
+
+    return load_settled(folder, load)
+
+
+def load_settled(folder: str | os.PathLike, load: Callable[[], T]) -> T:
+    """The result of `load`, which is called again if the folder was saved meanwhile: a save removes files
+    that the `config.json` before it named.
+    """
+    for _ in range(MOST_LOADS):
+        before = _stamp(folder)
+        try:
+            return load()
+        except (FishermixError, FileNotFoundError):
+            if _stamp(folder) == before:
+                raise
+    return load()
+
+
+def _stamp(folder: str | os.PathLike) -> tuple[int, ...] | None:
+    """Differs after each save."""
+    try:
+        status = os.stat(Path(folder) / CONFIG)
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def load_tensors(folder: str | os.PathLike, head: Head) -> dict[str, np.ndarray]:

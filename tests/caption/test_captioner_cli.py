@@ -30,10 +30,10 @@ class Model(TinyModel):
         saved = Path(folder) / "captioner"
         self.captioner = Captioner.load(saved) if saved.is_dir() else None
 
-    def caption(self, images, **options):
+    def describe_points(self, points, **options):
         if self.captioner is None:
             raise FishermixError("this model has no captioner")
-        return self.captioner.caption(self.encode_images(images), **options)
+        return self.captioner.describe(points, encode_text=self.encode_text, **options)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_caption_goes_on_after_an_unreadable_photo(run, trained, data, tmp_path)
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no photo")
     assert "1 of 2 photos" in run("caption", broken, data / "test-red.png", "--model", trained, fails=True)
-    assert "1 of 1" in run("caption", tmp_path / "absent.png", "--model", trained, fails=True)
+    assert "is not a file" in run("caption", tmp_path / "absent.png", "--model", trained, fails=True)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -134,6 +134,18 @@ def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained
     lines = (tmp_path / "written.tsv").read_text().splitlines()
     assert len(lines) == 7
     assert all(line.startswith("test-") and "\t" in line for line in lines)
+
+
+def test_training_calibrates_and_the_captioner_can_be_given_to_another_model(run, trained, data, tmp_path):
+    assert Captioner.load(trained / "captioner").confidence is not None
+    other = tmp_path / "other"
+    other.mkdir()
+    run("captioner", "adapt", "--model", other, "--captioner-of", trained, "--data", f"folder:{data}")
+    red = data / "test-red.png"
+    assert json.loads(run("caption", red, "--model", other, "--json"))[0]["confidence"] is None
+    assert run("caption", red, "--model", other) == run("caption", red, "--model", trained)
+    run("captioner", "calibrate", "--model", other, "--data", f"folder:{data}")
+    assert 0 <= json.loads(run("caption", red, "--model", other, "--json"))[0]["confidence"] <= 1
 
 
 def test_the_option_of_0_1_for_the_rerank_weight(run, trained, data, tmp_path):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -201,3 +202,50 @@ def test_the_rate_rises_and_falls():
     assert rates[-1] == pytest.approx(0.05, abs=1e-3)
     assert {PAPER.compute_rate(step, 300) for step in range(300)} == {1e-5}
     assert set(RECIPES) == {"default", "paper"}
+
+
+def test_only_one_training_at_a_time_in_a_folder(tmp_path):
+    from fishermix.locks import hold_folder
+
+    first = training(folder=tmp_path / "c")
+    told = []
+
+    def try_to_train():
+        try:
+            training(folder=tmp_path / "c").run()
+        except FishermixError as error:
+            told.append(str(error))
+
+    with hold_folder(tmp_path / "c", "--checkpoint"):  # another thread
+        thread = threading.Thread(target=try_to_train)
+        thread.start()
+        thread.join()
+    assert "Another fishermix is working in" in told[0]
+    assert "folder=" in told[0]
+    first.run()
+    assert training(folder=tmp_path / "c").position.epoch == SMALL.epochs
+
+
+def test_a_training_that_began_before_another_one_goes_on_where_that_ended(tmp_path):
+    late = training(folder=tmp_path / "c")
+    early = training(folder=tmp_path / "c")
+    early.run()
+    late.run()
+    same(early, late)
+
+
+def test_removing_a_checkpoint_leaves_files_of_the_user(tmp_path):
+    done = training(replace(SMALL, epochs=1), tmp_path / "c")
+    done.run()
+    (tmp_path / "c" / "notes.txt").write_text("mine")
+    (tmp_path / "c" / "best" / "diary.txt").write_text("mine")
+    done.remove_checkpoint()
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["c/best/diary.txt", "c/notes.txt"]
+    (tmp_path / "c" / "notes.txt").unlink()
+    (tmp_path / "c" / "best" / "diary.txt").unlink()
+    (tmp_path / "c" / "best").rmdir()
+    again = training(replace(SMALL, epochs=1), tmp_path / "c")
+    again.run()
+    again.remove_checkpoint()
+    assert not (tmp_path / "c").exists()

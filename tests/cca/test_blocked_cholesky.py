@@ -60,3 +60,19 @@ def test_an_indefinite_matrix_is_refused():
     matrix = SymmetricPanels(50, np.float64, 16)
     with pytest.raises(np.linalg.LinAlgError):
         matrix.cholesky(-1.0)
+
+
+@pytest.mark.parametrize("width", [3, 16, 64, None])
+def test_products_of_sparse_groups_are_the_dense_products(width):
+    """Groups of two slices each, as the location and scale blocks of a component; one group is all zero."""
+    rng = np.random.default_rng(0)
+    active = rng.random((40, 5)) < 0.4
+    active[:, 3] = False
+    rows = (rng.standard_normal((40, 2, 5, 7)) * active[:, None, :, None]).reshape(40, 70)
+    groups = [[slice(7 * k, 7 * k + 7), slice(35 + 7 * k, 42 + 7 * k)] for k in range(5)]
+    found, expected = SymmetricPanels(70, np.float64, width), SymmetricPanels(70, np.float64, width)
+    found.add_sparse_product(rows, groups)
+    expected.add_product(rows, rows)
+    np.testing.assert_allclose(found.dense(), rows.T @ rows, atol=1e-12)
+    for one, other in zip(found.panels, expected.panels, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)

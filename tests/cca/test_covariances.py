@@ -141,3 +141,13 @@ def test_blocks_of_the_wrong_form_are_named(X, blocks, message):
 def test_one_pair_is_too_few():
     with pytest.raises(FishermixError, match="two pairs"):
         CovarianceSums.from_blocks(np.ones((1, 2)), [np.ones((1, 2))]).problem()
+
+
+def test_sums_over_groups_of_columns_are_the_covariances():
+    """Y is zero in whole groups of columns, and its mean is far from zero elsewhere."""
+    X, Y, pairs = data(q=12)
+    zero = np.random.default_rng(1).random((len(Y), 3)) < 0.6
+    Y = (Y.reshape(len(Y), 2, 3, 2) * ~zero[:, None, :, None]).reshape(len(Y), 12)
+    groups = [[slice(2 * k, 2 * k + 2), slice(6 + 2 * k, 8 + 2 * k)] for k in range(3)]
+    blocks = (Y[:20], Y[20:21], Y[21:])
+    assert_covariances(CovarianceSums.from_blocks(X, blocks, pairs, groups), X[pairs], Y)

@@ -85,7 +85,7 @@ def test_hints_quote_paths(tiny, photos, remarks):
     assert shlex.split(message.split("`")[1]) == ["fishermix", "index", "add", str(folder)]
     (folder / "broken.jpg").write_bytes(b"x")
     tiny("search", "red", folder)
-    command = next(remark for remark in remarks if "Unreadable" in remark).split("`")[1]
+    command = next(remark for remark in remarks if "unreadable" in remark).split("`")[1]
     assert shlex.split(command) == ["fishermix", "index", "info", str(folder)]
     for path in list(folder.rglob("*.*")):
         path.unlink()
@@ -160,7 +160,7 @@ def test_an_extra_that_is_not_installed_is_not_called_what_works_without_it(monk
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(doctor, "version", missing)
+    monkeypatch.setattr("importlib.metadata.version", missing)
     assert "caption (not installed; needed only to train a captioner)" in list(doctor._extras())
 
 
@@ -214,12 +214,13 @@ def test_serve_says_what_it_does_before_it_serves(tmp_path):
         text=True,
     )
     try:
-        said = [process.stderr.readline() for _ in range(2)]
+        said = [process.stderr.readline() for _ in range(3)]
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert said[0] == "fishermix: Loading the model.\n"
-    assert said[1].startswith("fishermix: Looking for new, changed and deleted photos in ")
+    assert said[1] == "fishermix: Loading the image encoder and the captioner.\n"
+    assert said[2].startswith("fishermix: Looking for new, changed and deleted photos in ")
 
 
 def test_a_damaged_file_is_named_once(tmp_path):

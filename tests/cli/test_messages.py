@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fishermix import cli
 from fishermix.cli.common import tell
@@ -86,3 +87,40 @@ def test_remarks_are_printed_unless_quiet(run_main):
 def test_the_help_names_every_recipe_and_variant():
     assert f"One of {', '.join(RECIPES)}." == RECIPE_HELP
     assert ", ".join(VARIANTS) == VARIANT_HELP
+
+
+def test_an_empty_condition_is_a_mistake(tiny, photos):
+    for option in ("--in", "--camera"):
+        for text in ("", " ", "/"):
+            assert f"{option} must be a name" in tiny("search", "red", photos, option, text, fails=True)
+
+
+def test_a_search_says_how_many_files_are_unreadable_in_all(tiny, photos):
+    def search():
+        return CliRunner().invoke(cli.load_commands(), ["search", "red", str(photos)]).output
+
+    (photos / "one.jpg").write_text("no photo")
+    (photos / "two.jpg").write_text("no photo")
+    was_shown = is_shown()
+    show_progress(True)
+    try:
+        assert "New unreadable files: 2, for example one.jpg. 2 in all" in search()
+        (photos / "three.jpg").write_text("no photo")
+        assert "New unreadable files: 1, for example three.jpg. 3 in all" in search()
+        assert "nreadable" not in search()
+    finally:
+        show_progress(was_shown)
+    assert "unreadable  3" in tiny("index", "info", photos)
+
+
+def test_the_advice_for_a_damaged_index_names_its_place(tiny, photos, tmp_path):
+    place = tmp_path / "my index"
+    tiny("index", "add", photos, "--index", place)
+    next(place.glob("vectors-*")).write_bytes(b"")
+    message = tiny("index", "verify", photos, "--index", place, fails=True)
+    assert f"fishermix index remove {photos} --index '{place}'" in message
+    (place / "index.sqlite").write_bytes(b"no database" * 1000)
+    message = tiny("search", "red", photos, "--index", place, fails=True)
+    assert f"--index '{place}'" in message
+    tiny("index", "remove", photos, "--index", place)
+    tiny("search", "red", photos, "--index", place)

@@ -40,12 +40,21 @@ def test_annotate_goes_on_after_a_bad_photo(tiny, photos, sentences, capfd):
     bad = photos / "bad.png"
     bad.write_text("no photo")
     assert "1 of 2" in tiny("annotate", bad, photos / "red.png", "--sentences", sentences, fails=True)
-    assert "1 of 1" in tiny("annotate", photos / "none.png", fails=True)
+    assert "is not a file" in tiny("annotate", photos / "none.png", fails=True)
 
 
 @pytest.mark.parametrize("command", ["annotate", "caption"])
 def test_a_photo_that_is_not_there_does_not_stop_the_others(tiny, photos, command):
     assert "2 of 3" in tiny(command, photos / "none.png", photos, photos / "red.png", fails=True)
+
+
+def test_caption_says_when_it_is_unsure(tiny, photos):
+    assert tiny("caption", photos / "red.png").startswith("a red picture")
+    assert "unsure" not in tiny("caption", photos / "red.png")
+    assert tiny("caption", photos / "black.png").endswith(" (unsure)\n")
+    listed = json.loads(tiny("caption", photos / "red.png", photos / "black.png", "--json"))
+    assert [(entry["confidence"], entry["unsure"]) for entry in listed] == [(0.8, False), (0.1, True)]
+    assert not any("(unsure)" in entry["sentence"] for entry in listed)
 
 
 def test_similar_ranks_sentences(tiny, sentences):
@@ -142,13 +151,16 @@ def test_serve_answers_and_stops(photos, tmp_path):
         assert f"http://127.0.0.1:{port}" in server.stdout.readline()
         for _ in range(100):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/search?q=red&n=1") as answer:
-                    assert json.load(answer)["photos"][0]["path"] == "red.png"
-                break
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status") as answer:
+                    if json.load(answer)["state"] == "ready":
+                        break
             except urllib.error.URLError:
-                time.sleep(0.1)
+                pass
+            time.sleep(0.1)
         else:
             pytest.fail("the service did not come up")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/search?q=red&n=1") as answer:
+            assert json.load(answer)["photos"][0]["path"] == "red.png"
         again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert again.returncode == 1
         assert "Choose another with --port." in again.stderr

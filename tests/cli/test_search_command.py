@@ -36,6 +36,7 @@ def test_remarks_name_unknown_words_and_a_folder_that_was_taken_for_a_sentence(t
     monkeypatch.chdir(photos)
     remarks = []
     monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
+    monkeypatch.setattr("fishermix.cli.common.tell", remarks.append)
     (photos / "grey").mkdir()
     tiny("search", "grey", "-n", 1)
     assert remarks.pop().startswith("Searching for 'grey' in the current folder.")

@@ -24,13 +24,13 @@ try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+print(*sorted(sys.modules), file=sys.stderr)
 """
 shipped = pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
 
 
 def run(home, *arguments):
-    """Standard output of a command in a process of its own, and the packages it imported."""
+    """Standard output of a command in a process of its own, and the modules it imported."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *map(str, arguments)],
         env=os.environ | {"FISHERMIX_HOME": str(home)},
@@ -43,13 +43,18 @@ def run(home, *arguments):
 
 
 @shipped
-def test_a_second_search_imports_nothing_heavy(tmp_path):
+def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp_path):
     photos = copy_packaged_photos(tmp_path / "photos")
     _, imported = run(tmp_path, "--quiet", "search", "a cat", photos)
-    assert "onnxruntime" in imported  # it did index
+    assert "PIL" in imported  # it did index
     listed, imported = run(tmp_path, "--quiet", "search", "a cat", "-", "a dog", photos, "--json", "-n", 2)
     assert "chelsea.png" in json.loads(listed)[0]["path"]
     assert "numpy" in imported
+    # The model's sentence transformer runs in onnxruntime.
+    assert imported & (HEAVY | {"numpy.ma", "statistics"}) == {"onnxruntime"}
+    of_commands = {name for name in imported if name.startswith("fishermix.cli.")}
+    assert of_commands == {f"fishermix.cli.{name}" for name in ("common", "filters", "search")}
+    _, imported = run(tmp_path, "--quiet", "index", "info", photos)
     assert not imported & HEAVY
 
 
@@ -60,6 +65,17 @@ def test_help_and_version_import_no_numbers(tmp_path):
     listed, imported = run(tmp_path, "search", "--help")
     assert "--min-score" in listed
     assert not imported & (HEAVY | {"numpy"})
+
+
+def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path):
+    for name in ("common", "datasets", "serch"):
+        done = subprocess.run(
+            [sys.executable, "-m", "fishermix", "-q", name], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert f"No such command '{name}'" in done.stderr
+        assert name != "serch" or "search" in done.stderr.replace("serch", "")
+    assert "Inspect captioned image sets" in run(tmp_path, "dataset", "--help")[0]
 
 
 @shipped

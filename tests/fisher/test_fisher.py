@@ -309,6 +309,51 @@ def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("families", [(Gaussian(),), (Laplace(),), (Gaussian(), Laplace())])
+@pytest.mark.parametrize(("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64)])
+def test_posteriors_of_many_rows_are_those_of_all_densities(families, n, K, D, dtype):
+    """Tiles of 64 rows, some not full; more than one panel; dimensions beyond one chunk of the sums."""
+    mixture = mixture_of(*families, K=K, D=D)
+    rows = np.random.default_rng(1).normal(scale=2, size=(n, D)).astype(dtype)
+    every, _ = mixture.parameters_.posteriors(rows)
+    for threshold in (0, 1e-6, 0.2):
+        found = mixture.parameters_.sparse_posteriors(rows, threshold)
+        expected = np.where(every >= threshold, every, 0)
+        assert_allclose(found.toarray(), expected, atol=1e-13)
+        assert (found.values > 0).all()
+        assert (found.values >= threshold).all()
+        assert_array_equal(np.diff(found.indptr), (expected > 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("place", [0, 63, 1500])
+def test_a_row_far_out_among_many_has_the_posteriors_it_has_alone(place):
+    mixture = mixture_of(Gaussian(), Laplace())
+    rows = np.random.default_rng(1).normal(size=(2000, 3)).astype(np.float32)
+    rows[place] = 1e30  # its square overflows float32
+    found = mixture.parameters_.sparse_posteriors(rows, 0).toarray()
+    assert_allclose(found[place], mixture.parameters_.posteriors(rows[place : place + 1])[0][0], atol=1e-12)
+    assert_allclose(found.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("families", [(Gaussian(),), (Gaussian(), Laplace())])
+def test_few_rows_in_several_sets_are_encoded_as_many_rows_are(families):
+    mixture = mixture_of(*families)
+    sets = [ROWS[:5], ROWS[5:5], ROWS[5:6], ROWS[6:20]]
+    many = FisherEncoder(mixture).transform([*sets, ROWS[: 2 * FEW_ROWS]])[:-1]
+    with pytest.warns(match="1 of 4 sets are empty"):
+        assert_allclose(FisherEncoder(mixture).transform(sets), many, atol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_that_are_not_finite_are_refused_by_name(wrong, dtype):
+    rows = ROWS[:100].astype(dtype)
+    rows[50, 1] = wrong
+    with pytest.raises(ValueError, match="Input X contains"):
+        FisherEncoder(mixture_of(Gaussian())).transform([rows])
+
+
 def test_families_are_asked_not_named():
     class Renamed(Cauchy):
         name = "my-own"

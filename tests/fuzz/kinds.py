@@ -3,8 +3,8 @@
 Seeds are written by the code that saves such files, with the schema that reads them.
 """
 
-import hashlib
-import io
+import bz2
+import gzip
 import json
 import shutil
 from contextlib import closing
@@ -12,70 +12,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from fishermix.caption.captioner import Captioner
 from fishermix.caption.decoding import Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.cca import RegularizedCCA
-from fishermix.databases import ERRORS
-from fishermix.datasets import open_dataset
 from fishermix.experiments.reproduce import Result, _load_result
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
+from fishermix.model.calibration import Calibration, load_calibration, save_calibration
 from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.model import ImageTextModel
+from fishermix.model.pool import Pool
 from fishermix.model.training import WHITENING, NoFields
+from fishermix.retrieval.details import Details, Filter
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.rows.files import open_table
-from fishermix.schemas import dump
+from fishermix.schemas import DATABASE_ERRORS, dump
 from fishermix.storage import load_folder, save_folder
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
 from fishermix.vision.feature_cache import _FeatureCache
-from fishermix.vision.images import open_photo
 from fishermix.vision.network_file import EXAMPLE, Network
-from tests.fuzz.mutate import mutate_bytes, mutate_json
+from tests.fuzz.datasets import DATASETS
+from tests.fuzz.kind import Kind
+from tests.fuzz.mutate import mutate_bytes
+from tests.fuzz.networks import NETWORKS
+from tests.fuzz.pictures import PICTURES
+from tests.fuzz.rows import Rows
 
 OLD = Path(__file__).parent.parent / "folders_of_0_1"
 RNG = np.random.default_rng(0)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """make(folder) writes a seed; read(folder) reads and uses it; `files` are the names to damage.
-
-    A damaged tensor file gets its right hash in config.json: a hostile folder has one too.
-    """
-
-    make: object
-    read: object
-    files: tuple[str, ...]
-
-    def mutate(self, folder, rng):
-        """Damage one file of a fresh copy of the seed; returns its name, and what it contains now."""
-        name = rng.choice(self.files)
-        path = next(folder.glob(name))
-        data = path.read_bytes()
-        changed = (mutate_json if path.suffix == ".json" else mutate_bytes)(data, rng)
-        if path.name.startswith("tensors-") and rng.random() < 0.5 and len(data) > 8:
-            changed = _mutate_header(data, rng)
-        return path.name, changed
-
-    @staticmethod
-    def place(folder, name, data):
-        (folder / name).write_bytes(data)
-        if name.startswith("tensors-"):
-            config = json.loads((folder / "config.json").read_text())
-            config["sha256"] = hashlib.sha256(data).hexdigest()
-            (folder / "config.json").write_text(json.dumps(config))
-
-
-def _mutate_header(data, rng):
-    size = int.from_bytes(data[:8], "little")
-    header = mutate_json(data[8 : 8 + size], rng)
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
 # Folders
@@ -101,6 +69,15 @@ def read_checkpoint(folder):
         if state is not None:
             part = {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{name}.")}
             unpack_state(state, part, folder)
+
+
+def make_calibration(folder):
+    numbers = {"intercept": -3, "score": 8, "deviations": 0.4, "log_photos": -0.6, "log_words": -0.5}
+    save_calibration(folder, Calibration(model_key="tiny", **numbers))
+
+
+def make_pool(folder):
+    Pool(["a dog", "a cat"], np.eye(2, 3, dtype=np.float32), "a test").save(folder, "tiny")
 
 
 def make_cca(folder):
@@ -224,6 +201,8 @@ def make_index(folder):
                 vector = RNG.normal(size=3).astype(np.float32)
                 store.write([Entry(f"/photos/{number}.jpg", Stamp(9, 9), bytes([number]) * 32, vector, None)])
             store.write([Entry("/photos/bad.jpg", Stamp(1, 1), None, None, "damaged")], ["/photos/5.jpg"])
+            known = Details("2014-05-06T07:08:09", "exif", "camera", 1.5, 2.5, 40, 30)
+            store.write_details({f"/photos/{number}.jpg": known for number in range(4)})
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -237,6 +216,11 @@ def read_index(folder):
             store.nearest(np.ones((1, summary.dimension), np.float32), 3)
             store.sample_scores(np.ones(summary.dimension, np.float32), 10)
         store.id_of("/photos/1.jpg")
+        store.paths_without_details()
+        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape")
+        for path, details in store.details().items():
+            every.matches(path, details)
+            details.as_json()
         store.verify()
 
 
@@ -257,11 +241,11 @@ def read_features(folder):
 
     try:
         with closing(_FeatureCache(folder, TinyEncoder())) as cache:
-            cache.contents = {str(n): bytes([n]) * 32 for n in range(5)}
+            cache.list_missing(["/x"])
+            cache.contents = {str(n): bytes([n]) * 32 for n in range(10)}
             cache.collect(list(cache.contents))
-            cache.find_failure(bytes([9]) * 32)
             cache._commit()
-    except ERRORS as error:  # as `extract` does
+    except DATABASE_ERRORS as error:  # as `extract` does
         raise FishermixError(str(error)) from error
 
 
@@ -276,39 +260,30 @@ def read_word2vec(folder):
     WordVectors.load(folder / "vectors.bin", max_bytes=10_000_000)
 
 
-def make_karpathy(folder):
-    images = [
-        {
-            "filename": f"{n}.jpg",
-            "split": split,
-            "sentids": [n],
-            "imgid": n,
-            "sentences": [{"raw": "A red dog .", "tokens": ["a", "red", "dog"], "sentid": n, "imgid": n}],
-        }
-        for n, split in enumerate(("train", "val", "test"))
-    ]
-    (folder / "dataset.json").write_text(json.dumps({"images": images, "dataset": "tiny"}))
-    (folder / "images").mkdir()
-    for n in range(3):
-        (folder / "images" / f"{n}.jpg").write_bytes(b"")
+@dataclass(frozen=True)
+class Compressed(Kind):
+    """Damages the content and compresses it again, or the compressed file itself."""
+
+    packer: object = gzip
+
+    def mutate(self, seed, rng):
+        [(name, data)] = [(name, data) for name, data in seed.items() if name in self.files]
+        if rng.random() < 0.3:
+            return name, mutate_bytes(data, rng)
+        return name, self.packer.compress(mutate_bytes(self.packer.decompress(data), rng))
 
 
-def read_karpathy(folder):
-    open_dataset(f"karpathy:{folder / 'dataset.json'}:{folder / 'images'}")
-
-
-def make_picture(form):
+def make_compressed(packer):
     def make(folder):
-        pixels = RNG.integers(0, 255, size=(24, 32, 3)).astype(np.uint8)
-        buffer = io.BytesIO()
-        Image.fromarray(pixels).save(buffer, form)
-        (folder / "picture").write_bytes(buffer.getvalue())
+        make_word2vec(folder)
+        data = (folder / "vectors.bin").read_bytes()
+        (folder / "vectors.packed").write_bytes(packer.compress(data))
 
     return make
 
 
-def read_picture(folder):
-    open_photo((folder / "picture").read_bytes(), 1_000_000, side=8)
+def read_compressed(folder):
+    WordVectors.load(folder / "vectors.packed", max_bytes=10_000_000)
 
 
 FOLDER = ("config.json", "config.json", "tensors-*")
@@ -317,6 +292,10 @@ KINDS = {
     "hubness": Kind(make_hubness, lambda folder: HubnessCorrection.load(folder, 3), FOLDER),
     "mixture": Kind(make_mixture, Mixture.load, FOLDER),
     "mixture checkpoint": Kind(make_checkpoint, read_checkpoint, FOLDER),
+    "calibration": Kind(
+        make_calibration, lambda folder: load_calibration(folder, "tiny"), ("calibration.json",)
+    ),
+    "sentence pool": Kind(make_pool, lambda folder: Pool.load(folder, "tiny", 3), FOLDER),
     "cca": Kind(make_cca, RegularizedCCA.load, FOLDER),
     "word vectors": Kind(make_vectors, read_vectors, FOLDER),
     "captioner": Kind(make_captioner, read_captioner, FOLDER),
@@ -331,15 +310,20 @@ KINDS = {
     "npy table": Kind(make_npy, read_table("rows.npy"), ("rows.npy",)),
     "parquet table": Kind(make_parquet, read_table("rows.parquet"), ("rows.parquet",)),
     "safetensors table": Kind(make_safetensors, read_table("rows.safetensors"), ("rows.safetensors",)),
-    "photo index": Kind(make_index, read_index, ("index.sqlite", "index.sqlite", "vectors-*.f32")),
-    "feature cache": Kind(make_features, read_features, ("features.sqlite",)),
+    "photo index": Kind(make_index, read_index, ("index.sqlite", "index.sqlite", "vectors-*.f32"), True),
+    "rows of an index": Rows(make_index, read_index, ("index.sqlite",), restores_all=True),
+    "feature cache": Kind(make_features, read_features, ("features.sqlite",), True),
     "word2vec file": Kind(make_word2vec, read_word2vec, ("vectors.bin",)),
     "GloVe file": Kind(
         make_word2vec, lambda folder: WordVectors.load(folder / "vectors.txt"), ("vectors.txt",)
     ),
-    "karpathy json": Kind(make_karpathy, read_karpathy, ("dataset.json",)),
     **{
-        f"{form} picture": Kind(make_picture(form), read_picture, ("picture",))
-        for form in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+        f"{name} word vectors": Compressed(
+            make_compressed(packer), read_compressed, ("vectors.packed",), packer=packer
+        )
+        for name, packer in (("gzip", gzip), ("bzip2", bz2))
     },
+    **DATASETS,
+    **PICTURES,
+    **NETWORKS,
 }

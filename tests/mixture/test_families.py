@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 
 from fishermix.errors import FishermixError
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, Mixture, StudentT, register_family
-from fishermix.mixture.families import REGISTERED, family_from_config, family_to_config
+from fishermix.mixture.families import REGISTERED, FamilyConfig, family_from_config, family_to_config
+from fishermix.schemas import parse
 
 FAMILIES = [Gaussian(), Laplace(), Logistic(), StudentT(1.5), StudentT(5)]
 names = pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -101,7 +102,7 @@ def test_only_registered_families_are_saved():
         family_to_config(Gumbel())
     register_family(Gumbel)
     try:
-        assert isinstance(family_from_config({"name": "gumbel", "parameters": {}}), Gumbel)
+        assert isinstance(family_from_config(FamilyConfig("gumbel")), Gumbel)
         with pytest.raises(FishermixError, match="Choose another name"):
             register_family(type("Other", (Gumbel,), {}))
     finally:
@@ -113,7 +114,7 @@ def test_only_registered_families_are_saved():
 )
 def test_damaged_family_configs_are_refused(config):
     with pytest.raises(FishermixError):
-        family_from_config(config)
+        family_from_config(parse(config, FamilyConfig, "a test"))
 
 
 # Names of 0.1

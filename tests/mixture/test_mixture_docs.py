@@ -10,9 +10,11 @@ DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "mixtures.md"
 
 
 def test_the_documented_family_works():
-    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf8"), re.DOTALL)
+    first, second = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf8"), re.DOTALL)
     names: dict = {}
-    exec(code, names)
+    exec(first, names)
+    assert names["mixture"].choice_.tolist() == [[0, 1]]
+    exec(second, names)
     family, mixture = names["Sech"](), names["mixture"]
     z = np.linspace(-4, 4, 41)
     slope = (family.log_density(z + 1e-6) - family.log_density(z - 1e-6)) / 2e-6

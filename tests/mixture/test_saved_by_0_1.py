@@ -39,5 +39,6 @@ def test_a_checkpoint_is_resumed(tmp_path):
     resumed = HybridMixture(**parameters, max_iter=7, checkpoint=tmp_path / "checkpoint").fit(X)
     assert resumed.n_iter_ == 7
     saved = HybridMixture.load(FOLDER / "mixture")
-    np.testing.assert_allclose(resumed.locations_, saved.locations_)
-    np.testing.assert_allclose(resumed.lower_bounds_, saved.lower_bounds_)
+    # X is float32: the sums of 0.1 were rounded in another order.
+    np.testing.assert_allclose(resumed.locations_, saved.locations_, rtol=2e-6)
+    np.testing.assert_allclose(resumed.lower_bounds_, saved.lower_bounds_, rtol=1e-6)

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,8 +226,9 @@ def test_the_cca_of_a_loaded_model_can_be_saved(model, tmp_path):
         features = np.random.default_rng(0).normal(size=(3, len(cca.x_weights_)))
         np.testing.assert_array_equal(cca.transform(features), one.cca.transform(features))
         assert (cca.method_, cca.x_ridge_) == (model.cca.method_, model.cca.x_ridge_)
-    ImageTextModel.load().cca.save(tmp_path / "shipped")  # 0.1 trained it and kept no ridges
-    assert RegularizedCCA.load(tmp_path / "shipped").x_ridge_ is None
+    of_0_1 = Path(__file__).parents[1] / "folders_of_0_1" / "model"
+    ImageTextModel.load(of_0_1).cca.save(tmp_path / "old")  # 0.1 kept no ridges
+    assert RegularizedCCA.load(tmp_path / "old").x_ridge_ is None
 
 
 def test_indexing_does_not_make_the_text_side(model, tmp_path, monkeypatch):
@@ -475,6 +477,19 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
     assert trained.dimension == 4
     assert len(trained.sentence_encoder.vectors) == 100
     assert "disc" in trained.sentence_encoder.vectors
+
+
+@pytest.mark.parametrize(("option", "trained_on"), [("--data-only-train", 0), ("--data-no-dev", 1)])
+def test_validation_photos_of_a_second_set_are_left_out_or_trained_on(
+    option, trained_on, run, folder, vectors, tmp_path
+):
+    vectors.save(tmp_path / "vectors")
+    spec, counts = f"folder:{folder}", open_dataset(f"folder:{folder}").counts()
+    options = ("--vectors", tmp_path / "vectors", "--variant", "mean", "--recipe", "shipped", "--kept", 4)
+    done = run("train", "--data", spec, option, spec, "--out", tmp_path / "model", *options)
+    assert done.exit_code == 0, done.output
+    expected = {"train": 2 * counts["train"] + trained_on * counts["dev"], "dev": counts["dev"]}
+    assert ImageTextModel.load(tmp_path / "model").report["images"] == expected
 
 
 @pytest.mark.parametrize("option", ["--variants", "--rows"])

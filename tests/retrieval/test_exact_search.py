@@ -71,3 +71,11 @@ def test_a_photo_that_stands_far_out_leaves_the_half_matches_behind():
 
 def test_a_handful_of_photos_has_no_threshold():
     assert estimate_threshold(np.array([0.1, 0.2, 0.9]), 0.9) == -np.inf
+
+
+def test_damaged_points_come_last():
+    vectors = np.eye(4, dtype=np.float32)
+    vectors[1:3] = np.nan
+    rows, scores = exact_search.find_nearest(vectors, np.ones((1, 4), np.float32), 3)
+    assert rows[0].tolist() == [0, 3, 1]
+    assert scores[0].tolist() == [1, 1, -np.inf]

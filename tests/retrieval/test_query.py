@@ -15,7 +15,9 @@ def text(*signed):
 
 
 def test_arguments_are_terms_with_signs_between():
-    assert parse_arguments(["two dogs - or one"]) == text("+two dogs - or one")
+    assert parse_arguments(["a well-known dog"]) == text("+a well-known dog")
+    assert parse_arguments(["two dogs - a leash"]) == text("+two dogs", "-a leash")  # as on the page
+    assert parse_arguments(['"two dogs - or one"'])[0].value == "two dogs - or one"
     assert parse_arguments(["beach", "-", "people", "+", "a dog"]) == text("+beach", "-people", "+a dog")
     assert parse_arguments(["-", "people"]) == text("-people")
 

@@ -56,11 +56,22 @@ def test_explanations_add_up_and_name_the_word(index, model):
     point = index.point_of(index.store.id_of("chelsea.png"))
     found = Explainer(model).explain("a cat looks at the camera", point)
     assert max(found.words, key=lambda part: part.drop).word == "cat"
-    parts = Explainer(model)._split_cosine(["a", "cat", "looks", "at", "the", "camera"], point)
+    parts = Explainer(model)._split_cosine("a cat looks at the camera", point)
     assert parts.sum() + found.hubness == pytest.approx(found.score, abs=1e-3)
     listed = {hit.path: hit.score for hit in index.search("a cat looks at the camera", n=100)}
     assert found.score == pytest.approx(listed["chelsea.png"], abs=1e-5)
     assert all(component.near for component in found.components)
+
+
+def test_an_explanation_has_the_score_of_the_search_also_with_punctuation(index, model):
+    point = index.point_of(index.store.id_of("chelsea.png"))
+    for sentence in ("A cat, asleep?! No: it's looking at the camera...", "zorblax cat", "a kittycat"):
+        found = Explainer(model).explain(sentence, point)
+        listed = {hit.path: hit.score for hit in index.search(sentence, n=100)}
+        assert found.score == pytest.approx(listed["chelsea.png"], abs=1e-5)
+        shares = [component.part for component in found.components]
+        total = sum(shares) + found.transformer + found.rest + found.hubness
+        assert total == pytest.approx(found.score, abs=1e-5)
 
 
 def test_every_photo_gets_a_sentence(index, model):

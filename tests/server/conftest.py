@@ -1,14 +1,18 @@
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 from tiny_model import HOSTILE, NAMES, TinyModel, paint
 
+from fishermix.model.calibration import Calibration, Judge, ScoreScale
 from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.query import Query
 from fishermix.server.app import SERVER, create_app
 from fishermix.server.guards import Limits
+from fishermix.server.live import LiveFolder
 
 
 class HostileCaptioner:
@@ -16,6 +20,18 @@ class HostileCaptioner:
 
     def caption(self, points, beam=1):
         return [f"a {NAMES[point.argmax()]} picture {HOSTILE}" for point in points]
+
+
+class DoubtfulModel(TinyModel):
+    """It is unsure of black pictures."""
+
+    def describe_points(self, points, beam=1):
+        sentences = self.captioner.caption(points, beam)
+        black = points[:, NAMES.index("black")] > 0.5
+        return [
+            SimpleNamespace(sentence=sentence, confidence=0.1 if dark else 0.8, unsure=bool(dark))
+            for sentence, dark in zip(sentences, black)
+        ]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +48,7 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def index(photos, tmp_path_factory):
-    model = TinyModel()
+    model = DoubtfulModel()
     model.captioner = HostileCaptioner()
     with PhotoIndex(photos, model, index=tmp_path_factory.mktemp("index") / "i") as index:
         index.update()
@@ -46,13 +62,14 @@ def sentences():
 
 @pytest.fixture(scope="session")
 def served(index, sentences):
-    """Serve an app on a free port of 127.0.0.1; returns a function from limits to (host, port)."""
+    """Serve on a free port of 127.0.0.1; returns a function from limits, or an app, to (host, port)."""
     running = []
 
-    def start(limits=None):
+    def start(limits=None, app=None, **options):
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(index, sentences, limits or Limits()), **SERVER))
+        app = app or create_app(index, sentences, limits or Limits())
+        server = uvicorn.Server(uvicorn.Config(app, **SERVER, **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         while not server.started:
@@ -69,3 +86,59 @@ def served(index, sentences):
 @pytest.fixture(scope="session")
 def address(served):
     return served()
+
+
+# Scores of 0.7, 0.58 and 0.4 have the probabilities 0.67, 0.43 and 0.15.
+STEEP = Calibration(model_key="tiny", intercept=-4.9, score=8, deviations=0, log_photos=0, log_words=0)
+
+
+class JudgedIndex(PhotoIndex):
+    """An index whose scores have probabilities, and which remarks on colors that are not there."""
+
+    def judge(self, query):
+        return Judge(STEEP, ScoreScale(center=0, spread=1, photos=4, words=1))
+
+    def encode_query(self, query):
+        encoded = super().encode_query(query)
+        remarks = ["Did you mean yellow?"] if encoded.out_of_vocabulary == ["yelow"] else []
+        return RemarkedQuery(encoded.vector, encoded.out_of_vocabulary, remarks)
+
+
+class RemarkedQuery(Query):
+    def __init__(self, vector, unknown, remarks):
+        super().__init__(vector, unknown)
+        object.__setattr__(self, "remarks", remarks)
+
+
+@pytest.fixture(scope="session")
+def judged(served, sentences, tmp_path_factory):
+    """The address of a server whose photos are likely right, may be right, or are not."""
+    folder = tmp_path_factory.mktemp("judged") / "photos"
+    paint(folder / "red.png", "red")
+    paint(folder / "half.png", "red", "blue")
+    paint(folder / "third.png", "red", "blue", "green")
+    paint(folder / "white.png", "white")
+    with JudgedIndex(folder, TinyModel(), index=tmp_path_factory.mktemp("index") / "i") as index:
+        index.update()
+        host, port = served(app=create_app(index, sentences))
+        yield f"http://{host}:{port}/"
+
+
+@pytest.fixture(scope="module")
+def live(served, sentences, tmp_path_factory):
+    """A server of 150 dated photos in nested folders that follows its folder: `url` and `folder`."""
+    folder = tmp_path_factory.mktemp("live") / "album"
+    for number in range(150):
+        year, month, day = 2019 + number // 50, 1 + number % 50 // 5, 1 + number % 5
+        place = folder / str(year) / ("Holidays" if number % 2 == 0 else "Family")
+        colours = NAMES[number % 3], NAMES[number % 7]
+        paint(place / f"IMG_{year}{month:02}{day:02}_120000.png", *colours)
+    index = PhotoIndex(folder, TinyModel(), index=tmp_path_factory.mktemp("index") / "i")
+    following = LiveFolder(folder, lambda: index, sentences)
+    following.start()
+    while not (following.progress().state == "ready" and following.progress().photos == 150):
+        time.sleep(0.02)
+    host, port = served(app=create_app(following))
+    yield SimpleNamespace(url=f"http://{host}:{port}/", folder=folder, index=index, live=following)
+    following.stop()
+    index.close()

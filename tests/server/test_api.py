@@ -10,7 +10,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 from tiny_model import COLOURS, NAMES
 
-from fishermix.server.app import create_app
+from fishermix.server.app import STATIC, create_app
 from fishermix.server.guards import Limits
 
 
@@ -61,6 +61,9 @@ def test_similar_annotate_caption_by_id_and_by_upload(client, index):
         client.post("/api/caption", content=photo("blue")),
     ):
         assert answer.json()["caption"].startswith("a blue picture")
+        assert (answer.json()["confidence"], answer.json()["unsure"]) == (0.8, False)
+    nothing = client.post("/api/caption", content=photo("black")).json()
+    assert (nothing["confidence"], nothing["unsure"]) == (0.1, True)
 
 
 def test_explain(client, index):
@@ -73,6 +76,8 @@ def test_explain(client, index):
     assert answer["out_of_vocabulary"] == ["flag"]
     assert answer["crowding"] == answer["hubness"] == pytest.approx(0)  # its name in 0.1
     assert client.get("/api/explain", params={"q": f"photo:{flag}", "id": flag}).status_code == 400
+    assert client.get("/api/explain", params={"q": "\x90", "id": flag}).status_code == 404  # no words
+    assert client.get("/api/explain", params={"q": "*)", "id": "0" * 16}).status_code == 404
 
 
 @pytest.mark.parametrize(("size", "longest"), [("small", 480), ("large", 640)])
@@ -112,6 +117,20 @@ def test_a_place_in_the_picture_data_does_not_go_out(client, index, photos):
         ("/static/../app.py", 404),
         ("/app.js/..%2f..%2fapp.py", 404),
         ("/docs", 404),
+        ("/api/search?q=red&offset=-1", 422),
+        ("/api/search?q=red&offset=10001", 422),
+        ("/api/search?q=red&sort=name", 422),
+        ("/api/search?q=red&after=yesterday", 422),
+        ("/api/browse?kind=exe", 422),
+        ("/api/browse?in=", 422),
+        ("/api/browse?before=2019-13", 422),
+        ("/api/photos/0000000000000000/details", 404),
+        ("/api/photos/0000000000000000/original", 404),
+        ("/api/photos/..%2f..%2fetc%2fpasswd/original", 404),
+        ("/api/export", 422),
+        ("/api/export?id=../../etc/passwd", 422),
+        ("/api/export?id=0000000000000000", 404),
+        ("/api/export?" + "&".join(["id=0000000000000000"] * 1001), 422),
     ],
 )
 def test_what_is_refused(client, path, status):
@@ -164,8 +183,9 @@ def test_every_answer_carries_the_strict_policy(client, path):
 
 
 def test_the_page_names_no_outside_resource(client):
-    for path in ("/", "/app.js", "/app.css"):
+    for path in ("/", *(f"/{file.name}" for file in STATIC.iterdir() if file.suffix in (".js", ".css"))):
         text = client.get(path).text
+        assert len(text) > 100
         assert "//" not in text.replace("// ", "").replace("http://www.w3.org/2000/svg", "")
         assert "innerHTML" not in text
 

@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny_model import TinyModel, paint
 
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.server import connections
+from fishermix.server.app import create_app
 from fishermix.server.connections import LogLimit, count_allowed_connections
 
 resource = pytest.importorskip("resource", reason="Windows has no descriptor limit to lower")
@@ -126,3 +129,38 @@ def test_connections_stay_below_the_descriptors(monkeypatch):
     for files, allowed in ((1024, 256), (256, 64), (512, 256), (100, 8), (resource.RLIM_INFINITY, 256)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
         assert count_allowed_connections() == allowed
+
+
+def open_download(address, path):
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    connection.settimeout(20)
+    connection.connect(address)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    return connection
+
+
+def test_a_long_download_goes_on_while_it_is_read(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    paint(tmp_path / "photos" / "red.png", "red")
+    with PhotoIndex(tmp_path / "photos", TinyModel(), tmp_path / "index") as index:
+        index.update()
+        (tmp_path / "photos" / "red.png").write_bytes(bytes(40_000_000))
+        address = served(app=create_app(index, ["a red picture"]))
+        path = f"/api/photos/{index.store.id_of('red.png')}/original"
+        began, received = time.monotonic(), 0
+        with open_download(address, path) as reader:
+            while data := reader.recv(1 << 16):
+                received += len(data)
+                if time.monotonic() - began < 2:
+                    time.sleep(0.005)
+        assert received > 40_000_000
+        assert time.monotonic() - began > 1  # longer than one request may take
+        with open_download(address, path) as idler:
+            assert idler.recv(100)
+            time.sleep(2)  # reads nothing
+            received = 0
+            with contextlib.suppress(ConnectionResetError):
+                while data := idler.recv(1 << 20):
+                    received += len(data)
+        assert received < 40_000_000

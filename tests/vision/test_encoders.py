@@ -283,7 +283,7 @@ def test_missing_and_damaged_networks_are_explained(tmp_path, tiny, monkeypatch)
         _ = ImageEncoder(tiny).key
     tiny.with_suffix(".json").write_text(json.dumps(SIDECAR))
     tiny.write_bytes(b"not a network")
-    with pytest.raises(FishermixError, match="cannot open"):
+    with pytest.raises(FishermixError, match="cannot be read"):
         _ = ImageEncoder(tiny).n_features
 
 

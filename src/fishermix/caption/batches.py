@@ -21,6 +21,15 @@ class CaptionSet:
     """Points of images (n, d) in the joint space, and the sentences that describe them.
 
     image_of (n_sentences,) is the row of the image of each sentence.
+
+    Parameters
+    ----------
+    points : array of shape (m, d)
+        Points of the photos.
+    sentences : sequence of str
+        The sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
     """
 
     points: np.ndarray

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
@@ -14,7 +14,15 @@ import torch
 from fishermix.caption.captioner import Captioner
 from fishermix.errors import FishermixError
 from fishermix.schemas import Count, Json, Name, Number, Struct
-from fishermix.storage import FolderKind, is_vacant, load_folder, require_tensor, save_folder
+from fishermix.storage import (
+    LOCK_FILES,
+    FolderKind,
+    is_vacant,
+    load_folder,
+    remove_saved,
+    require_tensor,
+    save_folder,
+)
 
 
 class EpochRecord(TypedDict):
@@ -141,4 +149,10 @@ class Checkpoint:
         return states
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the files of the checkpoint, and the folder if nothing else is in it."""
+        for name in ("state", "best"):
+            remove_saved(self.folder / name)
+        with suppress(OSError):  # Windows: the lock is held; or other files are there
+            for name in LOCK_FILES:
+                (self.folder / name).unlink(missing_ok=True)
+            self.folder.rmdir()

@@ -8,7 +8,7 @@ One step, with the gates in the order input, forget, output, candidate:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,12 +108,14 @@ def search_beam(
     beam: int,
     max_words: int,
     length_norm: float,
+    once: np.ndarray | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` finished sentences per start, sorted by `Hypothesis.score`, the best first.
 
     All starts advance together as n x beam rows. A sentence that ends keeps its place in the beam, so the
     beam narrows until it is empty. A sentence of `max_words` words counts as finished, without the cost of
-    ENDSENT. Ties go to the earlier row and the lower word, so the result is deterministic.
+    ENDSENT. Ties go to the earlier row and the lower word, so the result is deterministic. `once` (V,) marks
+    the words that a sentence may not use twice.
     """
     if beam < 1:
         raise FishermixError(f"beam must be at least 1, not {beam}.")
@@ -126,6 +128,7 @@ def search_beam(
         if not len(owner):
             break
         log_probabilities, state = step(weights, inputs, state)
+        block_used_words(log_probabilities, prefixes, once)
         parents, words, totals = _extend(log_probabilities, owner, totals, beam, finished)
         going = words != 0
         for parent, total in zip(parents[~going], totals[~going]):
@@ -138,6 +141,18 @@ def search_beam(
     for row, prefix, total in zip(owner, prefixes, totals):
         finished[row].append(Hypothesis(prefix, float(total)))
     return [sorted(found, key=lambda one: (-one.score(length_norm), one.words))[:beam] for found in finished]
+
+
+def block_used_words(
+    log_probabilities: np.ndarray, prefixes: Sequence[Sequence[int]], once: np.ndarray | None
+) -> None:
+    """Set log p of the words of each prefix that may come only `once` to minus infinity, in place."""
+    if once is None:
+        return
+    for row, prefix in enumerate(prefixes):
+        used = [word for word in prefix if once[word]]
+        if used:
+            log_probabilities[row, used] = -np.inf
 
 
 def _extend(
@@ -161,5 +176,6 @@ def _extend(
     sorted_owner = candidate_owner[order]
     place = np.arange(len(order)) - np.searchsorted(sorted_owner, sorted_owner)
     room = beam - np.array([len(found) for found in finished])
-    kept = order[place < room[sorted_owner]]
+    possible = np.isfinite(candidate_totals[order])  # not the words that are blocked
+    kept = order[(place < room[sorted_owner]) & possible]
     return candidate_parents[kept], candidate_words[kept], candidate_totals[kept]

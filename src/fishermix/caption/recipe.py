@@ -10,13 +10,49 @@ from dataclasses import dataclass
 class Recipe:
     """The hyperparameters of a training.
 
-    optimizer : "adamw" divides the loss of a batch by the number of its words; "sgd" uses the sum, as the
-        paper's program (CURRENNT) does, so that its learning rate means the same for any batch size
-    warmup : the fraction of all steps in which the learning rate rises to its full value
-    floor : the fraction of the learning rate at the end of the cosine; 1 for a constant rate
-    average : the decay of the running mean of the weights, which is evaluated and saved; 0 for no averaging
-    patience : training stops after this many epochs without a better value on dev
-    choose_by : the criterion on dev for the best epoch: "loss", or a key of `caption_scores`
+    Parameters
+    ----------
+    name : str
+        The name of the recipe.
+    units : int
+        H, the units of the LSTM layer.
+    dimension : int
+        The leading coordinates of the joint space that it reads.
+    min_count : int
+        Words that come less often in the training sentences are not written.
+    optimizer
+        "adamw" divides the loss of a batch by the number of its words; "sgd" uses the sum, as the
+        paper's program (CURRENNT) does, so that its learning rate means the same for any batch size.
+    learning_rate : float
+        The highest learning rate.
+    momentum : float
+        Momentum of "sgd".
+    weight_decay : float
+        Weight decay of "adamw".
+    batch_size : int
+        Sentences per step.
+    epochs : int
+        The most epochs.
+    warmup
+        The fraction of all steps in which the learning rate rises to its full value.
+    floor
+        The fraction of the learning rate at the end of the cosine; 1 for a constant rate.
+    clip : float
+        The longest gradient; 0 for no limit.
+    label_smoothing : float
+        The share of each target that is spread over all words.
+    input_dropout : float
+        Dropout of the inputs.
+    recurrent_dropout : float
+        Dropout of the recurrent state.
+    output_dropout : float
+        Dropout before the softmax.
+    average
+        The decay of the running mean of the weights, which is evaluated and saved; 0 for no averaging.
+    patience
+        Training stops after this many epochs without a better value on dev.
+    choose_by
+        The criterion on dev for the best epoch: "loss", or a key of `caption_scores`.
     """
 
     name: str
@@ -41,7 +77,15 @@ class Recipe:
     choose_by: str = "loss"
 
     def compute_rate(self, step: int, total: int) -> float:
-        """The learning rate at one of `total` steps: a linear rise, then a cosine down to the floor."""
+        """The learning rate at one of `total` steps: a linear rise, then a cosine down to the floor.
+
+        Parameters
+        ----------
+        step : int
+            The step, from 0.
+        total : int
+            The number of steps.
+        """
         rise = self.warmup * total
         if step < rise:
             return self.learning_rate * (step + 1) / (rise + 1)

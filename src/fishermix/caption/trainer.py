@@ -24,6 +24,7 @@ from fishermix.caption.network import CaptionNetwork, Dropout, copy_weights, cro
 from fishermix.caption.recipe import DEFAULT, Recipe
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.evaluation.captions import caption_scores
+from fishermix.locks import hold_folder
 from fishermix.progress import progress
 
 SECONDS_BETWEEN_CHECKPOINTS = 120.0  # what a kill can lose
@@ -36,10 +37,18 @@ class Training:
 
     Parameters
     ----------
-    train, dev : points and sentences, to train on and to choose the best epoch
-    encode_text : gives one point (a row) per one-word sentence, zeros for a word out of vocabulary
-    folder : the folder of the checkpoint, or None for no checkpoint
-    model_key : the key of the model to whose joint space the points belong
+    recipe : Recipe
+        The hyperparameters.
+    seed : int
+        The seed.
+    train, dev
+        Points and sentences, to train on and to choose the best epoch.
+    encode_text
+        Gives one point (a row) per one-word sentence, zeros for a word out of vocabulary.
+    folder
+        The folder of the checkpoint, or None for no checkpoint.
+    model_key
+        The key of the model to whose joint space the points belong.
     """
 
     def __init__(
@@ -71,7 +80,11 @@ class Training:
         self.checkpoint = None
         if folder is not None:
             self.checkpoint = Checkpoint(Path(folder), self._fingerprint())
-            self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
+            self._restore()
+
+    def _restore(self) -> None:
+        assert self.checkpoint
+        self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
 
     def _fingerprint(self) -> dict:
         """What must be equal for a checkpoint to be resumed."""
@@ -84,7 +97,17 @@ class Training:
         }
 
     def run(self) -> Captioner:
-        """Train until the last epoch or early stopping; returns the captioner of the best epoch."""
+        """Train until the last epoch or early stopping; returns the captioner of the best epoch.
+
+        Nobody else may train in the folder of the checkpoint meanwhile.
+        """
+        if self.checkpoint is None:
+            return self._run()
+        with hold_folder(self.checkpoint.folder, "--checkpoint (in Python: folder=)"):
+            self._restore()  # another training may have gone on since
+            return self._run()
+
+    def _run(self) -> Captioner:
         total = self.recipe.epochs * self.steps_per_epoch
         position = self.position
         with progress("training the captioner", total) as bar:
@@ -170,6 +193,7 @@ class Training:
             self.checkpoint.save(self.network, self.mean, self.optimizer, self.position)
 
     def remove_checkpoint(self) -> None:
+        """Delete the checkpoint."""
         if self.checkpoint:
             self.checkpoint.remove()
 

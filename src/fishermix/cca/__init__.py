@@ -1,7 +1,8 @@
 """Regularized canonical correlation analysis at full size: up to 36,000 features on the larger side."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from fishermix import lazy
 
 if TYPE_CHECKING:
     from fishermix.cca.covariances import CovarianceSums as CovarianceSums
@@ -17,11 +18,11 @@ _MODULE_OF = {
     "RegularizedCCA": "estimator",
     "choose_ridges": "cross_validation",
 }
-__all__ = ["CovarianceSums", "GramSums", "PairKFold", "RegularizedCCA", "choose_ridges"]
-
-
-def __getattr__(name: str):
-    # Imported on first use: a search needs `fishermix.cca.projections`, but neither scipy nor scikit-learn.
-    if name in _MODULE_OF:
-        return getattr(import_module(f"fishermix.cca.{_MODULE_OF[name]}"), name)
-    raise AttributeError(f"module 'fishermix.cca' has no attribute '{name}'")
+__all__ = [
+    "CovarianceSums",
+    "GramSums",
+    "PairKFold",
+    "RegularizedCCA",
+    "choose_ridges",
+]
+__getattr__ = lazy.export(__name__, _MODULE_OF)

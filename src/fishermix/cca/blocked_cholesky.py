@@ -7,7 +7,7 @@ nothing wider than a panel: the OpenBLAS in the wheels of numpy and scipy crashe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fishermix.progress import track
 
-PANEL = 1024
+PANELS = {8192: 256, 10**9: 1024}  # width of a panel by the size up to which it takes the least time
 ROWS_IN_CACHE = 256
 LANCZOS_VECTORS = 12
 PANELS_WITHOUT_A_BAR = 8
@@ -25,7 +25,8 @@ DENSE_EIGENVALUE = 64
 class SymmetricPanels:
     """The lower triangle of a symmetric matrix (size, size), at first zero."""
 
-    def __init__(self, size: int, dtype, width: int = PANEL):
+    def __init__(self, size: int, dtype, width: int | None = None):
+        width = width or next(width for up_to, width in PANELS.items() if size <= up_to)
         self.size, self.dtype, self.width = size, np.dtype(dtype), width
         self.panels = [np.zeros((stop - start, stop), self.dtype) for start, stop in _edges(size, width)]
 
@@ -47,6 +48,46 @@ class SymmetricPanels:
             np.matmul(rows, right[:, :start], out=out[:, :start])
             np.matmul(rows, right[:, start:stop], out=out[:, start:])
             panel += out
+
+    def add_sparse_product(self, rows: np.ndarray, groups: Sequence[Sequence[slice]]) -> None:
+        """Add rows' rows for rows (n, size) that are zero in all columns of most groups.
+
+        groups: the columns of each group as slices; together they are all columns. A product of two groups
+        takes the rows that are not zero in both.
+        """
+        blocks = [np.concatenate([rows[:, part] for part in group], axis=1) for group in groups]
+        active = [block.any(axis=1) for block in blocks]
+        for a, group in enumerate(groups):
+            for b in range(a + 1):
+                both = np.flatnonzero(active[a] & active[b])
+                if len(both):
+                    left = blocks[a].take(both, axis=0)
+                    right = left if a == b else blocks[b].take(both, axis=0)
+                    self._add_tiles(left.T @ right, group, groups[b])
+
+    def _add_tiles(self, product: np.ndarray, left: Sequence[slice], right: Sequence[slice]) -> None:
+        """Add the product of two groups of columns, and its transpose if they differ."""
+        at = 0
+        for rows in left:
+            height, across = rows.stop - rows.start, 0
+            for columns in right:
+                width = columns.stop - columns.start
+                tile = product[at : at + height, across : across + width]
+                self._add_tile(rows, columns, tile)
+                if left is not right:
+                    self._add_tile(columns, rows, tile.T)
+                across += width
+            at += height
+
+    def _add_tile(self, rows: slice, columns: slice, tile: np.ndarray) -> None:
+        """Add the part of a tile of the matrix that the panels hold."""
+        for index in range(rows.start // self.width, (rows.stop - 1) // self.width + 1):
+            start = index * self.width
+            stop = min(start + self.width, self.size)
+            first, last, end = max(start, rows.start), min(stop, rows.stop), min(columns.stop, stop)
+            if columns.start < end:
+                part = tile[first - rows.start : last - rows.start, : end - columns.start]
+                self.panels[index][first - start : last - start, columns.start : end] += part
 
     def add(self, other: SymmetricPanels) -> None:
         for panel, more in zip(self.panels, other.panels, strict=True):

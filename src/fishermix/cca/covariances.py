@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,28 @@ class CovarianceSums:
     sums are taken about a shift near the mean, the first block's mean, so that moving them to the mean at the
     end subtracts little. The side with fewer features and any side of up to 2,048 features are summed in
     float64; a larger side is summed in the type of its data, usually float32.
+
+    Parameters
+    ----------
+    n_features_x : int
+        p, the number of columns of X.
+    n_features_y : int
+        q, the number of columns of Y.
+    dtype : float32 or float64
+        The type of the sums of products.
+    y_groups : list of lists of slices, optional
+        Groups of columns of Y that are zero together in most rows, as `SentenceEncoder.feature_groups`
+        gives them; their zero blocks are skipped.
     """
 
-    def __init__(self, n_features_x: int, n_features_y: int, dtype: Any = np.float32):
+    def __init__(
+        self,
+        n_features_x: int,
+        n_features_y: int,
+        dtype: Any = np.float32,
+        y_groups: Sequence[Sequence[slice]] | None = None,
+    ):
+        self.y_groups = y_groups
         self.dtype = np.dtype(dtype)
         self.method = "streaming"
         self.n = 0
@@ -41,17 +60,31 @@ class CovarianceSums:
         self.yx = np.zeros((n_features_y, n_features_x), y_dtype if x_is_small else x_dtype)
 
     @classmethod
-    def from_blocks(cls, X, blocks: Iterable, pairs=None) -> CovarianceSums:
+    def from_blocks(
+        cls, X, blocks: Iterable, pairs=None, y_groups: Sequence[Sequence[slice]] | None = None
+    ) -> CovarianceSums:
         """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
 
         Without `pairs`, row j of X belongs to row j of Y. With `X=None` the blocks are tuples
         (X block, Y block) of rows that belong together.
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        blocks : iterable of arrays (n_i, q)
+            The rows of Y in their order; with `X=None`, tuples (X block, Y block).
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        y_groups : list of lists of slices, optional
+            Groups of columns of Y that are zero together in most rows, as
+            `SentenceEncoder.feature_groups` gives them; their zero blocks are skipped.
         """
         sums = None
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
             for x, y, rows in _pair_blocks(blocks) if X is None else _join_blocks(X, blocks, pairs):
                 if sums is None:
-                    sums = cls(x.shape[1], y.shape[1], np.result_type(x, y))
+                    sums = cls(x.shape[1], y.shape[1], np.result_type(x, y), y_groups)
                 sums.add(x, y, rows)
                 bar.advance(len(y))
         if sums is None:
@@ -67,7 +100,17 @@ class CovarianceSums:
         return self.y_shift + self.y_sum / self.n
 
     def add(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None) -> None:
-        """Add the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j])."""
+        """Add the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j]).
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        Y : array of shape (n, q)
+            The rows of the other side.
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        """
         X, Y = _table("X", X), _table("Y", Y)
         for side, rows, size in (("X", X, self.xx.size), ("Y", Y, self.yy.size)):
             if rows.shape[1] != size:
@@ -79,7 +122,9 @@ class CovarianceSums:
             return
         counts = np.ones(len(X)) if pairs is None else np.bincount(pairs, minlength=len(X)).astype(np.float64)
         if self.n == 0:
-            self.x_shift, self.y_shift = (side.mean(axis=0).astype(np.float64) for side in (X, Y))
+            self.x_shift = X.mean(axis=0).astype(np.float64)
+            if self.y_groups is None:
+                self.y_shift = Y.mean(axis=0).astype(np.float64)
         x = _difference(X, self.x_shift, self.xx.dtype)
         y = _difference(Y, self.y_shift, self.yy.dtype)
         x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
@@ -97,7 +142,10 @@ class CovarianceSums:
         self.n += len(y)
         self.x_sum += x_sum
         self.y_sum += y_sum
-        self.yy.add_product(y, y)
+        if self.y_groups is None:
+            self.yy.add_product(y, y)
+        else:
+            self.yy.add_sparse_product(y, self.y_groups)
         self._add_cross(x, _sums_by_group(y, pairs, len(x)))
         x *= np.sqrt(counts)[:, None].astype(x.dtype)
         self.xx.add_product(x, x)
@@ -108,7 +156,13 @@ class CovarianceSums:
             self.yx[part] += y[:, part].T @ x
 
     def merge(self, other: CovarianceSums) -> None:
-        """Add the sums of other pairs. This moves `other` to the shift of these sums."""
+        """Add the sums of other pairs. This moves `other` to the shift of these sums.
+
+        Parameters
+        ----------
+        other : CovarianceSums
+            Sums of other pairs.
+        """
         if (self.xx.size, self.yy.size) != (other.xx.size, other.yy.size):
             raise FishermixError(
                 f"Sums of {other.xx.size} and {other.yy.size} features cannot be merged into sums of "
@@ -132,6 +186,13 @@ class CovarianceSums:
         """Move the sums to other shifts. With d and e the old shifts of y and x minus the new ones,
 
         sum (y + d)(x + e)' = Y'X + s_y e' + d (s_x + n e)'.
+
+        Parameters
+        ----------
+        x_shift : array of shape (p,)
+            The new shift of X.
+        y_shift : array of shape (q,)
+            The new shift of Y.
         """
         e, d = self.x_shift - x_shift, self.y_shift - y_shift
         x_sum, y_sum = self.x_sum + self.n * e, self.y_sum + self.n * d

@@ -51,7 +51,15 @@ class PairKFold:
         self.random_state = random_state
 
     def split(self, n_rows: int, pairs: np.ndarray) -> Iterator[tuple[PairSide, PairSide]]:
-        """Yield (train, test) of each fold of the `n_rows` of X; pairs (n,) is the row of X of each of Y."""
+        """Yield (train, test) of each fold of the `n_rows` of X; pairs (n,) is the row of X of each of Y.
+
+        Parameters
+        ----------
+        n_rows : int
+            The number of rows of X.
+        pairs : array of shape (n,)
+            The row of X that belongs to each row of Y.
+        """
         pairs = np.asarray(pairs)
         seed = check_random_state(self.random_state) if self.shuffle else None
         for train, test in KFold(self.n_splits, shuffle=self.shuffle, random_state=seed).split(

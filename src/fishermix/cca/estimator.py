@@ -125,14 +125,21 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: Any, Y: Any, pairs: ArrayLike | None = None) -> RegularizedCCA:
         """Fit to the pairs (X[pairs[j]], Y[j]); without `pairs`, (X[j], Y[j]).
 
-        X : (m, p); Y : (n, q), an iterator of blocks of its rows, or a `dask.array` on the current client;
-        pairs : (n,) rows of X.
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        Y : array of shape (n, q), iterator of blocks of rows, or dask.array
+            The rows of the other side.
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
         """
         if isinstance(Y, Iterator):
             return self.fit_blocks(X, Y, pairs)
         if hasattr(Y, "__dask_graph__"):
             from fishermix.distributed.covariances import covariance_sums
 
+            self._validate_params()
             return self._fit_without_names(covariance_sums(X, Y, pairs))
         return self._fit_statistics(self.statistics(X, Y, pairs))
 
@@ -140,7 +147,17 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Fit to Y in blocks of rows. Each block is read once and not kept.
 
         With `X=None` the blocks are tuples (X block, Y block).
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        blocks : iterable of arrays (n_i, q)
+            The rows of Y in their order; with `X=None`, tuples (X block, Y block).
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
         """
+        self._validate_params()
         return self._fit_without_names(CovarianceSums.from_blocks(X, blocks, pairs))
 
     def statistics(
@@ -148,7 +165,16 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> CovarianceSums | GramSums:
         """The covariances or the inner products of rows, whichever is cheaper; `path` needs them.
 
-        n_ridges : how many ridges of the side with more features `path` will be given.
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        Y : array of shape (n, q)
+            The rows of the other side.
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        n_ridges : int
+            The number of ridges of the side with more features that `path` will be given.
         """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
@@ -182,8 +208,28 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         The covariances are formed once, and the side with more features is factorized once for each of its
         ridges.
+
+        Parameters
+        ----------
+        statistics : CovarianceSums or GramSums
+            What the method `statistics` returns.
+        reg_x : float or sequence of floats
+            The ridges of X to try, as shares of its largest eigenvalue.
+        reg_y : float or sequence of floats
+            The ridges of Y to try, as shares of its largest eigenvalue.
         """
         self._validate_params()
+        for regs, projections, ridges in self._solve(statistics, reg_x, reg_y):
+            fitted = clone(self).set_params(reg_x=regs[0], reg_y=regs[1])
+            yield fitted._set_fit(projections, statistics.method, *ridges)
+
+    def _solve(
+        self,
+        statistics: CovarianceSums | GramSums,
+        reg_x: float | Sequence[float],
+        reg_y: float | Sequence[float],
+    ) -> Iterator[tuple[tuple[float, float], CanonicalProjections, tuple[float, float]]]:
+        """(reg_x, reg_y), the projections and (x_ridge_, y_ridge_) for each pair of ridges."""
         p, q = len(statistics.x_mean), len(statistics.y_mean)
         at_most = min(p, q)
         if self.n_components is not None and self.n_components > at_most:
@@ -201,8 +247,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             projections = CanonicalProjections(
                 pair.correlations, x[2], y[2], statistics.x_mean, statistics.y_mean
             )
-            fitted = clone(self).set_params(reg_x=x[0], reg_y=y[0])
-            yield fitted._set_fit(projections, statistics.method, x[1], y[1])
+            yield (x[0], y[0]), projections, (x[1], y[1])
 
     def fit_best(
         self,
@@ -215,6 +260,17 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         `reg_x` and `reg_y` become the chosen ridges; `path_scores_` lists (reg_x, reg_y, score) of all. A NaN
         is never the highest.
+
+        Parameters
+        ----------
+        statistics : CovarianceSums or GramSums
+            What the method `statistics` returns.
+        score : callable
+            Maps a fitted `RegularizedCCA` to a number; the highest wins.
+        reg_x : float or sequence of floats
+            The ridges of X to try, as shares of its largest eigenvalue.
+        reg_y : float or sequence of floats
+            The ridges of Y to try, as shares of its largest eigenvalue.
         """
         scores: list[tuple[float, float, float]] = []
 
@@ -233,6 +289,17 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         `y` is scikit-learn's name of Y. A `Pipeline` that goes on with the points of X alone calls this
         method too, and fails as it does with scikit-learn's CCA: fit the CCA before it.
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        Y : array of shape (n, q)
+            The rows of the other side.
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        y : array of shape (n, q), optional
+            scikit-learn's name of Y.
         """
         Y = y if Y is None else Y
         return self.fit(X, Y, pairs).transform(X, Y)
@@ -244,14 +311,28 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]: ...
 
     def transform(self, X: Any, Y: Any = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Points (m, k) of X in the joint space; with Y the tuple of the points of both."""
+        """Points (m, k) of X in the joint space; with Y the tuple of the points of both.
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        Y : array of shape (n, q)
+            The rows of the other side.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         points = self.projections_.project_x(X, self.power)
         return points if Y is None else (points, self.transform_y(Y))
 
     def transform_y(self, Y: Any) -> np.ndarray:
-        """Points (n, k) of Y in the joint space."""
+        """Points (n, k) of Y in the joint space.
+
+        Parameters
+        ----------
+        Y : array of shape (n, q)
+            The rows of the other side.
+        """
         check_is_fitted(self)
         Y = _parse_y(Y)
         if Y.shape[1] != len(self.y_weights_):
@@ -268,6 +349,15 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not
         numbers of directions, because the first directions correlate most. A direction without variance
         counts as 0.
+
+        Parameters
+        ----------
+        X : array of shape (m, p)
+            The rows of one side.
+        y : array of shape (n, q)
+            The rows of the other side.
+        pairs : array of shape (n,), optional
+            The row of X that belongs to each row of Y. Default: row j belongs to row j.
         """
         x, y = (points.astype(np.float64) for points in self.transform(X, y))
         pairs = parse_pairs(pairs, len(x), len(y))
@@ -280,7 +370,13 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(np.divide(products, lengths, out=np.zeros(len(lengths)), where=lengths > 0).mean())
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write the fitted estimator as a folder of JSON and safetensors."""
+        """Write the fitted estimator as a folder of JSON and safetensors.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        """
         check_is_fitted(self)
         params = CCAParameters(**self.get_params())
         config = CCAConfig(
@@ -294,7 +390,13 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
-        """Read an estimator that `save` wrote."""
+        """Read an estimator that `save` wrote.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
         config, tensors = load_folder(folder, KIND)
         loaded = cls.from_projections(
             CanonicalProjections.from_tensors(tensors, folder),
@@ -316,7 +418,21 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         x_ridge: float | None,
         y_ridge: float | None,
     ) -> RegularizedCCA:
-        """A fitted estimator with these fitted arrays."""
+        """A fitted estimator with these fitted arrays.
+
+        Parameters
+        ----------
+        projections : CanonicalProjections
+            The fitted arrays.
+        params : dict
+            The parameters of the estimator.
+        method : str
+            The method that fitted it: "primal" or "dual".
+        x_ridge : float or None
+            The ridge that was added to the covariance of X.
+        y_ridge : float or None
+            The ridge that was added to the covariance of Y.
+        """
         return cls(**params)._set_fit(projections, method, x_ridge, y_ridge)
 
     @property
@@ -352,8 +468,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._fit_statistics(statistics)
 
     def _fit_statistics(self, statistics: CovarianceSums | GramSums) -> RegularizedCCA:
-        fitted = next(self.path(statistics, [self.reg_x], [self.reg_y]))
-        return self._set_fit(fitted.projections_, fitted.method_, fitted.x_ridge_, fitted.y_ridge_)
+        _, projections, ridges = next(self._solve(statistics, self.reg_x, self.reg_y))
+        return self._set_fit(projections, statistics.method, *ridges)
 
     def _set_fit(
         self,

@@ -51,6 +51,15 @@ class GramSums:
     Inner products of the large side are computed in float64 for up to 2,048 features, else in the type of the
     data, and summed in float64 for up to 8,192 rows. If the small side also has far more features than rows,
     it is projected onto the space that its rows span, which does not change the solution.
+
+    Parameters
+    ----------
+    X : array of shape (m, p)
+        The rows of one side.
+    Y : array of shape (n, q)
+        The rows of the other side.
+    pairs : array of shape (n,), optional
+        The row of X that belongs to each row of Y. Default: row j belongs to row j.
     """
 
     method = "dual"
@@ -63,6 +72,7 @@ class GramSums:
         self.x_mean, self.y_mean = self.x.mean, self.y.mean
 
     def problem(self) -> CanonicalProblem:
+        """The canonical problem of these sums."""
         x_is_small = len(self.x_mean) <= len(self.y_mean)
         small, large = (self.x, self.y) if x_is_small else (self.y, self.x)
         n_features = len(large.mean)

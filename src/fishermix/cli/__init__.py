@@ -7,6 +7,7 @@ from __future__ import annotations
 import pkgutil
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TextIO
 
@@ -16,6 +17,8 @@ from fishermix import __version__
 from fishermix.__main__ import INTERRUPTED
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
+
+QUIET = ("--quiet", "-q")
 
 app = typer.Typer(
     name="fishermix",
@@ -34,7 +37,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def set_options(
-    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results only: no progress, no remarks."),
+    quiet: bool = typer.Option(False, *QUIET, help="Print results only: no progress, no remarks."),
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
@@ -43,11 +46,27 @@ def set_options(
         show_progress(False)
 
 
-def load_commands() -> typer.Typer:
-    """Import all modules of this package, which register their commands, and return the app."""
-    for module in sorted(found.name for found in pkgutil.iter_modules(__path__)):
+def load_commands(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Import the modules of this package, which register their commands, and return the app.
+
+    If `arguments` begin with a command that has a module of the same name, only that module is imported: a
+    search does not wait for the options of all other commands.
+    """
+    command = next((argument for argument in arguments if argument not in QUIET), "")
+    modules = sorted(found.name for found in pkgutil.iter_modules(__path__))
+    if command in modules:
+        import_module(f"{__name__}.{command}")
+        if command in _list_commands():
+            return app
+    for module in modules:
         import_module(f"{__name__}.{module}")
     return app
+
+
+def _list_commands() -> set[str | None]:
+    """The commands and groups of commands that are registered so far."""
+    commands = {one.name or getattr(one.callback, "__name__", None) for one in app.registered_commands}
+    return commands | {group.name for group in app.registered_groups}
 
 
 def _show_warning(
@@ -67,7 +86,7 @@ def _show_warning(
 def main() -> None:
     """Run the command line. A user's mistake is reported on one line, with exit code 1."""
     try:
-        load_commands()
+        load_commands(sys.argv[1:])
         show_progress()
         warnings.showwarning = _show_warning
         app()

@@ -46,7 +46,7 @@ def annotate(
     """
     from fishermix.retrieval.sentences import SentencePool, read_sentences
 
-    candidates = read_sentences(sentences)
+    candidates = read_sentences(sentences) if sentences else None
     loaded = open_model(model)
     pool = SentencePool(loaded, candidates)
     found, unreadable = [], 0
@@ -55,6 +55,8 @@ def annotate(
             check_photo(photo)
             found.append((photo, pool.rank_for_photos(loaded.encode_images([photo]), number)[0]))
         except FishermixError as error:
+            if len(photos) == 1:
+                raise
             unreadable += 1
             tell(str(error))
     if as_json:

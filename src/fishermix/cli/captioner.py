@@ -69,6 +69,7 @@ def train(
 
     from fishermix.caption.recipe import RECIPES
     from fishermix.datasets import combine, open_dataset
+    from fishermix.experiments.captions import calibrate
     from fishermix.locks import hold_folder
     from fishermix.model.training import with_dev
 
@@ -96,6 +97,9 @@ def train(
                 training.best.save(model / "captioner")
                 _write_json(history, training.position.history)
                 _tell_best(training, model)
+        assert training.best is not None
+        calibrate(loaded, training.best, training.dev)
+        training.best.save(model / "captioner")
         training.remove_checkpoint()
 
 
@@ -124,12 +128,71 @@ def _tell_best(training: Training, model: Path) -> None:
     )
 
 
+@captioner_app.command(
+    epilog="Example: fishermix captioner adapt --model new/ --captioner-of old/ --data flickr8k:DIR"
+)
+def adapt(
+    model: Annotated[Path, typer.Option(help="Folder of a model; the captioner is saved in it.")],
+    captioner_of: Annotated[
+        Path, typer.Option(help="The model whose captioner is adapted. It must use the same image network.")
+    ],
+    data: DataOption,
+    features: FeaturesOption = None,
+) -> None:
+    """Give a model the captioner of another one, without training it again.
+
+    The training photos show how points of one joint space map to the other.
+    """
+    from fishermix.caption.adapting import fit_image_map
+    from fishermix.datasets import combine, open_dataset
+    from fishermix.model.training import image_features
+
+    new, old = open_model(model), open_model(captioner_of)
+    captioner = _require_captioner(old)
+    dataset = combine([open_dataset(spec) for spec in data])
+    _, vectors = image_features(dataset.part("train"), new.image_encoder, features)
+    adapted = fit_image_map(captioner, old.image_points(vectors), new.image_points(vectors), new.space_key)
+    adapted.save(model / "captioner")
+    tell(f"Saved the captioner. Next: fishermix captioner calibrate --model {model} --data DATA")
+
+
+@captioner_app.command(
+    "calibrate", epilog="Example: fishermix captioner calibrate --model model/ --data flickr8k:DIR"
+)
+def calibrate_command(
+    model: Annotated[Path, typer.Option(help="Folder of a model with a captioner.")],
+    data: DataOption,
+    split: SplitOption = "dev",
+    features: FeaturesOption = None,
+) -> None:
+    """Fit the confidence of a model's captions to photos that people have described.
+
+    Training does this, with the dev photos.
+    """
+    from fishermix.datasets import combine, open_dataset
+    from fishermix.experiments.captions import calibrate, make_caption_set
+
+    loaded = open_model(model)
+    captioner = _require_captioner(loaded)
+    dataset = combine([open_dataset(spec) for spec in data])
+    calibrate(loaded, captioner, make_caption_set(loaded, dataset.part(split), features)[1])
+    captioner.save(model / "captioner")
+    assert captioner.confidence is not None
+    tell(f"Saved the captioner. Below the confidence {captioner.confidence.threshold:.2f} it is unsure.")
+
+
 @captioner_app.command(epilog="Example: fishermix captioner evaluate --data flickr8k:DIR --split test")
 def evaluate(
     data: DataOption,
     split: SplitOption = "test",
     model: ModelOption = None,
-    beam: BeamOption = 8,
+    beam: BeamOption = 16,
+    samples: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Sampled sentences that compete with the beam's; 0: the beam's score decides."
+        ),
+    ] = 40,
     length_norm: Annotated[
         float | None,
         typer.Option(
@@ -167,7 +230,7 @@ def evaluate(
     norm = LENGTH_NORM if length_norm is None else length_norm
     weight = RERANK_WEIGHT if rerank_weight is None else rerank_weight
     written = captioner.caption(
-        captions.points, beam, norm, encode_text=loaded.encode_text, rerank_weight=weight
+        captions.points, beam, norm, encode_text=loaded.encode_text, rerank_weight=weight, samples=samples
     )
     scores = caption_scores(written, captions.references())
     has_training = bool((dataset.splits == "train").any())
@@ -180,7 +243,13 @@ def evaluate(
     _print_scores(f"{dataset.name} {split}, {len(part)} photos, beam {beam}", scores)
     _print_originality(rows)
     # "agreement" is the name of the weight in 0.1, for programs that read it.
-    how = {"beam": beam, "length_norm": norm, "rerank_weight": weight, "agreement": weight}
+    how = {
+        "beam": beam,
+        "samples": samples,
+        "length_norm": norm,
+        "rerank_weight": weight,
+        "agreement": weight,
+    }
     about = {"data": dataset.name, "split": split, "images": len(part), **how}
     varied = {name: row.as_dict() for name, row in rows.items()}
     _write_json(json_file, {**scores, **about, "originality": varied})
@@ -201,7 +270,7 @@ def page_command(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of photos.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed of the random choice of photos.")] = 0,
     model: ModelOption = None,
-    beam: BeamOption = 8,
+    beam: BeamOption = 16,
     features: FeaturesOption = None,
 ) -> None:
     """Write an HTML page of photos with the sentences of the captioner and of people."""

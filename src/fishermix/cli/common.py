@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +15,7 @@ from fishermix.errors import FishermixError, FishermixWarning
 
 if TYPE_CHECKING:
     from fishermix.model.model import ImageTextModel
-    from fishermix.retrieval.index import PhotoIndex
-    from fishermix.retrieval.store import Hit
+    from fishermix.retrieval.index import Changes, PhotoIndex
 
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
@@ -49,13 +48,31 @@ MaxPixelsOption = Annotated[
         show_default=False,
     ),
 ]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="GLOB",
+        help="Neither encode nor find photos and folders that match: '*.gif', 'raw/'. May be repeated. "
+        "A file .fishermixignore has such patterns for good.",
+        show_default=False,
+    ),
+]
 SentencesOption = Annotated[
     Path | None,
     typer.Option(
         "--sentences",
-        help="Text file with one sentence per line. Default: plain sentences about everyday photos.",
+        help="Text file with one sentence per line. Default: the sentences in the model.",
     ),
 ]
+
+
+def tell_unknown_words(words: list[str], model: ImageTextModel) -> None:
+    """Report out-of-vocabulary words of a query, and what the model makes of them."""
+    if words and model.reads_unknown_words:
+        tell(f"Not in the model's vocabulary, guessed from their letters: {', '.join(words)}.")
+    elif words:
+        tell(f"Ignored, not in the model's vocabulary: {', '.join(words)}.")
 
 
 def open_model(folder: Path | None) -> ImageTextModel:
@@ -68,12 +85,14 @@ def open_model(folder: Path | None) -> ImageTextModel:
     return ImageTextModel.load(folder)
 
 
-def open_index(folder: Path, index: str | None, model, update: bool = True) -> PhotoIndex:
+def open_index(
+    folder: Path, index: str | None, model, update: bool = True, exclude: Sequence[str] | None = None
+) -> PhotoIndex:
     """Open the index of a folder and update it; problems are reported on standard error."""
     from fishermix.retrieval.index import PhotoIndex
     from fishermix.retrieval.store import StoreLocked
 
-    photos = PhotoIndex(folder, model, index)
+    photos = PhotoIndex(folder, model, index, exclude=exclude or ())
     if not update:
         if not photos.store.model_key():
             raise FishermixError(f"{folder} has no index yet. Omit --no-update to create it.")
@@ -87,17 +106,24 @@ def open_index(folder: Path, index: str | None, model, update: bool = True) -> P
             raise
         tell(f"{locked} The search uses the index as it is now.")
         return photos
+    tell_changes(changes, photos, folder, index)
+    return photos
+
+
+def tell_changes(changes: Changes, photos: PhotoIndex, folder: Path, index: str | None) -> None:
+    """Report what an update could not read."""
     if changes.another_model:
         tell("The index was made with another model. All photos were encoded again.")
     if changes.unreadable:
         first = next(iter(changes.unreadable))
         place = f" --index {shlex.quote(index)}" if index is not None else ""
+        number = len({**photos.store.summary().unreadable, **changes.unreadable})
         tell(
-            f"Unreadable files: {len(changes.unreadable):,}, for example {first}. "
-            f"`fishermix index info {shlex.quote(str(folder))}{place}` lists all."
+            f"New unreadable files: {len(changes.unreadable):,}, for example {first}. {number:,} in all: "
+            f"`fishermix index info {shlex.quote(str(folder))}{place}` lists them."
         )
-    tell_skipped(changes.skipped)
-    return photos
+    if changes.skipped:
+        tell_skipped(changes.skipped)
 
 
 def tell_skipped(skipped: Mapping[str, int]) -> None:
@@ -146,12 +172,12 @@ def say(text: str = "", end: str = "\n") -> None:
         sys.stdout.buffer.write(os.fsencode(text + end))
 
 
-def format_part(hit: Hit) -> str:
-    """The place of a hit in its file: the time in a video, or the page."""
-    if hit.time is not None:
-        minutes, seconds = divmod(int(hit.time), 60)
+def format_part(time: float | None, page: int | None) -> str:
+    """The place of a hit in its file: the time in a video, in seconds, or the page."""
+    if time is not None:
+        minutes, seconds = divmod(int(time), 60)
         return f"  at {minutes}:{seconds:02}"
-    return f"  page {hit.page}" if hit.page is not None else ""
+    return f"  page {page}" if page is not None else ""
 
 
 def format_path(folder: Path, path: str) -> str:

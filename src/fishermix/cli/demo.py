@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,11 @@ from fishermix.cli import app
 from fishermix.cli.common import MaxPixelsOption, ModelOption, open_index, open_model, say
 from fishermix.cli.explain import format_explanation
 from fishermix.errors import FishermixError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fishermix.model.model import ImageTextModel
 
 # Photos that are part of installed packages.
 PICTURES = (
@@ -72,10 +77,10 @@ def demo(
                 say(f"  {hit.score:.3f}  {hit.path}")
         query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
         for hit in index.search(query, n=PHOTOS_ON_THE_SHEET):
-            caption = loaded.caption_points(index.point(hit)[None])[0] if loaded.captioner else ""
-            cards.append((index.path(hit), hit.path, hit.score, caption))
-        if loaded.captioner:
-            say(f"\nfishermix caption {best[0].path}\n  {cards[0][3]}")
+            cards.append((index.path(hit), hit.path, hit.score, _describe_if_sure(loaded, index.point(hit))))
+        sure = next(((name, caption) for _, name, _, caption in cards if caption), None)
+        if sure:
+            say(f"\nfishermix caption {sure[0]}\n  {sure[1]}")
         say(f'\nfishermix explain "{query}" {best[0].path}')
         for line in format_explanation(Explainer(loaded).explain(query, index.point(best[0]))):
             say(f"  {line}".rstrip())
@@ -84,6 +89,14 @@ def demo(
     say(f"\nWrote the contact sheet {sheet}. Next, try your own photos:")
     say('  fishermix search "two dogs run on a beach" ~/Pictures')
     say("  fishermix serve ~/Pictures --open")
+
+
+def _describe_if_sure(model: ImageTextModel, point: np.ndarray) -> str:
+    """The caption of a photo, or nothing if there is no captioner or it is unsure."""
+    if model.captioner is None:
+        return ""
+    found = model.describe_points(point[None])[0]
+    return "" if found.unsure else found.sentence
 
 
 def copy_packaged_photos(target: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +66,8 @@ def doctor(
 
 
 def _version(name: str, problems: list[str]) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # --help does not wait for it
+
     try:
         return version(name)
     except PackageNotFoundError:
@@ -75,6 +76,8 @@ def _version(name: str, problems: list[str]) -> str:
 
 
 def _extras() -> Iterator[str]:
+    from importlib.metadata import PackageNotFoundError, version
+
     for extra, names in EXTRAS.items():
         try:
             yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
@@ -125,14 +128,16 @@ def _explain_permissions(place: Path) -> list[str]:
 
 
 def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
-    from fishermix.retrieval.photo_files import default_index, list_indexes
+    from fishermix.retrieval.library import list_library
+    from fishermix.retrieval.photo_files import default_index
     from fishermix.retrieval.sqlite_store import LocalStore
 
-    found = list_indexes()
+    found = list_library()
     if folder is not None:
-        found = [place for place in found if place == default_index(folder.expanduser().resolve())]
+        found = [one for one in found if one.place == default_index(folder.expanduser().resolve())]
     yield f"indexes     {len(found)}"
-    for place in found:
+    for one in found:
+        place = one.place
         try:
             store = LocalStore(place)
             wrong = store.verify()
@@ -143,4 +148,14 @@ def _indexes(folder: Path | None, problems: list[str]) -> Iterator[str]:
         except FishermixError as error:
             wrong = [str(error)]
             yield f"  {place}: cannot be used"
+        if one.is_orphan:
+            yield f"    {explain_orphan(one.folder)}"
         problems += [f"Index {place.name}: {text}" for text in wrong]
+
+
+def explain_orphan(folder: Path | None) -> str:
+    return (
+        f"Its folder {folder} is gone. If the disk is not mounted, mount it. If you moved the folder, search "
+        "it in its new place: its photos are recognized. "
+        f"`fishermix index remove {shlex.quote(str(folder))}` then deletes this index."
+    )

@@ -30,9 +30,14 @@ def explain(
     and the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
+    from fishermix.retrieval.query import encode_sentence
+    from fishermix.vision.images import check_header
 
     check_photo(photo)
     loaded = open_model(model)
+    # Mistakes are reported before the image network is opened, which takes seconds.
+    encode_sentence(sentence, loaded)
+    check_header(photo)
     explanation = Explainer(loaded).explain(sentence, loaded.encode_images([photo])[0])
     if as_json:
         say(json.dumps(explanation.as_json(), indent=1))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import (
+    ExcludeOption,
     IndexOption,
     MaxPixelsOption,
     ModelOption,
@@ -32,34 +33,86 @@ Folder = Annotated[Path, typer.Argument(help="The folder that contains the photo
 @index_app.command(epilog="Example: fishermix index add ~/Pictures")
 def add(
     folder: Folder,
+    exclude: ExcludeOption = None,
     index: IndexOption = None,
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Index a folder: encode all photos in it and in its subfolders, once."""
-    _update(folder, index, model)
+    """Index a folder: encode all photos in it and in its subfolders, once.
+
+    Photos that another index of this machine has are recognized by their content and not encoded again.
+    """
+    _update(folder, index, model, exclude)
 
 
 @index_app.command(epilog="Example: fishermix index update ~/Pictures")
 def update(
     folder: Folder,
+    exclude: ExcludeOption = None,
     index: IndexOption = None,
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Update the index of a folder: look for new, changed, moved and deleted photos."""
     _open_existing(folder, index).close()
-    _update(folder, index, model)
+    _update(folder, index, model, exclude)
+
+
+@index_app.command("list", epilog="Example: fishermix index list --json")
+def list_all(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> None:
+    """List the indexes in your data directory: the number of photos, the folder and whether it is gone."""
+    from fishermix.retrieval.library import list_library
+
+    found = []
+    for one in list_library():
+        photos, problem = _count_photos(one.place)
+        known = one.folder is not None
+        folder, exists = (str(one.folder), not one.is_orphan) if known else (None, None)
+        entry: dict[str, Any] = {"index": one.place.name, "folder": folder, "folder_exists": exists}
+        found.append(entry | {"photos": photos, "problem": problem})
+    if as_json:
+        say(json.dumps(found, indent=1))
+        return
+    for entry in found:
+        place = entry["folder"] or f"unknown folder; the index is called {entry['index']}"
+        gone = "  (gone)" if entry["folder_exists"] is False else ""
+        say(f"{entry['problem'] or format(entry['photos'], ',')}  {place}{gone}")
+    if not found:
+        tell("There is no index yet. A search creates one.")
+
+
+def _count_photos(place: Path) -> tuple[int | None, str | None]:
+    """The number of photos of an index, or that it cannot be used."""
+    from fishermix.retrieval.sqlite_store import LocalStore
+
+    try:
+        store = LocalStore(place)
+    except FishermixError:
+        return None, "damaged"
+    try:
+        return store.summary().photos, None
+    except FishermixError:
+        return None, "damaged"
+    finally:
+        store.close()
 
 
 @index_app.command(epilog="Example: fishermix index remove ~/Pictures")
 def remove(folder: Folder, index: IndexOption = None) -> None:
-    """Delete the index of a folder. The photos are not changed."""
-    store = _open_existing(folder, index, folder_must_exist=False)
-    with store.writing():
-        pass
-    store.delete()
-    tell(f"Deleted the index {store.name}.")
+    """Delete the index of a folder, which may be gone. The photos are not changed.
+
+    Instead of the folder, you may name the index as `fishermix index list` prints it.
+    """
+    from fishermix.retrieval.index import delete_store
+
+    place, named = folder.expanduser().resolve(), None
+    if index is None and not place.is_dir():
+        from fishermix.retrieval.library import find_named_index
+
+        named = find_named_index(str(folder))
+    tell(f"Deleted the index {delete_store(place, index or named)}.")
 
 
 @index_app.command(epilog="Example: fishermix index info ~/Pictures --json")
@@ -72,7 +125,7 @@ def info(
     from fishermix.vision.formats import explain_skipped
 
     store = _open_existing(folder, index, folder_must_exist=False)
-    summary, listing = store.summary(), _scan(folder)
+    summary, listing = store.summary(), _scan(folder, store.root)
     store.close()
     unreadable = {**summary.unreadable, **listing.unreadable}
     if as_json:
@@ -89,14 +142,16 @@ def info(
     say(f"skipped     {sum(listing.skipped.values()):,}")
     for sentence in explain_skipped(listing.skipped):
         say(f"  {sentence}")
+    for sentence in listing.explain_left_out():
+        say(sentence)
 
 
-def _scan(folder: Path):
+def _scan(folder: Path, root: Path | None):
     """What is in the folder now; nothing if it is gone."""
     from fishermix.retrieval.photo_files import Listing, scan_folder
 
     place = folder.expanduser().resolve()
-    return scan_folder(place) if place.is_dir() else Listing()
+    return scan_folder(place, root=root) if place.is_dir() else Listing()
 
 
 @index_app.command(epilog="Example: fishermix index verify ~/Pictures && echo OK")
@@ -110,32 +165,40 @@ def verify(folder: Folder, index: IndexOption = None) -> None:
     photos = store.summary().photos if not problems else 0
     store.close()
     if problems:
-        command = f"fishermix index remove {shlex.quote(str(folder))}"
+        place = f" --index {shlex.quote(index)}" if index is not None else ""
+        command = f"fishermix index remove {shlex.quote(str(folder))}{place}"
         raise FishermixError(
             f"{' '.join(problems)} Delete the index with `{command}`; the next search builds it again."
         )
     say(f"No problems found in {store.name}: {photos:,} photos.")
 
 
-def _open_existing(folder: Path, index: str | None, folder_must_exist: bool = True):
+def _open_existing(folder: Path, index: str | Path | None, folder_must_exist: bool = True):
     from fishermix.retrieval.index import open_store, resolve_folder
 
     # An index can outlive its folder; it can still be checked and deleted.
+    if index is None and not folder_must_exist and not folder.expanduser().is_dir():
+        from fishermix.retrieval.library import find_named_index
+
+        index = find_named_index(str(folder))
     place = resolve_folder(folder) if folder_must_exist else folder.expanduser().resolve()
     return open_store(place, index, must_exist=True)
 
 
-def _update(folder: Path, index: str | None, model: Path | None) -> None:
+def _update(folder: Path, index: str | None, model: Path | None, exclude: list[str] | None) -> None:
     from fishermix.retrieval.index import PhotoIndex
 
-    with PhotoIndex(folder, open_model(model), index) as photos:
+    with PhotoIndex(folder, open_model(model), index, exclude=exclude or ()) as photos:
         changes = photos.update()
         summary = photos.store.summary()
+    folders = {path for path in changes.unreadable if path.endswith("/")}
     say(
         f"{summary.photos:,} photos in the index: {changes.encoded:,} encoded, "
         f"{changes.recognised:,} recognized by content, {changes.removed:,} removed, "
-        f"{len(summary.unreadable):,} unreadable."
+        f"{len(folders.union(summary.unreadable)):,} unreadable."
     )
     for path, reason in changes.unreadable.items():
         tell(f"{path}: {reason}")
     tell_skipped(changes.skipped)
+    for sentence in changes.left_out:
+        tell(sentence)

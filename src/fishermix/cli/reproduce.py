@@ -34,6 +34,10 @@ def reproduce(
             "--variants", "--rows", help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}."
         ),
     ] = "mean,gmm,lmm,hglmm,gmm+hglmm",
+    mixture_components: Annotated[
+        int | None,
+        typer.Option("--components", min=1, help="Components of each mixture. Default: the recipe's."),
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(help="Number of random splits. Default: the paper's.")
     ] = None,
@@ -84,6 +88,8 @@ def reproduce(
     chosen = find_recipe(recipe)
     if encoder:
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
+    if mixture_components:
+        chosen = chosen.with_(mixture_components=mixture_components)
     if transformer:
         chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
     names = variants.split(",")

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import (
+    ExcludeOption,
     IndexOption,
     MaxPixelsOption,
     ModelOption,
+    expect_folder_of,
     format_part,
     format_path,
     open_index,
     open_model,
     say,
     tell,
+    tell_unknown_words,
 )
 from fishermix.cli.filters import (
     AfterOption,
@@ -34,6 +40,15 @@ from fishermix.cli.filters import (
 )
 from fishermix.errors import FishermixError
 
+if TYPE_CHECKING:
+    from fishermix.model.model import ImageTextModel
+    from fishermix.retrieval.details import Details, Filter
+    from fishermix.retrieval.index import PhotoIndex
+    from fishermix.retrieval.query import Query
+    from fishermix.retrieval.store import Hit
+
+AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
+
 
 @app.command(
     epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
@@ -44,9 +59,9 @@ def search(
     query: Annotated[
         list[str],
         typer.Argument(
-            metavar="QUERY... [FOLDER]",
-            help="A sentence or a photo, or several with + and - between them; then the folder. "
-            "Default: the current folder.",
+            metavar="QUERY... [FOLDER...]",
+            help="A sentence or a photo, or several with + and - between them; then the folders. "
+            "2:dog counts twice. Default: the current folder.",
             show_default=False,
         ),
     ],
@@ -63,7 +78,7 @@ def search(
         typer.Option(
             "--min-score",
             metavar="SCORE|auto",
-            help="Print only photos with at least this score. auto: estimate a threshold for the query.",
+            help="Print only photos with at least this score. auto: only photos that may be right.",
         ),
     ] = None,
     after: AfterOption = None,
@@ -72,11 +87,15 @@ def search(
     camera: CameraOption = None,
     near: NearOption = None,
     portrait: PortraitOption = None,
+    exclude: ExcludeOption = None,
     sort: SortOption = SortBy.score,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
     ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show the photos in the terminal (Kitty, iTerm2, sixel).")
+    ] = False,
     update: Annotated[
         bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
     ] = True,
@@ -88,54 +107,144 @@ def search(
 
     The first search of a folder encodes every photo. Later searches encode only new photos.
     Nothing leaves this machine.
-    The higher the score, the better the match. Unrelated photos usually score below 0.3.
+    The higher the score, the better the match. On a terminal, headings say which photos are likely right
+    (probability 0.5 or more) and which may be (0.2 or more).
     """
-    from fishermix.retrieval.details import Filter
-    from fishermix.retrieval.query import encode_terms, parse_arguments
+    from fishermix.retrieval.query import combine_filters, encode_terms, parse_arguments
 
     limit = _parse_min_score(min_score)
     shape = None if portrait is None else ("portrait" if portrait else "landscape")
-    only = Filter(after, before, in_folder, camera, near, shape)
-    only.check()
-    terms, folder = _split_folder(query)
+    only = _make_filter(after, before, in_folder, camera, near, shape)
+    expect_folder_of(html)
+    terms, folders = _split_folders(query)
+    if index is not None and len(folders) > 1:
+        raise FishermixError("--index names the index of one folder. Name one folder.")
     parsed = parse_arguments(terms)
     loaded = open_model(model)
-    encoded = encode_terms(parsed, loaded)
-    if encoded.out_of_vocabulary:
-        words = ", ".join(encoded.out_of_vocabulary)
-        if loaded.reads_unknown_words:
-            tell(f"Not in the model's vocabulary, guessed from their letters: {words}.")
-        else:
-            tell(f"Ignored, not in the model's vocabulary: {words}.")
-    with open_index(folder, index, loaded, update) as photos:
-        hits = photos.search(encoded, number, limit, only)
-        details = photos.store.details([hit.path for hit in hits]) if as_json or sort is SortBy.date else {}
+    encoded = encode_terms(parsed, loaded, dates=after is None and before is None)
+    _tell_remarks(encoded, loaded)
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(open_index(folder, index, loaded, update, exclude)) for folder in folders
+        ]
+        found = [
+            Found(folder, photos, hit)
+            for folder, photos in zip(folders, opened)
+            for hit in photos.search(encoded, number, limit, only)
+        ]
+        if not paths_only and not null:
+            found = _judge(found, encoded)
+        if len(folders) > 1:
+            found = sorted(found, key=lambda one: -one.hit.score)[:number]
+        if as_json or sort is SortBy.date:
+            found = _read_details(found)
         if sort is SortBy.date:
-            hits = sorted(hits, key=lambda hit: details[hit.path].taken or "" if hit.path in details else "")
-        if not hits:
-            tell(_explain_nothing(photos.store.summary().photos, folder, bool(only)))
+            found.sort(key=lambda one: one.details.get("taken", ""))
+        if not found:
+            conditions = combine_filters(encoded.only, only)
+            tell(_explain_nothing(sum(one.store.summary().photos for one in opened), folders, conditions))
         if html:
-            _write_contact_sheet(html, " ".join(terms), photos, folder, hits)
+            _write_contact_sheet(html, " ".join(terms), found)
     if as_json:
-        say(json.dumps([_describe(folder, hit, details) for hit in hits], indent=1))
+        say(json.dumps([_describe(one) for one in found], indent=1))
         return
-    for hit in hits:
-        path = format_path(folder, hit.file)
-        if null:
-            say(path, end="\0")
-        else:
-            say(path if paths_only else f"{hit.score:.3f}  {path}{format_part(hit)}")
+    if null or paths_only:
+        for one in found:
+            say(format_path(one.folder, one.hit.file), end="\0" if null else "\n")
+        return
+    _print_lines(found, encoded.has_terms, sort is SortBy.score, _find_protocol() if preview else None)
 
 
-def _describe(folder: Path, hit, details) -> dict[str, str | float | int]:
+@dataclass(frozen=True)
+class Found:
+    """A photo that a search found, the folder as the user named it, and its index."""
+
+    folder: Path
+    photos: PhotoIndex
+    hit: Hit
+    details: dict[str, str | float | int] = field(default_factory=dict)
+    probability: float | None = None
+
+
+def _judge(found: list[Found], query: Query) -> list[Found]:
+    """The same photos with the probability that they are right, if the model says so."""
+    judged = []
+    for photos in {id(one.photos): one.photos for one in found}.values():
+        some = [one for one in found if one.photos is photos]
+        if (judge := photos.judge(query)) is not None:
+            chances = judge.find_probabilities([one.hit.score for one in some])
+            some = [replace(one, probability=chance) for one, chance in zip(some, chances)]
+        judged += some
+    return judged
+
+
+def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: str | None) -> None:
+    """Print scores and paths. On a terminal, headings say which photos are likely right and which may be."""
+    from fishermix.retrieval.index import LIKELY, MAYBE
+
+    chances = [one.probability for one in found if one.probability is not None]
+    nothing = bool(chances) and max(chances) < MAYBE
+    if nothing:
+        tell("Nothing here looks like this; the nearest:")
+    heading = ""
+    places = [(one.hit.file, one.hit.time, one.hit.page) for one in found]
+    for one, (file, time, page) in zip(found, places):
+        if one.probability is not None and divided and not nothing and sys.stdout.isatty():
+            kind = (
+                "Likely" if one.probability >= LIKELY else "Maybe" if one.probability >= MAYBE else "Unlikely"
+            )
+            if kind != heading:
+                say(f"{kind}:")
+                heading = kind
+        score = f"{one.hit.score:.3f}  " if has_scores else ""
+        say(f"{score}{format_path(one.folder, file)}{format_part(time, page)}")
+        if protocol:
+            from fishermix.cli.terminal import show_photo
+
+            show_photo(one.photos.path(one.hit), protocol)
+
+
+def _find_protocol() -> str | None:
+    """How this terminal shows pictures; if it does not, a remark says so."""
+    from fishermix.cli.terminal import find_protocol
+
+    if (protocol := find_protocol()) is None:
+        tell("This terminal does not say that it can show pictures. --html writes a page with them.")
+    return protocol
+
+
+def _read_details(found: list[Found]) -> list[Found]:
+    """The same photos with their date, camera, place and size."""
+    known: dict[tuple[int, str], Details] = {}
+    for photos in {id(one.photos): one.photos for one in found}.values():
+        paths = [one.hit.path for one in found if one.photos is photos]
+        known |= {(id(photos), path): details for path, details in photos.store.details(paths).items()}
+    keys = [(id(one.photos), one.hit.path) for one in found]
+    return [
+        replace(one, details=known[key].as_json()) if key in known else one for one, key in zip(found, keys)
+    ]
+
+
+def _tell_remarks(query: Query, model: ImageTextModel) -> None:
+    """Report the words that the model does not know, and what was read into the others."""
+    tell_unknown_words(query.out_of_vocabulary, model)
+    for remark in query.remarks:
+        tell(remark)
+
+
+def _describe(one: Found) -> dict[str, str | float | int]:
     """A hit as a JSON object; `time` is in seconds."""
-    known = details[hit.path].as_json() if hit.path in details else {}
-    parts = {name: value for name in ("time", "page") if (value := getattr(hit, name)) is not None}
-    return {"path": format_path(folder, hit.file), "score": round(hit.score, 6), **parts, **known}
+    parts = {name: value for name in ("time", "page") if (value := getattr(one.hit, name)) is not None}
+    path, score = format_path(one.folder, one.hit.file), round(one.hit.score, 6)
+    chance = {} if one.probability is None else {"probability": round(one.probability, 4)}
+    return {"path": path, "score": score, **chance, **parts, **one.details}
 
 
-def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
-    """The query and the folder: the last argument is the folder if it is one and a query precedes it."""
+def _split_folders(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The query and the folders: the last arguments that are folders, if a query precedes them."""
+    for argument in arguments:
+        if argument in AFTER_DASHES or argument.startswith("--"):
+            raise FishermixError(f"{argument} comes after --, where options end. Put it before the query.")
     *before, last = arguments
     folder = os.path.expanduser(last)
     is_folder = os.path.isdir(folder)
@@ -152,10 +261,29 @@ def _split_folder(arguments: list[str]) -> tuple[list[str], Path]:
         )
     if before and before[-1] not in ("+", "-"):
         if is_folder:
-            return before, Path(folder)
+            folders = [Path(folder)]
+            while (
+                len(before) > 1
+                and before[-2] not in ("+", "-")
+                and os.path.isdir(other := os.path.expanduser(before[-1]))
+            ):
+                folders.insert(0, Path(other))
+                before.pop()
+            return before, folders
         if last.endswith("/") or last.startswith(("/", "~", "./", "../")):
             raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
-    return arguments, Path(".")
+    return arguments, [Path(".")]
+
+
+def _make_filter(*conditions: str | None):
+    """The photos that the search considers; None: all of them."""
+    if all(condition is None for condition in conditions):
+        return None
+    from fishermix.retrieval.details import Filter
+
+    only = Filter(*conditions)
+    only.check()
+    return only
 
 
 def _parse_min_score(text: str | None) -> float | str | None:
@@ -170,20 +298,28 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(photos: int, folder: Path, filtered: bool) -> str:
+def _explain_nothing(photos: int, folders: list[Path], conditions: Filter | None) -> str:
     if not photos:
-        return f"There are no photos in {folder}."
-    if filtered:
+        return f"There are no photos in {' and '.join(map(str, folders))}."
+    if conditions:
+        given = {name for name, value in vars(conditions).items() if value is not None}
+        if len(given) == 1 or given == {"after", "before"}:
+            return f"None of the {photos:,} photos meets the condition. Omit it to see the best ones."
         return f"None of the {photos:,} photos meets all conditions. Omit one of them."
-    return f"None of the {photos:,} photos reaches the threshold. Omit --min-score to see the best ones."
+    return f"Nothing in {photos:,} photos looks like this. Omit --min-score to see the nearest ones."
 
 
-def _write_contact_sheet(out: Path, query: str, photos, folder: Path, hits) -> None:
+def _write_contact_sheet(out: Path, query: str, found: list[Found]) -> None:
     from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
 
     cards = [
-        (photos.path(hit), f"{format_path(folder, hit.file)}{format_part(hit)}", hit.score, "")
-        for hit in hits
+        (
+            one.photos.path(one.hit),
+            f"{format_path(one.folder, one.hit.file)}{format_part(one.hit.time, one.hit.page)}",
+            one.hit.score,
+            "",
+        )
+        for one in found
     ]
-    write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(hits)} photos found by fishermix"))
+    write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(found)} photos found by fishermix"))
     tell(f"Wrote {out}.")

@@ -1,14 +1,18 @@
-"""`fishermix serve`: the search page and its JSON API, for this machine only."""
+"""`fishermix serve`: the search page and its JSON API, for this machine or, with a token, a network."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import (
+    ExcludeOption,
     IndexOption,
     MaxPixelsOption,
     ModelOption,
@@ -17,66 +21,186 @@ from fishermix.cli.common import (
     open_model,
     say,
     tell,
+    tell_changes,
 )
 from fishermix.errors import FishermixError
 from fishermix.extras import install_command
 
+if TYPE_CHECKING:
+    from fishermix.retrieval.index import PhotoIndex
+    from fishermix.server.access import Access
 
-@app.command(epilog="Example: fishermix serve ~/Pictures, then open http://127.0.0.1:8321")
+
+@app.command(
+    epilog="Examples: fishermix serve ~/Pictures, then open http://127.0.0.1:8321 · "
+    "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
+)
 def serve(
     folder: Annotated[Path, typer.Argument(help="The folder that contains the photos.")] = Path("."),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 8321,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8321,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on. 0.0.0.0: all devices of your network that have the token can connect."
+        ),
+    ] = "127.0.0.1",
+    token: Annotated[
+        bool, typer.Option("--token", help="Ask for a token on this machine too; other hosts always do.")
+    ] = False,
+    cert: Annotated[
+        Path | None, typer.Option("--cert", help="Certificate for HTTPS (PEM file, with its chain).")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Private key of the certificate, if it is in another file.")
+    ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     update: Annotated[
-        bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
+        bool,
+        typer.Option(
+            "--update/--no-update", help="Follow the folder: new, changed and deleted photos appear."
+        ),
     ] = True,
+    poll: Annotated[
+        bool,
+        typer.Option("--poll", help="Look at the folder every few seconds instead of asking the system."),
+    ] = False,
+    exclude: ExcludeOption = None,
     index: IndexOption = None,
     sentences: SentencesOption = None,
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only.
+    """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only unless --host is given.
 
     Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
+    The page opens at once and shows the photos as they are indexed.
     """
     try:
         import uvicorn
 
+        from fishermix.server.access import Access, create_token, is_loopback
         from fishermix.server.app import SERVER, create_app
+        from fishermix.server.connections import LimitedServer
+        from fishermix.server.live import LiveFolder
     except ImportError as error:
         raise FishermixError(
             f"The server needs {error.name}. Install it with `{install_command('serve')}`."
         ) from error
+    from fishermix.retrieval.index import resolve_folder
     from fishermix.retrieval.sentences import read_sentences
 
-    candidates = read_sentences(sentences)
-    listener = _bind(port)
-    tell("Loading the model.")
-    loaded = open_model(model)
-    if update:
-        tell(f"Looking for new, changed and deleted photos in {folder}.")
-    with open_index(folder, index, loaded, update) as photos:
-        tell("Loading the image encoder and the captioner.")
-        service = create_app(photos, candidates)
-        say(f"Open http://127.0.0.1:{port} in your browser. Press Ctrl-C to stop.")
-        if browser:
-            import webbrowser
+    candidates = read_sentences(sentences) if sentences else None
+    place = resolve_folder(folder)
+    tls = _check_certificate(cert, key)
+    local = is_loopback(host)
+    access = Access(create_token() if token or not local else None, local)
+    listener = _bind(host, port)
 
-            webbrowser.open(f"http://127.0.0.1:{port}")
-        uvicorn.Server(uvicorn.Config(service, **SERVER)).run(sockets=[listener])
+    def open_photos() -> PhotoIndex:
+        from fishermix.retrieval.index import PhotoIndex
+
+        loaded = open_model(model)
+        if update:
+            return PhotoIndex(place, loaded, index, exclude=exclude or ())
+        return open_index(place, index, loaded, False)
+
+    def stop_server() -> None:
+        server.should_exit = True
+
+    live = LiveFolder(
+        place,
+        open_photos,
+        candidates,
+        update,
+        poll,
+        on_first_update=lambda changes, photos: tell_changes(changes, photos, folder, index),
+        on_failure=stop_server,
+        say=tell,
+    )
+    server = LimitedServer(uvicorn.Config(create_app(live, access=access), **SERVER, **tls))
+    address = _say_address(host, port, access, bool(tls))
+    live.start()
+    if browser:
+        import webbrowser
+
+        webbrowser.open(address)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        live.stop()
+    if live.failure is not None:
+        raise live.failure
 
 
-def _bind(port: int):
-    """A socket, bound before the photos are indexed, so that a port in use is reported at once."""
+def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:
+    """The settings of uvicorn for HTTPS; raises if the certificate cannot be used."""
+    if cert is None:
+        if key is not None:
+            raise FishermixError("--key needs --cert. Name the certificate too.")
+        return {}
+    import ssl
+
+    try:
+        # Without a password: an encrypted key must not stop the server with a question.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, lambda: b"")
+    except (OSError, ValueError) as error:
+        raise FishermixError(
+            f"The certificate {cert} cannot be used ({error}). --cert and --key name PEM files; the key "
+            "must not be encrypted."
+        ) from error
+    return {"ssl_certfile": str(cert)} | ({"ssl_keyfile": str(key)} if key is not None else {})
+
+
+def _bind(host: str, port: int):
+    """A socket, bound before anything is loaded, so that a port in use is reported at once."""
     import socket
 
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise FishermixError(f"--host {host} is no address of this machine ({error.strerror}).") from error
+    listener = socket.socket(family, kind)
+    if os.name == "posix":  # on Windows, it would allow two servers on one port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(place)
+        listener.listen()  # a browser that comes before the server waits for it
     except OSError as error:
         listener.close()
         raise FishermixError(
             f"Port {port} cannot be used ({error.strerror}). Choose another with --port."
         ) from error
     return listener
+
+
+def _say_address(host: str, port: int, access: Access, https: bool) -> str:
+    """Print the address of the page, with a token as a link and a QR code; returns the address."""
+    from fishermix.server.access import find_own_address
+
+    scheme, reached = "https" if https else "http", find_own_address(host)
+    address = f"{scheme}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+    if access.token is None:
+        say(f"Open {address} in your browser. Press Ctrl-C to stop.")
+        return address
+    link = f"{address}/?token={access.token}"
+    print_qr_code(link)
+    say(f"Open this link, or scan the code with your phone. Press Ctrl-C to stop.\n{link}")
+    if not https and not access.local:
+        tell(
+            "Without --cert, whoever can listen to this network can read what is sent, the token included. "
+            "Use it in networks that you trust."
+        )
+    return link
+
+
+def print_qr_code(text: str) -> None:
+    """Print a QR code of half blocks; without segno, nothing."""
+    try:
+        import segno
+    except ImportError:
+        tell(f"The QR code needs segno. Install it with `{install_command('serve')}`.")
+        return
+    code = segno.make(text, error="l", micro=False)
+    with contextlib.suppress(UnicodeEncodeError):  # a terminal without block characters
+        code.terminal(out=sys.stdout, border=2, compact=True)
+    sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import ModelOption, SentencesOption, open_model, say, tell
+from fishermix.cli.common import ModelOption, SentencesOption, open_model, say, tell_unknown_words
 
 
 @app.command(epilog='Example: fishermix similar "a dog at the seaside" --sentences captions.txt -n 3')
@@ -30,11 +30,10 @@ def similar(
     from fishermix.retrieval.query import encode_sentence
     from fishermix.retrieval.sentences import SentencePool, read_sentences
 
-    candidates = read_sentences(sentences)
+    candidates = read_sentences(sentences) if sentences else None
     loaded = open_model(model)
     point, unknown = encode_sentence(sentence, loaded)
-    if unknown:
-        tell(f"Ignored, not in the model's vocabulary: {', '.join(unknown)}.")
+    tell_unknown_words(unknown, loaded)
     ranked = SentencePool(loaded, candidates).rank_for_sentences(point[None], number)[0]
     if as_json:
         say(json.dumps([{"sentence": found, "score": round(score, 6)} for found, score in ranked], indent=1))

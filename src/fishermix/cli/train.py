@@ -31,6 +31,9 @@ def train(
     data_no_dev: Annotated[
         list[str], typer.Option(help="Like --data, but its validation photos are used for training as well.")
     ] = [],  # noqa: B006
+    data_only_train: Annotated[
+        list[str], typer.Option(help="Like --data, but its validation photos are not used at all.")
+    ] = [],  # noqa: B006
     vectors: Annotated[
         Path, typer.Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
     ] = Path(".cache/word2vec"),
@@ -97,7 +100,7 @@ def train(
     from fishermix.model.training import train as train_model
     from fishermix.storage import make_place
 
-    if not data and not data_no_dev:
+    if not data and not data_no_dev and not data_only_train:
         raise FishermixError("Name at least one data set, such as --data flickr8k:DIR.")
     changes = {
         "variant": variant,
@@ -111,6 +114,7 @@ def train(
         chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
     sets = [open_dataset(spec) for spec in data]
     sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
+    sets += [_without_dev(open_dataset(spec)) for spec in data_only_train]
     check_vectors_exist(vectors)
     dataset = combine(sets)
     out = out.absolute()
@@ -179,6 +183,10 @@ def _dev_trained_on(dataset: Dataset) -> Dataset:
     splits = dataset.splits.copy()
     splits[splits == "dev"] = "train"
     return replace(dataset, splits=splits)
+
+
+def _without_dev(dataset: Dataset) -> Dataset:
+    return dataset.select((dataset.splits != "dev").nonzero()[0])
 
 
 def _print_table(title: str, found: dict[str, dict[str, float]]) -> None:

@@ -19,7 +19,13 @@ COLUMNS = ("image", "caption")
 
 
 def read_folder(folder: Path) -> Dataset:
-    """Read photos in the folder or in `images/`; without splits, every image is a training image."""
+    """Read photos in the folder or in `images/`; without splits, every image is a training image.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the data set.
+    """
     candidates = [folder / f"captions.{kind}" for kind in KINDS]
     captions = find(candidates, "the caption file", SOURCE)
     rivals = [path.name for path in candidates if path.exists()]

@@ -16,7 +16,13 @@ PROTOCOL = Protocol(dev=5000, test=5000, repeats=5)
 
 
 def read_coco(folder: Path) -> Dataset:
-    """123,287 images; the paper draws 5,000 validation and 5,000 test images at random, five times."""
+    """123,287 images; the paper draws 5,000 validation and 5,000 test images at random, five times.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the data set.
+    """
     photos_of: dict[str, Path] = {}
     gatherer = Gatherer("coco", lambda image: [photos_of[image] / image])
     parts = {}

@@ -16,14 +16,32 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Protocol:
-    """A seeded random split: numbers of validation and test images; the others are training images."""
+    """A seeded random split: numbers of validation and test images; the others are training images.
+
+    Parameters
+    ----------
+    dev : int
+        The number of validation photos.
+    test : int
+        The number of test photos.
+    repeats : int
+        How often the paper repeats the experiment.
+    """
 
     dev: int
     test: int
     repeats: int
 
     def draw(self, n_images: int, repeat: int) -> np.ndarray:
-        """The split names (n_images,) of one repeat; `repeat` is the seed."""
+        """The split names (n_images,) of one repeat; `repeat` is the seed.
+
+        Parameters
+        ----------
+        n_images : int
+            The number of photos.
+        repeat : int
+            The number of the random split, from 0.
+        """
         if n_images <= self.dev + self.test:
             raise FishermixError(
                 f"The paper's split needs more than {self.dev} validation and {self.test} test images, but "
@@ -42,12 +60,20 @@ class Dataset:
 
     Attributes
     ----------
-    image_names, image_paths : n_images names (unique in the set) and files
-    sentences : n_sentences texts
-    image_of : int64 (n_sentences,), the row of the image that each sentence describes
-    splits : str (n_images,), "train", "dev", "test", or "" for an image in no split
-    protocol : the paper's random splits, for a set without official splits
-    problems : what the reader skipped or found unusual, one sentence each
+    name : str
+        The name of the data set.
+    image_names, image_paths
+        N_images names (unique in the set) and files.
+    sentences
+        N_sentences texts.
+    image_of
+        Int64 (n_sentences,), the row of the image that each sentence describes.
+    splits
+        Str (n_images,), "train", "dev", "test", or "" for an image in no split.
+    protocol
+        The paper's random splits, for a set without official splits.
+    problems
+        What the reader skipped or found unusual, one sentence each.
     """
 
     name: str
@@ -89,7 +115,13 @@ class Dataset:
         return {split: found[split] for split in (*SPLITS, "") if found[split]}
 
     def select(self, image_rows: Sequence[int] | np.ndarray) -> Dataset:
-        """The images of these rows, in this order, with all their sentences, ordered by image."""
+        """The images of these rows, in this order, with all their sentences, ordered by image.
+
+        Parameters
+        ----------
+        image_rows : array of int
+            Rows of photos.
+        """
         rows = np.asarray(image_rows, dtype=np.int64)
         if len(np.unique(rows)) != len(rows):
             raise ValueError("An image can be selected only once.")
@@ -108,7 +140,13 @@ class Dataset:
         )
 
     def part(self, split: str) -> Dataset:
-        """The images of one split."""
+        """The images of one split.
+
+        Parameters
+        ----------
+        split : str
+            "train", "dev" or "test".
+        """
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
             found = ", ".join(f"{count} {name or 'in no split'}" for name, count in self.counts().items())
@@ -118,7 +156,17 @@ class Dataset:
         return self.select(rows)
 
     def sample(self, split: str, n_images: int, seed: int = 0) -> Dataset:
-        """Random images of a split, in their original order, such as the paper's 1,000 COCO test images."""
+        """Random images of a split, in their original order, such as the paper's 1,000 COCO test images.
+
+        Parameters
+        ----------
+        split : str
+            "train", "dev" or "test".
+        n_images : int
+            The number of photos.
+        seed : int
+            The seed.
+        """
         part = self.part(split)
         if not 0 < n_images <= len(part):
             raise FishermixError(
@@ -127,7 +175,13 @@ class Dataset:
         return part.select(np.sort(np.random.default_rng(seed).permutation(len(part))[:n_images]))
 
     def paper_splits(self, repeat: int) -> Dataset:
-        """The paper's random split number `repeat`, from 0; a set with official splits returns itself."""
+        """The paper's random split number `repeat`, from 0; a set with official splits returns itself.
+
+        Parameters
+        ----------
+        repeat : int
+            The number of the random split, from 0.
+        """
         if self.protocol is None:
             return self
         return replace(self, splits=self.protocol.draw(len(self), repeat))
@@ -138,6 +192,11 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
 
     A name that occurs in more than one set gets the name of its set as a prefix (`coco/1.jpg`), with a number
     if the sets have the same name (`folder-2/1.jpg`).
+
+    Parameters
+    ----------
+    datasets : sequence of Dataset
+        The data sets.
     """
     if not datasets:
         raise ValueError("There are no data sets to combine.")

@@ -23,6 +23,13 @@ def read_flickr8k(folder: Path, train: str = "paper") -> Dataset:
     """8,091 images, 40,455 sentences, and official dev and test splits of 1,000 images each.
 
     `train="paper"` trains on the other 6,091, `train="official"` on the 6,000 of the official list.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the data set.
+    train : "paper" or "official"
+        For Flickr8K only: the 6,091 training photos of the paper or the 6,000 of the official list.
     """
     if train not in ("paper", "official"):
         raise FishermixError(
@@ -59,7 +66,13 @@ def read_flickr8k(folder: Path, train: str = "paper") -> Dataset:
 
 
 def read_flickr30k(folder: Path) -> Dataset:
-    """31,783 images without official splits; 1,000 validation and 1,000 test images are drawn five times."""
+    """31,783 images without official splits; 1,000 validation and 1,000 test images are drawn five times.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the data set.
+    """
     captions = find([folder / "results_20130124.token"], "Flickr30K's caption file", FLICKR30K_SOURCE)
     photos = find(
         [folder / name for name in ("flickr30k-images", "flickr30k_images", "images")],

@@ -18,6 +18,13 @@ def read_karpathy(captions: Path, photos: Path) -> Dataset:
     """Read the keys `images[].filename|filepath|split|sentences[].raw|tokens`; `restval` is training data.
 
     A photo is searched in `photos/filepath/filename` and in `photos/filename`.
+
+    Parameters
+    ----------
+    captions : path
+        The JSON file.
+    photos : path
+        The folder of the photos.
     """
     find([captions], "Karpathy's JSON", SOURCE)
     find([photos], "the folder of photos", SOURCE)

@@ -16,7 +16,13 @@ PROTOCOL = Protocol(dev=100, test=100, repeats=20)
 
 
 def read_pascal1k(folder: Path) -> Dataset:
-    """No official splits; 800 / 100 / 100 images are drawn twenty times."""
+    """No official splits; 800 / 100 / 100 images are drawn twenty times.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the data set.
+    """
     captions = find([folder / "pascal_sentences.json", folder / "sentence"], "Pascal1K's sentences", SOURCE)
     find([folder / name for name in ("images", "image", "dataset")], "Pascal1K's folder of photos", SOURCE)
     category: dict[str, str] = {}

@@ -26,6 +26,16 @@ def open_dataset(spec: str, train: str = "paper") -> Dataset:
 
     `train` concerns Flickr8K only: "paper" trains on 6,091 images, "official" on 6,000.
 
+    Parameters
+    ----------
+    spec : str
+        `flickr8k:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`, `karpathy:FILE.json:IMAGES_DIR` or
+        `folder:DIR`.
+    train : "paper" or "official"
+        For Flickr8K only: the 6,091 training photos of the paper or the 6,000 of the official list.
+
+    Examples
+    --------
     >>> open_dataset("flickr8k:no/such/folder")
     Traceback (most recent call last):
     fishermix.errors.FishermixError: There is no folder no/such/folder (data set flickr8k:no/such/folder).

@@ -22,7 +22,13 @@ SECONDS_BETWEEN_CHECKS = 1  # of whether the scheduler is still there
 
 @contextmanager
 def connect(cluster: str) -> Iterator[Client]:
-    """Connect to the scheduler at `tcp://HOST:PORT`, or start `local:N`, N processes on this machine."""
+    """Connect to the scheduler at `tcp://HOST:PORT`, or start `local:N`, N processes on this machine.
+
+    Parameters
+    ----------
+    cluster : str
+        `tcp://HOST:PORT`, the address of a scheduler, or `local:N` for N processes on this machine.
+    """
     distributed = _import_distributed()
     if local := re.fullmatch(r"local:([1-9]\d*)", cluster):
         with (

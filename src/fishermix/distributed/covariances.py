@@ -41,11 +41,20 @@ def covariance_sums(
 ) -> CovarianceSums:
     """Sums of the pairs (X[pairs[j]], Y[j]), without `pairs` (X[j], Y[j]), for `RegularizedCCA.path`.
 
-    X : (m, p), held by the client; each worker gets the rows that it needs.
-    Y : (n, q) as a `dask.array`, as paths of parts that the workers read block by block, or, with an
-        `encoder`, as sentences that the workers encode block by block.
-
     A worker holds its sums, about (q²/2 + p q) numbers, and one block. The sums are sent to the client once.
+
+    Parameters
+    ----------
+    X : array of shape (m, p)
+        The rows of one side, held by the client.
+    Y : dask.array of shape (n, q), paths, or sentences
+        The rows of the other side; with an `encoder`, sentences that the workers encode.
+    pairs : array of shape (n,), optional
+        The row of X that belongs to each row of Y. Default: row j belongs to row j.
+    client : distributed.Client, optional
+        The Dask client. Default: the one made last.
+    encoder : SentenceEncoder, optional
+        Encodes Y on the workers.
     """
     client = client or current_client()
     X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)

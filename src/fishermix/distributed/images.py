@@ -27,6 +27,13 @@ class ClusterImageEncoder:
     `extract` reads the files here and sends their bytes, so the workers need no access to the photos. It
     writes the vectors here and can be stopped and resumed as usual. A network file must be at the same path
     on every worker.
+
+    Parameters
+    ----------
+    encoder : ImageEncoder
+        The encoder that the workers run.
+    client : distributed.Client, optional
+        The Dask client. Default: the one made last.
     """
 
     def __init__(self, encoder: ImageEncoder, client: Client | None = None):
@@ -35,7 +42,13 @@ class ClusterImageEncoder:
         self.n_features, self.max_pixels_ = encoder.n_features, encoder.max_pixels_
 
     def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | UnreadableImage]]:
-        """(position, vector or error) of each image, in order; see `ImageEncoder.stream`."""
+        """(position, vector or error) of each image, in order; see `ImageEncoder.stream`.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
         there = broadcast(self.client, self.encoder)
         position = 0
         for results in map_in_order(self.client, _encode, _split_into_batches(images), there):

@@ -48,11 +48,16 @@ class Traffic:
 class ClusterSource:
     """A `RowSource` whose blocks are on the workers of a Dask cluster.
 
-    rows : a `dask.array` (N, D), whose chunks of rows are the blocks; paths of .npy, .safetensors or .parquet
-        parts that the workers can read; or an array (N, D), which is sent there once.
-    client : the Dask client; the one made last by default.
-    keep : True keeps the rows in the memory of the workers. False makes the workers read their parts again in
-        each pass, for files larger than all their memory.
+    Parameters
+    ----------
+    rows : dask.array, paths, or array of shape (N, D)
+        The rows: a `dask.array`, files that the workers can read, or an array that is sent there once.
+    client : distributed.Client, optional
+        The Dask client. Default: the one made last.
+    weight : array of shape (N,), optional
+        The weight of each row.
+    keep : bool
+        Keep the rows in the memory of the workers. False reads the files again in each pass.
     """
 
     def __init__(
@@ -127,6 +132,13 @@ class ClusterSource:
         return self
 
     def total(self, step: Step) -> Statistics:
+        """Sum the statistics of all blocks.
+
+        Parameters
+        ----------
+        step : callable
+            Maps a block to its statistics.
+        """
         from distributed.protocol import pickle
 
         if not getattr(step, "again", False) or not self._iteration:
@@ -141,6 +153,14 @@ class ClusterSource:
         return total
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and their weights.
+
+        Parameters
+        ----------
+        rows : dask.array, paths, or array of shape (N, D)
+            The rows: a `dask.array`, files that the workers can read, or an array that is sent there
+            once.
+        """
         edges = np.searchsorted(rows, self.starts)
         wanted = [
             submit(self.client, _take_rows, part, rows[begin:end] - start)

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 def encode_sentences(
     encoder: SentenceEncoder, sentences: Sequence[str], client: Client | None = None, rows: int = 2048
 ) -> Any:
-    """`encoder.transform(sentences)` on the workers: a `dask.array` (n, n_features) in chunks of `rows`."""
+    """`encoder.transform(sentences)` on the workers: a `dask.array` (n, n_features) in chunks of `rows`.
+
+    Parameters
+    ----------
+    encoder : SentenceEncoder
+        The encoder.
+    sentences : sequence of str
+        The sentences.
+    client : distributed.Client, optional
+        The Dask client. Default: the one made last.
+    rows : int
+        The number of sentences per chunk.
+    """
     import dask.array
 
     client = client or current_client()

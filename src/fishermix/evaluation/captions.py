@@ -50,6 +50,13 @@ def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]
     """Scores of one candidate per image against its one or more references.
 
     Returns `bleu1` … `bleu4`, `rouge_l` and `cider_d`, all times 100 (the COCO tools' 0.478 is 47.8).
+
+    Parameters
+    ----------
+    candidates : sequence of str
+        One sentence per photo.
+    references : sequence of lists of str
+        The sentences that people wrote for each photo.
     """
     if isinstance(candidates, str) or len(candidates) != len(references) or not len(candidates):
         raise ValueError(
@@ -72,6 +79,13 @@ def bleu(candidates: list[list[str]], references: list[list[list[str]]]) -> list
     reference lengths closest to each candidate's (the shorter of two equally close), and p_n the share of the
     candidates' n-grams that occur in a reference, each counted at most as often as in the reference that has
     most of it.
+
+    Parameters
+    ----------
+    candidates : list of lists of tokens
+        One sentence per photo.
+    references : list of lists of lists of tokens
+        The sentences that people wrote for each photo.
     """
     matched, guessed = [0] * ORDERS, [0] * ORDERS
     candidate_length = reference_length = 0
@@ -95,6 +109,13 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> f
     """Mean ROUGE-L (Lin 2004): F of precision and recall of the longest common subsequence, from tokens.
 
     F = (1 + b²) P R / (R + b² P), b = 1.2, with the best precision and the best recall over the references.
+
+    Parameters
+    ----------
+    candidates : list of lists of tokens
+        One sentence per photo.
+    references : list of lists of lists of tokens
+        The sentences that people wrote for each photo.
     """
     total = 0.0
     for candidate, of_image in zip(candidates, references):
@@ -109,9 +130,17 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> f
 def cider_d(candidates: list[list[str]], references: list[list[list[str]]]) -> float:
     """Mean CIDEr-D (Vedantam et al. 2015), from tokens; document frequencies come from these references.
 
-    With g the n-gram counts weighted by log(images / images whose references have the n-gram),
+    With g the n-gram counts weighted by log(images / images whose references have the n-gram)::
 
-        CIDEr-D = 10/4 Σ_n mean over references of exp(-(l_c - l_r)²/72) min(g_c, g_r)·g_r / (|g_c| |g_r|).
+        CIDEr-D = 10/4 Σ_n mean over references of exp(-(l_c - l_r)²/72) min(g_c, g_r)·g_r
+        / (norm(g_c) norm(g_r)).
+
+    Parameters
+    ----------
+    candidates : list of lists of tokens
+        One sentence per photo.
+    references : list of lists of lists of tokens
+        The sentences that people wrote for each photo.
     """
     total = 0.0
     for n in range(1, ORDERS + 1):

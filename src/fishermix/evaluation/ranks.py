@@ -31,6 +31,17 @@ def annotation_ranks(
     image_points (n_images, d), sentence_points (n_sentences, d), image_of (n_sentences,) -> int64 ranks, one
     for each image that has a sentence, counting from 1. Half of `sentence_hubness` (n_sentences,) is
     subtracted from the cosines of each sentence.
+
+    Parameters
+    ----------
+    image_points : array of shape (n_images, d)
+        Points of the photos.
+    sentence_points : array of shape (n_sentences, d)
+        Points of the sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
+    sentence_hubness : array of shape (n_sentences,), optional
+        The hubness of the sentences; half of it is subtracted from their cosines.
     """
     images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     answers = _Answers(np.arange(len(images)), image_of, len(images))
@@ -46,6 +57,17 @@ def search_ranks(
     """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1.
 
     Half of `image_hubness` (n_images,) is subtracted from the cosines of each image.
+
+    Parameters
+    ----------
+    image_points : array of shape (n_images, d)
+        Points of the photos.
+    sentence_points : array of shape (n_sentences, d)
+        Points of the sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
+    image_hubness : array of shape (n_images,), optional
+        The hubness of the photos; half of it is subtracted from their cosines.
     """
     images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     answers = _Answers(image_of, np.arange(len(images)), len(images))
@@ -56,6 +78,13 @@ def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.nd
     """Sentence similarity: the query is a sentence, the other sentences of its image are right.
 
     The query itself is not an item. Int64 ranks from 1, one for each sentence of an image with several.
+
+    Parameters
+    ----------
+    sentence_points : array of shape (n_sentences, d)
+        Points of the sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
     """
     sentences = _unit_rows(sentence_points)
     _, group = np.unique(image_of, return_inverse=True)
@@ -67,7 +96,13 @@ def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.nd
 
 
 def summary(ranks: np.ndarray) -> dict[str, float]:
-    """Recall at 1, 5 and 10 in percent, median and mean rank."""
+    """Recall at 1, 5 and 10 in percent, median and mean rank.
+
+    Parameters
+    ----------
+    ranks : array of ints
+        The rank of the first right answer of each query, from 1.
+    """
     ranks = np.asarray(ranks)
     if not ranks.size:
         raise ValueError("There are no ranks to summarize: no query has a right answer.")
@@ -88,6 +123,19 @@ def task_ranks(
     image_hubness (m,), sentence_hubness (n,) : search and annotation are corrected for them if they are given
 
     The sentence similarity task is left out if every image has one sentence.
+
+    Parameters
+    ----------
+    image_points : array of shape (n_images, d)
+        Points of the photos.
+    sentence_points : array of shape (n_sentences, d)
+        Points of the sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
+    image_hubness : array of shape (n_images,), optional
+        The hubness of the photos; half of it is subtracted from their cosines.
+    sentence_hubness : array of shape (n_sentences,), optional
+        The hubness of the sentences; half of it is subtracted from their cosines.
     """
     several = np.bincount(image_of, minlength=len(image_points))[image_of] > 1
     ranks = {
@@ -100,7 +148,13 @@ def task_ranks(
 
 
 def figures(ranks: dict[str, np.ndarray]) -> Figures:
-    """Recalls in percent, median and mean rank of each task."""
+    """Recalls in percent, median and mean rank of each task.
+
+    Parameters
+    ----------
+    ranks : dict of arrays
+        The ranks of each task, as `task_ranks` returns them.
+    """
     return {task: summary(of_task) for task, of_task in ranks.items()}
 
 
@@ -111,7 +165,21 @@ def recall_sum(
     image_hubness: np.ndarray | None = None,
     sentence_hubness: np.ndarray | None = None,
 ) -> float:
-    """r@1 + r@5 + r@10 of search and of annotation: the score that training maximizes on the "dev" images."""
+    """r@1 + r@5 + r@10 of search and of annotation: the score that training maximizes on the "dev" images.
+
+    Parameters
+    ----------
+    image_points : array of shape (n_images, d)
+        Points of the photos.
+    sentence_points : array of shape (n_sentences, d)
+        Points of the sentences.
+    image_of : array of shape (n_sentences,)
+        The row of the photo that each sentence describes.
+    image_hubness : array of shape (n_images,), optional
+        The hubness of the photos; half of it is subtracted from their cosines.
+    sentence_hubness : array of shape (n_sentences,), optional
+        The hubness of the sentences; half of it is subtracted from their cosines.
+    """
     found = (
         summary(search_ranks(image_points, sentence_points, image_of, image_hubness)),
         summary(annotation_ranks(image_points, sentence_points, image_of, sentence_hubness)),

@@ -21,9 +21,12 @@ from fishermix.model.recipe import RECIPES
 from fishermix.progress import show_progress
 from fishermix.text.vectors import WordVectors
 
-BASE = RECIPES["best"].with_(variant="hglmm", mixture_components=10, view="squeeze", reg_y=(0.002, 0.005))
+BASE = RECIPES["best"].with_(
+    variant="hglmm", mixture_components=10, view="squeeze", reg_y=(0.002, 0.005), transformer=None
+)
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
+    "with the sentence transformer": {"transformer": "all-MiniLM-L6-v2"},
     "the cosine alone": {"csls_neighbours": 0},
     "1 neighbour": {"csls_neighbours": 1},
     "50 neighbours": {"csls_neighbours": 50},

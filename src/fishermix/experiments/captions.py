@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fishermix.caption.batches import CaptionSet
+from fishermix.caption.confidence import fit_confidence, is_right
 from fishermix.model.training import image_features
 from fishermix.vision.images import open_photo
 
 if TYPE_CHECKING:
+    from fishermix.caption.captioner import Captioner
     from fishermix.datasets import Dataset
     from fishermix.model.model import ImageTextModel
 
@@ -42,6 +44,20 @@ def make_caption_set(
     dataset = dataset.select(np.unique(dataset.image_of))
     dataset, vectors = image_features(dataset, model.image_encoder, features)
     return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
+
+
+def calibrate(model: ImageTextModel, captioner: Captioner, captions: CaptionSet) -> None:
+    """Fit the confidence of the captioner to photos that it was not trained on."""
+    written = captioner.describe(captions.points, encode_text=model.encode_text)
+    right = [is_right(one.sentence, true) for one, true in zip(written, captions.references())]
+    points = model.encode_text([one.sentence for one in written])
+    others = np.roll(captions.points, len(written) // 2, axis=0)
+    captioner.confidence = fit_confidence(
+        np.array([one.cosine for one in written]),
+        np.array([one.agreement for one in written]),
+        np.array(right),
+        np.einsum("nd,nd->n", points, others),
+    )
 
 
 def render_page(

@@ -94,6 +94,15 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """Fit the mixture if it is not fitted yet, and estimate the information if it is "empirical".
 
         X and offsets are as in `transform`; y is ignored.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
+        y : ignored
+            Present for the interface of scikit-learn.
+        offsets : array of shape (n_sets + 1,), optional
+            Set i is `X[offsets[i]:offsets[i + 1]]`.
         """
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
@@ -155,7 +164,13 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         return self.mixture_ if hasattr(self, "mixture_") else _convert(self.mixture)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """location_k_d for every component k and dimension d, then scale_k_d."""
+        """location_k_d for every component k and dimension d, then scale_k_d.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
         check_is_fitted(self)
         n_components, dimension = self._find_mixture().parameters_.locations.shape
         names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
@@ -198,16 +213,26 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     def _parse_sets(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
         X, sets = open_sets(X, dimension or 0, offsets)
-        rows = check_array(
-            X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
-            ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
-        )  # fmt: skip
+        rows = X
+        if not _is_table(X):
+            rows = check_array(
+                X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
+                ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
+            )  # fmt: skip
         if dimension is not None and rows.shape[1] != dimension:
             found = rows.shape[1]
             raise FishermixError(  # in the words that scikit-learn's checks look for
                 f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
             )
         return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is what scikit-learn's `check_array` would return unchanged, found in less time."""
+    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X.ndim == 2 and X.size > 0 and bool(np.isfinite(X.sum()))
 
 
 def _convert(fitted: Any) -> Mixture:

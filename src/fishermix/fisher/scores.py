@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from fishermix.mixture.parameters import FEW_ROWS, NEGLIGIBLE, MixtureParameters
+from fishermix.mixture.families import Family
+from fishermix.mixture.parameters import COMPILED, FEW_ROWS, NEGLIGIBLE, MixtureParameters
 from fishermix.mixture.statistics import Posteriors
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
@@ -60,10 +61,10 @@ class FisherScores:
         """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
         information = self.information
         if information is None:
-            closed_form = self._family_constants[:, 2:].T[:, self.parameters.choice]
-            information = self.parameters.weights[:, None] * closed_form
+            information = self.parameters.weights[:, None] * self._spread(self._family_constants[:, 2:])
         with np.errstate(divide="ignore"):
-            return np.ascontiguousarray(np.where(information > 0, 1 / np.sqrt(information), 0.0))
+            factor = np.where(information > 0, 1 / np.sqrt(information), 0.0)
+        return np.ascontiguousarray(np.broadcast_to(factor, (2, *self.parameters.locations.shape)))
 
     @cached_property
     def linear_sign_form(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -71,8 +72,18 @@ class FisherScores:
 
         The compiled loops serve this form, of which Gaussian and Laplacian are examples.
         """
-        linear, signed = self._family_constants[:, :2].T[:, self.parameters.choice]
-        return None if np.isnan(linear).any() else (linear, signed)
+        linear, signed = self._spread(self._family_constants[:, :2])
+        if np.isnan(linear).any():
+            return None
+        shape = self.parameters.locations.shape
+        return np.broadcast_to(linear, shape), np.broadcast_to(signed, shape)
+
+    def _spread(self, of_families: np.ndarray) -> np.ndarray:
+        """Numbers (F, m) of the families as (m, K, D), or (m, 1, 1) if all (k, d) have the same family."""
+        choice = self.parameters.choice
+        if (choice == choice[0, 0]).all():
+            choice = choice[:1, :1]
+        return of_families.T[:, choice]
 
     @cached_property
     def _family_constants(self) -> np.ndarray:
@@ -81,18 +92,12 @@ class FisherScores:
         A family is asked for its values, not for its name; a and b are NaN if its scores have another form.
         The scale score is z * location_score(z) - 1 in every location-scale family.
         """
-        constants = np.zeros((len(self.parameters.families), 4))
+        constants = np.full((len(self.parameters.families), 4), np.nan)
         for index, family in enumerate(self.parameters.families):
-            linear = signed = np.nan
             if (self.parameters.choice == index).any():
-                scores = family.location_score(PROBES)
-                linear = scores[AT_TWO] - scores[AT_ONE]
-                signed = scores[AT_ONE] - linear
-                expected = linear * PROBES + signed * np.where(PROBES > 0, 1, -1)
-                fits = np.allclose(scores, expected, rtol=1e-12, atol=1e-12)
-                if not (fits and np.allclose(family.scale_score(PROBES), PROBES * scores - 1, 1e-12, 1e-12)):
-                    linear = signed = np.nan
-            constants[index] = linear, signed, family.location_information, family.scale_information
+                kind: Any = type(family)
+                constants[index, :2] = _form_of_type(kind) if kind in COMPILED else _find_form(family)
+            constants[index, 2:] = family.location_information, family.scale_information
         return constants
 
     def encode(self, rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -101,7 +106,10 @@ class FisherScores:
         sizes = np.diff(offsets)
         out = np.zeros((len(sizes), self.n_features), rows.dtype)
         posteriors = self.find_posteriors(rows)
-        if self.linear_sign_form is None or len(rows) <= FEW_ROWS:
+        if self.linear_sign_form is not None and len(rows) <= FEW_ROWS:
+            self._add_few(rows, offsets, posteriors, out)
+            self.normalize(out, sizes)
+        elif self.linear_sign_form is None:
             by_component = out.reshape(len(out), *self.factor.shape)
             for k, members, _, weighted in self.score_components(rows, posteriors):
                 sets, first = np.unique(
@@ -112,6 +120,34 @@ class FisherScores:
         else:
             self._encode_compiled(rows, offsets, posteriors, out)
         return out
+
+    def _add_few(
+        self, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors, out: np.ndarray
+    ) -> None:
+        """Add the scores of a few rows to the zeros `out` (n_sets, 2 K D), in numpy."""
+        if not len(posteriors.values):
+            return
+        set_of = np.repeat(np.arange(len(out)), np.diff(offsets))
+        set_of_entry = np.repeat(set_of, np.diff(posteriors.indptr))
+        target = set_of_entry * posteriors.n_components + posteriors.components
+        order = np.argsort(target, kind="stable")
+        target = target[order]
+        first = np.flatnonzero(np.concatenate([[True], target[1:] != target[:-1]]))
+        sums = np.add.reduceat(self._score_few(rows, posteriors)[:, order], first, axis=1)
+        sets, components = np.divmod(target[first], posteriors.n_components)
+        out.reshape(len(out), *self.factor.shape)[sets, :, components] = sums.swapaxes(0, 1)
+
+    def _score_few(self, rows: np.ndarray, posteriors: Posteriors) -> np.ndarray:
+        """T * (location score, scale score) (2, E, D) of each entry of the posteriors of a few rows."""
+        assert self.linear_sign_form is not None
+        mixture, dtype, k = self.parameters, rows.dtype, posteriors.components
+        row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))
+        z = (rows[row_of] - mixture.locations[k].astype(dtype)) / mixture.scales[k].astype(dtype)
+        linear, signed = (part[k].astype(dtype) for part in self.linear_sign_form)
+        scores = np.empty((2, *z.shape), dtype)
+        scores[0] = linear * z + np.where(z > 0, signed, -signed)
+        scores[1] = z * scores[0] - 1
+        return scores * posteriors.values.astype(dtype)[:, None]
 
     def find_posteriors(self, rows: np.ndarray) -> Posteriors:
         """The posteriors of rows (n, D) that are at least the threshold."""
@@ -167,7 +203,10 @@ class FisherScores:
 
             score_rows: Any = kernels.word_blocks
             entries = convert_entries(posteriors, rows.dtype)
-            score_rows(rows, *entries, *self._kernel_constants(rows.dtype), out.reshape(len(out), -1))
+            score_rows(rows, *entries, *self._kernel_constants(rows.dtype), out)
+            return
+        if self.linear_sign_form is not None:
+            out[:] = self._score_few(rows, posteriors).swapaxes(0, 1)
             return
         for _, _, positions, weighted in self.score_components(rows, posteriors):
             out[positions] = weighted.swapaxes(0, 1)
@@ -223,6 +262,24 @@ class FisherScores:
             encode(cuts, False, sums)
             sums.sum(axis=0, out=out[s])
             self.normalize(out[s : s + 1], offsets[s + 1] - offsets[s])
+
+
+@cache
+def _form_of_type(kind: Any) -> tuple[float, float]:
+    """`_find_form` of a family without parameters, once."""
+    return _find_form(kind())
+
+
+def _find_form(family: Family) -> tuple[float, float]:
+    """a and b of location_score(z) = a z + b sgn(z), or two NaN if its scores have another form."""
+    scores = family.location_score(PROBES)
+    linear = scores[AT_TWO] - scores[AT_ONE]
+    signed = scores[AT_ONE] - linear
+    expected = linear * PROBES + signed * np.where(PROBES > 0, 1, -1)
+    fits = np.allclose(scores, expected, rtol=1e-12, atol=1e-12)
+    if not (fits and np.allclose(family.scale_score(PROBES), PROBES * scores - 1, 1e-12, 1e-12)):
+        return np.nan, np.nan
+    return float(linear), float(signed)
 
 
 def convert_entries(posteriors: Posteriors, dtype: np.dtype) -> list[np.ndarray]:

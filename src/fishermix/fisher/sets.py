@@ -68,12 +68,25 @@ class OnRows(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit the transformer and return the transformed sets."""
+        """Fit the transformer and return the transformed sets.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
         rows, form, out = self._fit(X, y, "fit_transform")
         return form.restore(self._check_rows(out, _num_samples(rows)))
 
     def transform(self, X: Any) -> Any:
         """Return the sets with transformed rows.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
 
         Returns
         -------
@@ -90,12 +103,24 @@ class OnRows(TransformerMixin, BaseEstimator):
         return form.restore(out)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns of the transformed rows."""
+        """Return the names of the columns of the transformed rows.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
         check_is_fitted(self, "transformer_")
         return self.transformer_.get_feature_names_out(input_features)
 
     def set_output(self, *, transform: Any = None) -> OnRows:
-        """Do nothing: sets stay sets, and later steps of a pipeline may return data frames."""
+        """Do nothing: sets stay sets, and later steps of a pipeline may return data frames.
+
+        Parameters
+        ----------
+        transform : ignored
+            Present for the interface of scikit-learn.
+        """
         return self
 
     def _fit(self, X: Any, y: Any, method: str) -> tuple[Any, Sets, Any]:

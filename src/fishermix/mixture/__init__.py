@@ -1,25 +1,37 @@
 """Mixtures of location-scale families: Gaussian, Laplacian, hybrid and any other."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fishermix.mixture.families import (
-    Family,
-    Gaussian,
-    Laplace,
-    Logistic,
-    StudentT,
-    register_family,
-)
+from fishermix import lazy
 
 if TYPE_CHECKING:
     from fishermix.mixture.convert import from_sklearn as from_sklearn
+    from fishermix.mixture.families import Family as Family
+    from fishermix.mixture.families import Gaussian as Gaussian
+    from fishermix.mixture.families import Laplace as Laplace
+    from fishermix.mixture.families import Logistic as Logistic
+    from fishermix.mixture.families import StudentT as StudentT
+    from fishermix.mixture.families import register_family as register_family
     from fishermix.mixture.family_check import check_family as check_family
     from fishermix.mixture.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture.mixture import HybridMixture as HybridMixture
     from fishermix.mixture.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture.mixture import Mixture as Mixture
 
+_MODULE_OF = {
+    "Family": "families",
+    "Gaussian": "families",
+    "GaussianMixture": "mixture",
+    "HybridMixture": "mixture",
+    "Laplace": "families",
+    "LaplacianMixture": "mixture",
+    "Logistic": "families",
+    "Mixture": "mixture",
+    "StudentT": "families",
+    "check_family": "family_check",
+    "from_sklearn": "convert",
+    "register_family": "families",
+}
 __all__ = [
     "Family",
     "Gaussian",
@@ -34,20 +46,4 @@ __all__ = [
     "from_sklearn",
     "register_family",
 ]
-
-
-_MODULE_OF = {
-    "GaussianMixture": "mixture",
-    "HybridMixture": "mixture",
-    "LaplacianMixture": "mixture",
-    "Mixture": "mixture",
-    "check_family": "family_check",
-    "from_sklearn": "convert",
-}
-
-
-def __getattr__(name: str):
-    # Imported on first use: a search knows its families without scikit-learn and a compiler.
-    if name in _MODULE_OF:
-        return getattr(import_module(f"fishermix.mixture.{_MODULE_OF[name]}"), name)
-    raise AttributeError(f"module 'fishermix.mixture' has no attribute '{name}'")
+__getattr__ = lazy.export(__name__, _MODULE_OF)

@@ -73,7 +73,7 @@ def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str
         state,
         fits=fits,
         choice=choice,
-        rows=require_tensor(tensors, "rows", weights.shape, where),
+        rows=require_tensor(tensors, "rows", weights.shape, where).astype(np.float64, copy=False),
         iteration=config.iteration,
         lower_bounds=config.lower_bounds,
         reseeds=require_tensor(tensors, "reseeds", weights.shape, where, kinds="iu"),

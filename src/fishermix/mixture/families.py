@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fishermix.errors import FishermixError, FishermixWarning
-from fishermix.schemas import Json, Name, Struct, field, parse
+from fishermix.schemas import Json, Name, Struct, field
 
 LOG_RANGE = (-40.0, 80.0)  # of |z| in the integrals: no density of finite information has mass outside
 SMALLEST_Z = 1e-6  # below it location_score(z) / z is taken at this z: both vanish at 0
@@ -39,19 +39,45 @@ class Family:
     name: ClassVar[str]
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
-        """Log density at location 0 and scale 1."""
+        """Log density at location 0 and scale 1.
+
+        Parameters
+        ----------
+        z : array
+            (x - location) / scale, of any shape.
+        """
         raise self._lacks("log_density(self, z)")
 
     def location_score(self, z: np.ndarray) -> np.ndarray:
-        """-d log_density / dz."""
+        """-d log_density / dz.
+
+        Parameters
+        ----------
+        z : array
+            (x - location) / scale, of any shape.
+        """
         raise self._lacks("location_score(self, z)")
 
     def scale_score(self, z: np.ndarray) -> np.ndarray:
-        """z * location_score(z) - 1."""
+        """z * location_score(z) - 1.
+
+        Parameters
+        ----------
+        z : array
+            (x - location) / scale, of any shape.
+        """
         return z * self.location_score(z) - 1
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
-        """Draw from the density at location 0 and scale 1."""
+        """Draw from the density at location 0 and scale 1.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        size : int or tuple of ints
+            The shape of the result.
+        """
         raise self._lacks("sample(self, rng, size)")
 
     def _lacks(self, method: str) -> NotImplementedError:
@@ -96,12 +122,23 @@ class Family:
         Where -log_density is a concave function of z² (Gaussian, logistic, Student t, ...), a parabola of
         this curvature touches it from above, so a step to the weighted mean and deviation never lowers
         the likelihood. For other families EM halves the steps that would.
+
+        Parameters
+        ----------
+        z : array
+            (x - location) / scale, of any shape.
         """
         z = np.where(np.abs(z) < SMALLEST_Z, SMALLEST_Z, z)
         return self.location_score(z) / z
 
     def curvature(self, z: np.ndarray) -> np.ndarray:
-        """The name of `irls_weight` in 0.1."""
+        """The name of `irls_weight` in 0.1.
+
+        Parameters
+        ----------
+        z : array
+            (x - location) / scale, of any shape.
+        """
         warnings.warn("Family.curvature is now Family.irls_weight.", DeprecationWarning, stacklevel=2)
         for owner in type(self).__mro__:  # without aliases of a `curvature`, which may have called this one
             weight = vars(owner).get("irls_weight")
@@ -190,7 +227,13 @@ class Logistic(Family):
 
 @dataclass(frozen=True)
 class StudentT(Family):
-    """Student's t with `df` > 0 degrees of freedom: the farther out a point, the less it weighs."""
+    """Student's t with `df` > 0 degrees of freedom: the farther out a point, the less it weighs.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom, above 0. Heavier tails for smaller values.
+    """
 
     df: float = 4.0
     name: ClassVar[str] = "student-t"
@@ -233,6 +276,11 @@ def register_family(family: type[Family]) -> type[Family]:
     """Let saved mixtures name this family; also a decorator. Register it before saving and before loading.
 
     `check_family` checks an object of the family, if its constructor works without arguments.
+
+    Parameters
+    ----------
+    family : subclass of Family
+        The class to register under its `name`.
     """
     if not (isinstance(family, type) and issubclass(family, Family) and hasattr(family, "name")):
         raise FishermixError(f"register_family takes a subclass of Family with a name, got {family!r}.")
@@ -265,9 +313,8 @@ def family_to_config(family: Family) -> FamilyConfig:
     return FamilyConfig(family.name, family.parameters())
 
 
-def family_from_config(config: Any) -> Family:
+def family_from_config(config: FamilyConfig) -> Family:
     """Return the family that `family_to_config` described."""
-    config = parse(config, FamilyConfig, "the saved mixture")
     name = config.name
     if name not in REGISTERED:
         raise FishermixError(

@@ -14,14 +14,15 @@ from fishermix.mixture.compiling import njit
 
 LANES = 64  # rows per inner loop of the densities
 UNROLLED = 4  # dimensions per inner loop; the parameters are padded to a multiple of it
+ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def log_densities(x, location, square, linear, constant, out):
-    """out[n, k] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
+    """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
 
-    x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (n, K).
+    x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (K, n).
     Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
     """
     n, d_count = x.shape
@@ -41,9 +42,13 @@ def log_densities(x, location, square, linear, constant, out):
         for d in range(whole if rows == LANES else 0, d_count):
             for i in range(rows):
                 tile[d, i] = x[start + i, d]
-        total[:] = 0
+        for k in range(k_count):
+            for i in range(LANES):
+                total[k, i] = 0
         for first in range(0, padded, CHUNK):
-            part[:] = 0
+            for k in range(k_count):  # numba compiles loops in a tenth of the time of part[:] = 0
+                for i in range(LANES):
+                    part[k, i] = 0
             for d in range(first, min(padded, first + CHUNK), UNROLLED):
                 for k in range(k_count):
                     l0, l1, l2, l3 = (
@@ -73,85 +78,125 @@ def log_densities(x, location, square, linear, constant, out):
             for k in range(k_count):
                 for i in range(LANES):
                     total[k, i] += part[k, i]
-        for i in range(rows):
-            for k in range(k_count):
-                out[start + i, k] = constant[k] - total[k, i]
+        for k in range(k_count):
+            for i in range(rows):
+                out[k, start + i] = constant[k] - total[k, i]
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def normalize(joint, prior, negligible, log_likelihood):
-    """Turn joint log densities (n, K) into posteriors in place, and write the log_likelihood (n,).
+    """Turn joint log densities (K, n) into posteriors in place, and write the log_likelihood (n,).
 
     A row so far out that every density is 0 or its distances overflow gets the prior (K,). Densities below
     the largest times e^negligible count as 0.
     """
-    n, k_count = joint.shape
+    k_count, n = joint.shape
+    top, total = np.empty(n), np.zeros(n)
     for i in range(n):
-        top = -np.inf
-        for k in range(k_count):
-            if joint[i, k] > top:
-                top = joint[i, k]
-        if not -np.inf < top < np.inf:
+        top[i] = -np.inf
+    for k in range(k_count):
+        for i in range(n):
+            top[i] = joint[k, i] if joint[k, i] > top[i] else top[i]
+    for k in range(k_count):
+        for i in range(n):
+            gap = joint[k, i] - top[i]
+            joint[k, i] = _exp(gap) if gap > negligible else 0.0
+            total[i] += joint[k, i]
+    for i in range(n):
+        if not -np.inf < top[i] < np.inf:
             log_likelihood[i] = -np.inf
+            total[i] = 1
             for k in range(k_count):
-                joint[i, k] = prior[k]
-            continue
-        total = 0.0
-        for k in range(k_count):
-            gap = joint[i, k] - top
-            density = np.exp(gap) if gap > negligible else 0.0
-            joint[i, k] = density
-            total += density
-        log_likelihood[i] = top + np.log(total)
-        for k in range(k_count):
-            joint[i, k] /= total
+                joint[k, i] = prior[k]
+        else:
+            log_likelihood[i] = top[i] + np.log(total[i])
+            total[i] = 1 / total[i]
+    for k in range(k_count):
+        for i in range(n):
+            joint[k, i] *= total[i]
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def _exp(x):
+    """e^x for -700 < x <= 0 to the last bit or two, without a branch or a call, so that loops become SIMD.
+
+    x = n log 2 + r with |r| <= log(2) / 2: e^r is its Taylor series, and n is added to the exponent's bits.
+    """
+    shifted = x * 1.4426950408889634 + ROUNDER  # 1 / log 2; n is now in the lowest bits
+    n = shifted - ROUNDER
+    r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10  # log 2 in two parts
+    term = (1 / 6227020800) * r + 1 / 479001600
+    term = term * r + 1 / 39916800
+    term = term * r + 1 / 3628800
+    term = term * r + 1 / 362880
+    term = term * r + 1 / 40320
+    term = term * r + 1 / 5040
+    term = term * r + 1 / 720
+    term = term * r + 1 / 120
+    term = term * r + 1 / 24
+    term = term * r + 1 / 6
+    term = term * r + 1 / 2
+    term = (term * r + 1.0) * r + 1.0
+    return term * np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
 
 
 @njit(nogil=True, error_model="numpy")
 def keep_large(posterior, threshold):
-    """Find the entries of `posterior` (n, K) that are positive and at least the threshold, row by row.
+    """Find the entries of `posterior` (K, n) that are positive and at least the threshold, row by row.
 
     Returns the number of entries per row (n,), their components and their values.
     """
-    n, k_count = posterior.shape
-    counts = np.empty(n, np.int64)
-    for i in range(n):
-        found = 0
-        for k in range(k_count):
-            found += posterior[i, k] > 0 and posterior[i, k] >= threshold
-        counts[i] = found
-    total = counts.sum()
+    k_count, n = posterior.shape
+    counts = np.zeros(n, np.int64)
+    for k in range(k_count):
+        for i in range(n):
+            counts[i] += posterior[k, i] > 0 and posterior[k, i] >= threshold
+    following = np.cumsum(counts)
+    total = following[-1]
     components, values = np.empty(total, np.int64), np.empty(total, posterior.dtype)
-    at = 0
-    for i in range(n):
-        for k in range(k_count):
-            if posterior[i, k] > 0 and posterior[i, k] >= threshold:
-                components[at], values[at] = k, posterior[i, k]
-                at += 1
+    following -= counts
+    for k in range(k_count):
+        for i in range(n):
+            if posterior[k, i] > 0 and posterior[k, i] >= threshold:
+                components[following[i]], values[following[i]] = k, posterior[k, i]
+                following[i] += 1
     return counts, components, values
 
 
 @njit(nogil=True, error_model="numpy")
-def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weight):
-    """List the rows of each component whose posterior is at least `threshold`, component after component.
+def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weight, sums, squares):
+    """List the rows of each component whose posterior (K, n) is at least `threshold`.
 
     start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]]. Their
     row_weight is the posterior times the sample weight (n,), rounded to a multiple of the power of two
     `quantum`. Sums of such numbers are exact in float64 in any order, so medians have the same bits in one
-    piece, in blocks and on a cluster.
+    piece, in blocks and on a cluster. sums, squares (K,) += the weights and their squares.
     """
-    n, k_count = posterior.shape
-    count = 0
+    k_count, n = posterior.shape
+    rounded = np.empty(n)
+    count = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
     for k in range(k_count):
         start[k] = count
         for i in range(n):
-            if posterior[i, k] >= threshold:
-                rounded = np.floor(posterior[i, k] * weight[i] / quantum + 0.5) * quantum
-                if rounded > 0:
-                    row[count] = i
-                    row_weight[count] = rounded
-                    count += 1
+            large = posterior[k, i] if posterior[k, i] >= threshold else 0.0
+            rounded[i] = np.floor(large * weight[i] / quantum + 0.5) * quantum
+        for i in range(n):  # no branch: a row that does not count is overwritten by the next
+            row[count] = i
+            row_weight[count] = rounded[i]
+            count += np.uint64(rounded[i] > 0)
+        _add_weights(rounded, k, sums, squares)
     start[k_count] = count
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"reassoc"})
+def _add_weights(weight, k, sums, squares):
+    """sums[k] and squares[k] += the sums of weight (n,) and of its squares."""
+    total, squared = 0.0, 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        squared += weight[i] * weight[i]
+    sums[k] += total
+    squares[k] += squared
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"contract"})
@@ -161,13 +206,23 @@ def add_moments(x, start, row, row_weight, center, first, second):
     ones = np.empty(d_count, x.dtype)
     twos = np.empty(d_count, x.dtype)
     for k in range(k_count):
-        ones[:] = 0
-        twos[:] = 0
-        for entry in range(start[k], start[k + 1]):
-            i = row[entry]
-            w = x.dtype.type(row_weight[entry])
+        for d in range(d_count):
+            ones[d], twos[d] = 0, 0
+        entry, end, middle = start[k], start[k + 1], center[k]
+        while entry + 4 <= end:  # four rows at a time, because the sums are written to memory each time
+            x0, x1, x2, x3 = x[row[entry]], x[row[entry + 1]], x[row[entry + 2]], x[row[entry + 3]]
+            w0, w1 = x.dtype.type(row_weight[entry]), x.dtype.type(row_weight[entry + 1])
+            w2, w3 = x.dtype.type(row_weight[entry + 2]), x.dtype.type(row_weight[entry + 3])
             for d in range(d_count):
-                gap = x[i, d] - center[k, d]
+                g0, g1, g2, g3 = x0[d] - middle[d], x1[d] - middle[d], x2[d] - middle[d], x3[d] - middle[d]
+                v0, v1, v2, v3 = w0 * g0, w1 * g1, w2 * g2, w3 * g3
+                ones[d] += (v0 + v1) + (v2 + v3)
+                twos[d] += (v0 * g0 + v1 * g1) + (v2 * g2 + v3 * g3)
+            entry += 4
+        for rest in range(entry, end):
+            w = x.dtype.type(row_weight[rest])
+            for d in range(d_count):
+                gap = x[row[rest], d] - middle[d]
                 ones[d] += w * gap
                 twos[d] += w * gap * gap
         for d in range(d_count):
@@ -179,9 +234,9 @@ def add_moments(x, start, row, row_weight, center, first, second):
 def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogram):
     """histogram (K, D, B) += the weights of the listed rows by bin, for the components wanted (K,).
 
-    Rows that weigh less than `seen` times the largest weight of their component are ignored. low and per_bin
-    are (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to the
-    first or the last bin.
+    Rows that weigh less than seen (K,) times the largest weight of their component are ignored. low and
+    per_bin are (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to
+    the first or the last bin.
     """
     k_count, d_count, bins = histogram.shape
     last = x.dtype.type(bins - 1)
@@ -196,7 +251,7 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogr
         for entry in range(start[k], start[k + 1]):
             largest = max(largest, row_weight[entry])
         for entry in range(start[k], start[k + 1]):
-            if row_weight[entry] < seen * largest:
+            if row_weight[entry] < seen[k] * largest:
                 continue
             i = row[entry]
             # Two loops: the compiler turns the first into SIMD, the second is a scatter.
@@ -238,7 +293,7 @@ def collect(
     k_count, d_count = low.shape
     wanted = np.empty(d_count, np.int64)
     hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    eight_hits = hit.view(np.uint64)
+    eight_hits, hits = hit.view(np.uint64), np.empty(len(hit) + 1, np.int64)
     under = np.empty(d_count, np.float64)
     away = np.empty(d_count, x.dtype)
     nothing = 0.0
@@ -252,8 +307,8 @@ def collect(
         resume[1] = 0
         if wanted_count == 0:
             continue
-        under[:] = 0
-        away[:] = 0
+        for d in range(d_count):
+            under[d], away[d] = 0, 0
         while entry < start[k + 1] and count + d_count <= len(where):
             i = row[entry]
             w = row_weight[entry]
@@ -273,13 +328,15 @@ def collect(
                     hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
                 for d in range(d_count):
                     under[d] += w if x[i, d] < low[k, d] else nothing
+                found = np.uint64(0)
                 for word in range(len(eight_hits)):
                     if eight_hits[word] != 0:
-                        for d in range(8 * word, 8 * word + 8):
-                            if hit[d]:
-                                count = _append(
-                                    k, d, d_count, x[i, d], w, newest, where, value, weight, count
-                                )
+                        for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
+                            hits[found] = d
+                            found += np.uint64(hit[d])
+                for place in range(found):
+                    d = hits[place]
+                    count = _append(k, d, d_count, x[i, d], w, newest, where, value, weight, count)
             entry += 1
         for d in range(d_count):
             below[k, d] += under[d]

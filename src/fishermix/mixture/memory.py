@@ -62,9 +62,10 @@ class Memory:
             return None
         n_rows = len(tensors[PREFIX + "rows"])
         rows = require_tensor(tensors, PREFIX + "rows", (n_rows, n_features), where)
-        weight = require_tensor(tensors, PREFIX + "weight", (n_rows,), where)
-        keys = require_tensor(tensors, PREFIX + "keys", (n_rows,), where)
-        numbers = require_tensor(tensors, PREFIX + "numbers", (4,), where)
+        rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
+        weight = require_tensor(tensors, PREFIX + "weight", (n_rows,), where).astype(np.float64, copy=False)
+        keys = require_tensor(tensors, PREFIX + "keys", (n_rows,), where).astype(np.float64, copy=False)
+        numbers = require_tensor(tensors, PREFIX + "numbers", (4,), where).astype(np.float64, copy=False)
         return cls(rows, weight, keys, int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
 
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fishermix import progress as progress_bars
 from fishermix.errors import FishermixError, warn_user
+from fishermix.locks import hold_folder
 from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
@@ -219,8 +220,23 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
 
         On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
         """
         self._validate_params()
+        if self.checkpoint is None:
+            return self._fit(X, sample_weight)
+        with hold_folder(self.checkpoint, "checkpoint="):
+            return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
         warm = self.warm_start and hasattr(self, "weights_")
         source = self._open_source(X, sample_weight, reset=not warm)
         if warm and self.locations_.shape != (self.n_components, source.shape[1]):
@@ -250,7 +266,17 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
-        """Fit the mixture and return the component of each row, as fit(X).predict(X) does."""
+        """Fit the mixture and return the component of each row, as fit(X).predict(X) does.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
+        """
         return self.fit(X, y, sample_weight).predict(X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -266,6 +292,15 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         After `fit` or `from_sklearn` nothing is remembered (call `partial_fit` from the start to learn from a
         stream), and batches are only averaged with the fitted mixture by the
         weights of the rows: means and variances are pooled exactly, medians and other families are not.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
@@ -510,15 +545,35 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the posteriors (N, K)."""
+        """Return the posteriors (N, K).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
         return np.concatenate(self._map_panels(X, _keep_posteriors))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most likely component of each row (N,)."""
+        """Return the most likely component of each row (N,).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
         return self.predict_proba(X).argmax(axis=1)
 
     def sparse_posteriors(self, X: Any, threshold: float = 1e-6) -> scipy.sparse.csr_matrix:
-        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K)."""
+        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        threshold : float, optional
+            Posteriors below it are 0 and are not stored.
+        """
         found = Posteriors.of_panels(
             self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
         )
@@ -526,24 +581,56 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Return the log likelihood of each row (N,)."""
+        """Return the log likelihood of each row (N,).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
         return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log likelihood per row."""
+        """Return the mean log likelihood per row.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
         return float(self.score_samples(X).mean())
 
     def bic(self, X: Any) -> float:
-        """Bayesian information criterion on X; lower is better. The choices are not counted."""
+        """Bayesian information criterion on X; lower is better. The choices are not counted.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
         log_likelihood = self.score_samples(X)
         return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
 
     def aic(self, X: Any) -> float:
-        """Akaike information criterion on X; lower is better. The choices are not counted."""
+        """Akaike information criterion on X; lower is better. The choices are not counted.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
         return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows (n, D), component after component; returns them and their components (n,)."""
+        """Draw rows (n, D), component after component; returns them and their components (n,).
+
+        Parameters
+        ----------
+        n_samples : int
+            The number of rows to draw.
+        """
         parameters = self.parameters_
         if n_samples < 1:
             raise ValueError(
@@ -566,12 +653,24 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     # Saving
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Save `config.json` and one safetensors file. Custom families must be registered."""
+        """Save `config.json` and one safetensors file. Custom families must be registered.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        """
         save_folder(folder, KIND, *self.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Mixture:
-        """Load the mixture saved in `folder`. It is checked, and nothing in it can run code."""
+        """Load the mixture saved in `folder`. It is checked, and nothing in it can run code.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
         return cls.from_tensors(*load_folder(folder, KIND), folder)
 
     def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
@@ -598,7 +697,17 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     def from_tensors(
         cls, config: MixtureConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> Mixture:
-        """Read what `to_tensors` returned; error messages name `where`."""
+        """Read what `to_tensors` returned; error messages name `where`.
+
+        Parameters
+        ----------
+        config : dict
+            The fields of a saved mixture.
+        tensors : mapping of str to array
+            The saved arrays by their names.
+        where : path
+            The folder that error messages name.
+        """
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
@@ -612,7 +721,9 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         mixture = known(len(state.weights), **parameters)
         mixture.n_features_in_ = state.choice.shape[1]
         seen = (
-            require_tensor(tensors, "seen", state.weights.shape, where) if "seen" in tensors else state.rows
+            require_tensor(tensors, "seen", state.weights.shape, where).astype(np.float64, copy=False)
+            if "seen" in tensors
+            else state.rows
         )
         mixture._set_state(state, config.converged, seen, config.first_iteration)
         if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
@@ -633,7 +744,7 @@ class _MapPanels:
 
 
 def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    return posterior
+    return np.ascontiguousarray(posterior.T)
 
 
 def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:

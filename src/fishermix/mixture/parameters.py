@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Meta
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, FamilyConfig, Gaussian, Laplace, family_from_config
@@ -43,15 +44,11 @@ COMPILED: dict[type[Family], tuple[float, float, float]] = {
 class StateConfig(Struct, kw_only=True):
     """The numbers of a fit in a saved folder, next to its tensors."""
 
-    families: list[FamilyConfig]
+    families: Annotated[list[FamilyConfig], Meta(min_length=1)]
     min_scale: Positive
     seed: Seed
     iteration: Count
     lower_bounds: list[Number]
-
-    def __post_init__(self) -> None:
-        if not self.families:
-            raise ValueError("a mixture needs at least one family")
 
 
 class EstimatorParameters(Struct, kw_only=True):
@@ -103,7 +100,8 @@ class MixtureParameters:
         families = [family_from_config(family) for family in config.families]
         weights, choice = parse_choice(tensors, len(families), where)
         fits = parse_fits(tensors, ("location", "scale"), (len(families), *choice.shape), where)
-        locations, scales = (np.take_along_axis(part, choice[None], 0)[0] for part in fits.values())
+        locations = np.take_along_axis(fits["location"], choice[None], 0)[0]
+        scales = np.take_along_axis(fits["scale"], choice[None], 0)[0]
         return cls(families, weights, locations, scales, choice)
 
     # Posteriors
@@ -119,38 +117,63 @@ class MixtureParameters:
             dense = self._posteriors_in_numpy(rows)
             if dense is not None:
                 return Posteriors.of_dense(dense, threshold)
-        from fishermix.mixture import kernels
+        threads = min(count_threads(threads), len(range(0, len(rows), PANEL)))
+        return Posteriors.of_panels(self._list_panels(rows, threshold, threads), len(self.weights))
 
-        panels = self.map_panels(
-            rows, lambda posterior, _: kernels.keep_large(posterior, threshold), count_threads(threads)
-        )
-        return Posteriors.of_panels(panels, len(self.weights))
+    def _list_panels(self, rows: np.ndarray, threshold: float, threads: int) -> list[tuple[np.ndarray, ...]]:
+        """The sparse posteriors of each panel of rows, as `Posteriors.of_panels` takes them."""
+        from fishermix.mixture import kernels
+        from fishermix.mixture.posterior_kernels import list_large
+
+        def keep_large(posterior: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, ...]:
+            return kernels.keep_large(posterior, threshold)
+
+        suits = rows.dtype == np.float64 or suits_float32(self.locations, self.scales)
+        compiled = self._compile(rows.dtype)
+        if compiled.others or not suits:
+            return self.map_panels(rows, keep_large, threads)
+
+        def list_panel(start: int) -> tuple[np.ndarray, ...]:
+            panel = rows[start : start + PANEL]
+            found = list_large(panel, compiled[:4], NEGLIGIBLE_LOG[rows.dtype.char], threshold)
+            return self.map_panels(panel, keep_large)[0] if found is None else found
+
+        return map_in_threads(list_panel, range(0, len(rows), PANEL), threads)
 
     def _posteriors_in_numpy(self, rows: np.ndarray) -> np.ndarray | None:
         """Return the posteriors (n, K) of a few rows, or None if a row is too far out for NumPy."""
-        z = (rows[:, None, :].astype(np.float64) - self.locations) / self.scales
-        density = np.zeros_like(z)
-        with np.errstate(divide="ignore", over="ignore"):
-            for index in np.unique(self.choice):
-                chosen = self.choice == index
-                density[:, chosen] = self.families[index].log_density(z[:, chosen])
-            joint = np.log(self.weights) + (density - np.log(self.scales)).sum(axis=2)
+        z = (rows[:, None, :].astype(np.float64) - self.locations) * (1 / self.scales)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            joint = np.log(self.weights) - np.log(self.scales).sum(axis=1) + self._sum_log_densities(z)
         highest = joint.max(axis=1, keepdims=True)
         if not np.isfinite(highest).all():
             return None
         posterior = np.exp(joint - highest)
         return posterior / posterior.sum(axis=1, keepdims=True)
 
+    def _sum_log_densities(self, z: np.ndarray) -> np.ndarray:
+        """The sum (n, K) over d of the families' log densities at z (n, K, D)."""
+        chosen = [index for index in range(len(self.families)) if (self.choice == index).any()]
+        forms = [COMPILED.get(type(self.families[index])) for index in chosen]
+        if forms == [COMPILED[Gaussian]]:
+            at_center, square, _ = COMPILED[Gaussian]
+            return z.shape[2] * at_center - square * np.einsum("nkd,nkd->nk", z, z)
+        density = np.empty_like(z)
+        for index in chosen:
+            where = self.choice == index
+            density[:, where] = self.families[index].log_density(z[:, where])
+        return density.sum(axis=2)
+
     def posteriors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the posteriors (n, K) and log likelihoods (n,) of rows (n, D) of any magnitude."""
         panels = self.map_panels(rows, lambda *posteriors: posteriors)
-        posterior, log_likelihood = (np.concatenate(part) for part in zip(*panels))
-        return posterior, log_likelihood
+        posterior, log_likelihood = (np.concatenate(part, axis=-1) for part in zip(*panels))
+        return np.ascontiguousarray(posterior.T), log_likelihood
 
     def map_panels(
         self, rows: np.ndarray, use: Callable[[np.ndarray, np.ndarray], T], threads: int = 1
     ) -> list[T]:
-        """Return use(posteriors, log likelihoods) of each panel of rows (n, D), in order.
+        """Return use(posteriors (K, n), log likelihoods (n,)) of each panel of rows (n, D), in order.
 
         Rows too far out for float32, and all rows if the parameters are, are computed in float64.
         """
@@ -164,18 +187,12 @@ class MixtureParameters:
             far = ~np.isfinite(log_likelihood)
             if far.any():
                 wide = np.dtype(np.float64)
-                posterior[far], log_likelihood[far] = self._e_step(
+                posterior[:, far], log_likelihood[far] = self._e_step(
                     panel[far].astype(wide), self._compile(wide)
                 )
             return use(posterior, log_likelihood)
 
-        starts = range(0, len(rows), PANEL)
-        if min(threads, len(starts)) <= 1:
-            return [use_panel(start) for start in starts]
-        from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
-
-        with ThreadPoolExecutor(min(threads, len(starts))) as pool:
-            return list(pool.map(use_panel, starts))
+        return map_in_threads(use_panel, range(0, len(rows), PANEL), threads)
 
     def panel_posteriors(
         self, panels: Sequence[np.ndarray], weight: np.ndarray, threshold: float, quantum: float
@@ -191,38 +208,45 @@ class MixtureParameters:
         compiled, size = self._compile(panels[0].dtype), len(panels[0]) * n_components
         # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
         joint, rows, weights = np.empty(size), np.empty(size, np.int32), np.empty(size)
-        sums = Statistics(log_likelihood=0.0, rows=0, weight=0.0, squared=0.0)
+        zeros = {name: np.zeros(n_components) for name in ("weight", "squared")}
+        sums = Statistics(log_likelihood=0.0, rows=np.zeros(n_components, np.int64), **zeros)
         for panel in panels:
             sample_weight = weight[first : first + len(panel)]
             first += len(panel)
             posterior, log_likelihood = self._e_step(panel, compiled, joint)
             start = np.empty(n_components + 1, np.int64)
-            kernels.list_posteriors(posterior, sample_weight, threshold, quantum, start, rows, weights)
-            of_panel = PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
-            found.append(of_panel)
-            component = np.repeat(np.arange(n_components), np.diff(start))
+            kernels.list_posteriors(
+                posterior,
+                sample_weight,
+                threshold,
+                quantum,
+                start,
+                rows,
+                weights,
+                sums["weight"],
+                sums["squared"],
+            )
+            found.append(PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy()))
             sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
-            sums["rows"] += np.diff(start)
-            sums["weight"] += np.bincount(component, of_panel.weight, n_components)
-            sums["squared"] += np.bincount(component, of_panel.weight**2, n_components)
+            sums["rows"] += start[1:] - start[:-1]
         return found, sums
 
     def _e_step(
         self, x: np.ndarray, compiled: _Compiled, buffer: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Posteriors (n, K) and log likelihoods (n,) of a panel; -inf where the type of x overflows.
+        """Posteriors (K, n) and log likelihoods (n,) of a panel; -inf where the type of x overflows.
 
         The posteriors are written to `buffer` (n K or more,) if it is given.
         """
         from fishermix.mixture import kernels
 
-        shape, log_likelihood = (len(x), len(self.weights)), np.empty(len(x))
+        shape, log_likelihood = (len(self.weights), len(x)), np.empty(len(x))
         joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
         kernels.log_densities(x, *compiled[:4], joint)
         for family, k, dimensions in compiled.others:
             location, scale = (part[k, dimensions].astype(x.dtype) for part in (self.locations, self.scales))
             z = (x[:, dimensions] - location) / scale
-            joint[:, k] += family.log_density(z).sum(axis=1, dtype=np.float64)
+            joint[k] += family.log_density(z).sum(axis=1, dtype=np.float64)
         kernels.normalize(joint, self.weights, NEGLIGIBLE_LOG[x.dtype.char], log_likelihood)
         if x.dtype == np.float64:
             np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
@@ -278,6 +302,16 @@ class MixtureParameters:
         return self.locations[labels] + self.scales[labels] * z, labels
 
 
+def map_in_threads(use: Callable[[int], T], starts: Sequence[int], threads: int) -> list[T]:
+    """[use(start) for start in starts], in so many threads."""
+    if min(threads, len(starts)) <= 1:
+        return [use(start) for start in starts]
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
+    with ThreadPoolExecutor(min(threads, len(starts))) as pool:
+        return list(pool.map(use, starts))
+
+
 def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
     """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
     largest = max(np.abs(locations).max(), scales.max())
@@ -317,7 +351,7 @@ def parse_choice(
     tensors: Mapping[str, np.ndarray], n_families: int, where: str | os.PathLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read the weights (K,) and the choice (K, D) of a saved mixture."""
-    weights = require_tensor(tensors, "weights", (None,), where)
+    weights = require_tensor(tensors, "weights", (None,), where).astype(np.float64, copy=False)
     if not n_families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
         raise FishermixError(f"Tensor 'weights' of {where} must be positive and sum to 1.")
     choice = require_tensor(tensors, "choice", (len(weights), None), where, kinds="iu")
@@ -330,7 +364,9 @@ def parse_fits(
     tensors: Mapping[str, np.ndarray], names: Sequence[str], shape: tuple[int, ...], where: str | os.PathLike
 ) -> dict[str, np.ndarray]:
     """Read tensors (families, K, D) of a saved mixture, "scale" among them."""
-    parts = {name: require_tensor(tensors, name, shape, where) for name in names}
+    parts = {
+        name: require_tensor(tensors, name, shape, where).astype(np.float64, copy=False) for name in names
+    }
     if (parts["scale"] <= 0).any():
         raise FishermixError(f"Tensor 'scale' of {where} must be positive.")
     return parts

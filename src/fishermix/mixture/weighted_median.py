@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fishermix.mixture import kernels
+from fishermix.mixture.compiling import njit
 from fishermix.mixture.m_step import FamilyFit
 from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
 from fishermix.rows.blocks import Statistics
@@ -37,7 +38,8 @@ FEWEST_COLLECTED, CROWD, PART = (
     512,
     0.1,
 )  # values per bracket that may be collected: PART of the rows, within these limits
-SEEN = 0.01  # a first histogram ignores rows below this part of the largest weight of their panel
+LIGHT, MARGIN = 0.4, 0.01  # of the ignored weight, and of a bin, that a bracket allows for at both ends
+SEEN = 0.003  # a first histogram ignores rows below this part of the largest weight of their panel
 HISTOGRAMS = 4  # at most; a bin that is still crowded then holds ties, which are collected as one value
 HISTOGRAMS_WITH_TIES = 2  # the same, once interpolation has failed
 NUMBERS = 4 * BINS  # floats in a bracket that is too narrow for a histogram: bins would blur it
@@ -97,7 +99,7 @@ class MedianSearch:
     misled: np.ndarray  # whether interpolation has failed, because ties are not where it expects them
     least: np.ndarray  # proved: least <= median < most
     most: np.ndarray
-    seen: float = SEEN
+    seen: np.ndarray  # (K,) histograms ignore rows below this part of the largest weight of their panel
     passes: int = 0
 
     @classmethod
@@ -118,6 +120,7 @@ class MedianSearch:
             misled=np.zeros(low.shape, bool),
             least=np.full_like(low, -np.inf),
             most=np.full_like(low, np.inf),
+            seen=np.full(len(low), SEEN),
         )
 
     @property
@@ -177,37 +180,33 @@ class MedianSearch:
         before = lost & (half <= below)
         search = replace(
             search,
-            seen=0.0,
+            seen=np.where(lost.any(axis=1), 0.0, self.seen),
             least=np.where(lost & ~before, np.maximum(self.least, self.high), self.least),
             most=np.where(before, np.minimum(self.most, self.low), self.most),
         )
         return search._continue_beside(lost, half - below, inside, sums)
 
     def _after_histogram(self, seen: np.ndarray, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
-        reached = np.cumsum(histogram, axis=2)
-        half = 0.5 * reached[:, :, -1]
-        place = (reached >= half[:, :, None]).argmax(axis=2)
-        inside = np.take_along_axis(histogram, place[:, :, None], 2)[:, :, 0]
-        before = np.take_along_axis(reached, place[:, :, None], 2)[:, :, 0] - inside
-        crowd = inside * (sums.rows / sums.divisor)
+        # Light rows were ignored: nearly always, between a tenth and nine tenths of their weight is below the
+        # median. So the bracket starts and ends where the histogram reaches half of its weight, less or more.
+        found = np.zeros((8, *seen.shape))
+        _find_bins(histogram, seen, sums.weight[:, 0], LIGHT, *found)
+        half, slack, place, low_bin, low_place, high_bin, high_place, inside = found
         located = seen & (place > 0) & (place < BINS - 1)
-        # Of a crowded bin only the part around the interpolated place is kept, four standard deviations of
-        # the error of interpolation. Of other bins all is kept and a little more: rounding may move edges,
-        # and the rows that were ignored may shift the median by up to half their weight, usually much less.
-        inside = np.maximum(inside, 1e-100)
-        place_in_bin = np.clip((half - before) / inside, 0, 1)
-        margin = 0.01 + 0.3 * np.maximum(0.5 * sums.weight - half, 0) / inside
+        crowd = inside * (sums.rows / sums.divisor)
+        # Of crowded bins only the part around the interpolated places is kept, four standard deviations of
+        # the error of interpolation. Of other bins all is kept, and a little more: rounding may move edges.
         interpolated = (crowd > CROWD) & ~self.misled
+        inside = np.maximum(inside, 1e-100)
         spread = np.where(interpolated, 2 / np.sqrt(inside * (sums.effective_rows / sums.divisor)), 2.0)
         width = (self.high.astype(float) - self.low) / (BINS - 2)
-        edge = self.low + (place - 1) * width
-        low = edge + width * (np.maximum(place_in_bin - spread, 0) - margin)
-        high = edge + width * (np.minimum(place_in_bin + spread, 1) + margin)
-        crowd = crowd * (np.minimum(2 * spread, 1) + 2 * margin)
+        low = self.low + width * (low_bin - 1 + np.maximum(low_place - spread, 0) - MARGIN)
+        high = self.low + width * (high_bin - 1 + np.minimum(high_place + spread, 1) + MARGIN)
+        crowd = crowd * np.minimum(np.where(interpolated, 2 * spread + 2 * slack / inside, 1), 1)
         # Halves, because the distance of a negative to a positive float64 exceeds an int64.
         narrow = located & ((_rank(self.high) >> 1) - (_rank(self.low) >> 1) <= NUMBERS >> 1)
         last = self.histograms + 1 >= np.where(self.misled, HISTOGRAMS_WITH_TIES, HISTOGRAMS)
-        ready = located & (_are_few(crowd * located, sums.rows) | last | (margin > 1))
+        ready = located & (_are_few(crowd * located, sums.rows) | last | (4 * slack > inside))
         ready |= narrow
         located &= ~narrow
         low, high = _round_outwards(low, high, self.low.dtype)
@@ -218,8 +217,10 @@ class MedianSearch:
             status=np.where(ready, COLLECT, self.status).astype(np.int8),
             histograms=self.histograms + located,
         )
+        if not (lost := seen & ~located & ~narrow).any():
+            return search
         under, inner = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
-        return search._continue_beside(seen & ~located & ~narrow, half - under, inner, sums)
+        return search._continue_beside(lost, half - under, inner, sums)
 
     def _continue_beside(
         self, lost: np.ndarray, missing: np.ndarray, inside: np.ndarray, sums: ComponentSums
@@ -230,8 +231,6 @@ class MedianSearch:
         inside (K, D) is the weight of the bracket: at its density the median is `missing / inside` widths
         away.
         """
-        if not lost.any():
-            return self
         below = missing <= 0
         beyond = np.where(below, -missing, missing - inside)
         width = self.high.astype(float) - self.low
@@ -361,6 +360,49 @@ def _collect(
     return Statistics(
         below=below,
         deviation=deviation,
-        entries=[(where[:count].copy(), value[:count].copy(), weight[:count].copy())],
+        entries=[(where[:count], value[:count], weight[:count])],
         count=np.bincount(where[:count], minlength=first.size),
     )
+
+
+@njit(nogil=True, error_model="numpy")
+def _find_bins(
+    histogram, wanted, weight, light, half, slack, place, low_bin, low_place, high_bin, high_place, inside
+):
+    """Find the bins of histogram (K, D, B) in which half of its weight is reached, for the wanted (K, D).
+
+    weight (K,) is that of all rows; the part `light` of what is not in the histogram is the slack. The bin of
+    half - slack is low_bin, its part below that is low_place, 0 to 1; and high_bin that of half + slack, both
+    within the inner bins. inside is the weight from the one to the other. All outputs are (K, D).
+    """
+    k_count, d_count, bins = histogram.shape
+    for k in range(k_count):
+        for d in range(d_count):
+            if not wanted[k, d]:
+                continue
+            counted = histogram[k, d]
+            total = 0.0
+            for b in range(bins):
+                total += counted[b]
+            middle = 0.5 * total
+            loose = light * max(weight[k] - total, 0.0)
+            half[k, d], slack[k, d] = middle, loose
+            low_bin[k, d] = high_bin[k, d] = place[k, d] = bins - 1
+            reached, first, last = 0.0, True, True
+            for b in range(bins):
+                before = reached
+                reached += counted[b]
+                if place[k, d] > b and reached >= middle:
+                    place[k, d] = b
+                if first and reached >= middle - loose:
+                    first, low_bin[k, d] = False, b
+                    low_place[k, d] = (middle - loose - before) / counted[b] if counted[b] > 0 else 0.0
+                if last and reached >= middle + loose:
+                    last, high_bin[k, d] = False, b
+                    high_place[k, d] = (middle + loose - before) / counted[b] if counted[b] > 0 else 1.0
+            if low_bin[k, d] < 1:
+                low_bin[k, d], low_place[k, d] = 1, 0
+            if high_bin[k, d] > bins - 2:
+                high_bin[k, d], high_place[k, d] = bins - 2, 1
+            for b in range(int(low_bin[k, d]), int(high_bin[k, d]) + 1):
+                inside[k, d] += counted[b]

@@ -1,16 +1,22 @@
 """The whole pipeline: sentences and photographs in, points of one joint space out."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fishermix import lazy
+
 if TYPE_CHECKING:
+    from fishermix.model.hubness import HubnessCorrection as HubnessCorrection
     from fishermix.model.model import ImageTextModel as ImageTextModel
+    from fishermix.model.recipe import Recipe as Recipe
 
-__all__ = ["ImageTextModel"]
-
-
-def __getattr__(name: str):
-    # Imported on first use, so that `fishermix.model.hubness` and the like load alone.
-    if name in __all__:
-        return getattr(import_module("fishermix.model.model"), name)
-    raise AttributeError(f"module 'fishermix.model' has no attribute '{name}'")
+_MODULE_OF = {
+    "HubnessCorrection": "hubness",
+    "ImageTextModel": "model",
+    "Recipe": "recipe",
+}
+__all__ = [
+    "HubnessCorrection",
+    "ImageTextModel",
+    "Recipe",
+]
+__getattr__ = lazy.export(__name__, _MODULE_OF)

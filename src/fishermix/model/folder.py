@@ -8,6 +8,7 @@ asks for them.
     tensors-HASH.safetensors   words.*, whitening_*, mixtureN.*, cca.*
     hubness-HASH/              the hubness correction; 0.1 called the folder crowding-HASH
     captioner/                 optional
+    sentences/                 optional: what `annotate` ranks if it is given no sentences
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from msgspec import structs
 
 from fishermix.cca.projections import CanonicalProjections, CCAFit, CCAParameters, FitMethod
 from fishermix.errors import FishermixError
-from fishermix.mixture.parameters import MixtureConfig
+from fishermix.mixture.parameters import MixtureConfig, MixtureParameters
 from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.joint_space import JointSpace, image_networks
 from fishermix.model.recipe import Recipe, upgrade_recipe
-from fishermix.schemas import Digest, Json, Name, Positive, Size, Struct, Text, field
+from fishermix.schemas import Digest, Json, Name, Number, Positive, Size, Struct, Text, field
 from fishermix.storage import (
     CONFIG,
     NAME_DIGITS,
     FolderKind,
     Head,
     load_config,
+    load_settled,
     load_tensors,
-    part_folder,
     save_folder,
 )
-from fishermix.text.sentence_vectors import SentenceVectors
+from fishermix.text.sentence_vectors import SentenceVectors, WhiteningTransform
 from fishermix.text.transformer import SHIPPED as SHIPPED_TRANSFORMERS
 from fishermix.text.vectors import WordVectors
 
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
     from fishermix.cca import RegularizedCCA
     from fishermix.model.model import ImageTextModel
+    from fishermix.model.pool import Pool
     from fishermix.text.encoder import SentenceEncoder
     from fishermix.text.transformer import SentenceTransformer
 
-CAPTIONER, HUBNESS = "captioner", "hubness"
+CAPTIONER, HUBNESS, SENTENCES = "captioner", "hubness", "sentences"
 Norm = Literal["l2"]
 
 
@@ -60,6 +62,12 @@ class TransformerConfig(Struct):
     name: Text
     key: Digest
     weight: Positive
+
+
+class ModelCCA(CCAParameters, kw_only=True):
+    """The parameters of a model's CCA: the power of the correlations is a number."""
+
+    scale: Number
 
 
 class ModelConfig(Struct, kw_only=True):
@@ -74,14 +82,10 @@ class ModelConfig(Struct, kw_only=True):
     norm: Norm | None = None
     mixtures: list[MixtureConfig]
     transformer: TransformerConfig | None = None
-    cca: CCAParameters
+    cca: ModelCCA
     # 0.1 did not save how the CCA was fitted; a training always streams.
     cca_fit: CCAFit = CCAFit(method="streaming")
     report: dict[Name, Json] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.cca.scale, float):
-            raise ValueError("cca.scale must be a number")
 
 
 def _upgrade(fields: dict[str, Any]) -> dict[str, Any]:
@@ -121,13 +125,15 @@ def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = Fa
         norm=cast("Norm | None", encoder.norm),
         mixtures=mixtures,
         transformer=_describe_transformer(encoder),
-        cca=CCAParameters(**(cca.get_params() | {"scale": float(space.power)})),
+        cca=ModelCCA(**(cca.get_params() | {"scale": float(space.power)})),
         cca_fit=CCAFit(cast("FitMethod", cca.method_), cca.x_ridge_, cca.y_ridge_),
         report=model.report,
     )
     save_folder(folder, KIND, config, tensors, {HUBNESS: space.hubness.save} if space.hubness else {})
     if model.captioner is not None:
         model.captioner.save(Path(folder) / CAPTIONER)
+    if model.pool is not None:
+        model.pool.save(Path(folder) / SENTENCES, model.key)
 
 
 def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:
@@ -140,7 +146,10 @@ def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:
 
 def load_model(folder: str | os.PathLike) -> SavedParts:
     """Read and check the folder of a model."""
-    folder = Path(folder)
+    return load_settled(folder, lambda: _load_model(Path(folder)))
+
+
+def _load_model(folder: Path) -> SavedParts:
     head, config = load_config(folder, KIND)
     tensors = load_tensors(folder, head)
     projections = CanonicalProjections.from_tensors(_take_part("cca.", tensors), folder)
@@ -154,13 +163,23 @@ def load_model(folder: str | os.PathLike) -> SavedParts:
         image_power=recipe.image_power,
         image_l2=recipe.image_l2,
         image_widths=config.widths,
+        n_word_features=_count_word_features(config, tensors) if config.transformer else 0,
     )
     return SavedParts(folder, config, tensors, space)
 
 
+def _count_word_features(config: ModelConfig, tensors: Mapping[str, np.ndarray]) -> int:
+    """How many numbers of a sentence vector come from the words: Fisher vectors, or the mean of the words."""
+    choices = [tensors.get(f"mixture{number}.choice") for number in range(len(config.mixtures))]
+    vectors = tensors.get("words.vectors")
+    if vectors is None or any(choice is None for choice in choices):
+        return 0  # the folder is damaged, which is reported when these parts are made
+    return sum(2 * choice.size for choice in choices if choice is not None) or vectors.shape[1]
+
+
 def _load_hubness(folder: Path, head: Head, neighbours: int, dimension: int) -> HubnessCorrection | None:
     # 0.1 did not name the folder in config.json.
-    place = part_folder(folder, head, HUBNESS) or folder / f"crowding-{str(head.sha256)[:NAME_DIGITS]}"
+    place = folder / head.parts.get(HUBNESS, f"crowding-{str(head.sha256)[:NAME_DIGITS]}")
     if place.is_dir():
         return HubnessCorrection.load(place, dimension)
     if neighbours:
@@ -177,18 +196,11 @@ class SavedParts:
     tensors: Mapping[str, np.ndarray]
     joint_space: JointSpace
 
-    @property
-    def encoder_key(self) -> str:
-        return self.config.encoder_key
-
     def recipe(self) -> Recipe:
         return self.config.recipe
 
     def sentence_vectors(self) -> SentenceVectors:
         """What `sentence_encoder` computes with, without scikit-learn."""
-        from fishermix.mixture.parameters import MixtureParameters
-        from fishermix.text.whitening_transform import WhiteningTransform
-
         sentences = SentenceVectors(*self._text_parts(WhiteningTransform, MixtureParameters))
         if sentences.n_features != len(self.joint_space.projections.y_weights):
             raise FishermixError(f"{self.folder} is damaged: sentence vectors and CCA differ in size.")
@@ -203,14 +215,15 @@ class SavedParts:
 
     def _text_parts(self, whitening: Any, mixture: Any) -> tuple[Any, ...]:
         """The arguments of a `SentenceEncoder`, with whitening and mixtures of these classes."""
+        config, transformer = self.config, self._transformer
+        parts = [_take_part(f"mixture{number}.", self.tensors) for number in range(len(config.mixtures))]
+        vectors = self._vectors
         white = whitening.from_tensors(self.tensors) if "whitening_mean" in self.tensors else None
         mixtures = [
-            mixture.from_tensors(parameters, _take_part(f"mixture{number}.", self.tensors), self.folder)
-            for number, parameters in enumerate(self.config.mixtures)
+            mixture.from_tensors(parameters, tensors, self.folder)
+            for parameters, tensors in zip(config.mixtures, parts)
         ]
-        config = self.config
-        words = self._vectors, white, mixtures, config.power, config.norm, config.recipe.stop_words
-        return *words, *self._transformer
+        return vectors, white, mixtures, config.power, config.norm, config.recipe.stop_words, *transformer
 
     @cached_property
     def _transformer(self) -> tuple[SentenceTransformer | None, float]:
@@ -245,7 +258,7 @@ class SavedParts:
 
         names = self.config.encoders
         encoder = open_encoders(tuple(names), self.config.view)
-        if encoder.key != self.encoder_key:
+        if encoder.key != self.config.encoder_key:
             raise FishermixError(
                 f"{self.folder} was trained with another version of the network {', '.join(names)}. "
                 "Train it again."
@@ -260,6 +273,13 @@ class SavedParts:
         from fishermix.caption.captioner import Captioner
 
         return Captioner.load(self.folder / CAPTIONER)
+
+    def pool(self, model_key: str) -> Pool | None:
+        if not (self.folder / SENTENCES / CONFIG).is_file():
+            return None
+        from fishermix.model.pool import Pool
+
+        return Pool.load(self.folder / SENTENCES, model_key, len(self.joint_space.projections.correlations))
 
 
 def _take_part(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -44,8 +44,18 @@ KIND = FolderKind("crowding", 1, HubnessConfig)  # as 0.1 called it
 class HubnessCorrection:
     """Banks of points of training photos (m, d) and sentences (n, d), stored as int8; only directions matter.
 
-    neighbours : k, the number of nearest points of a bank whose cosines are averaged
-    mean_of_images, mean_of_sentences : the mean of r over the bank's own points
+    Parameters
+    ----------
+    images : array of shape (m, d)
+        Points of training photos.
+    sentences : array of shape (n, d)
+        Points of training sentences.
+    neighbours : int
+        The number of nearest points whose cosines are averaged.
+    mean_of_images : float
+        The mean hubness of the photos of the bank.
+    mean_of_sentences : float
+        The mean hubness of the sentences of the bank.
     """
 
     images: np.ndarray
@@ -56,8 +66,18 @@ class HubnessCorrection:
 
     @classmethod
     def from_points(cls, images: np.ndarray, sentences: np.ndarray, neighbours: int) -> HubnessCorrection:
-        """Banks of unit points; zero rows (sentences without a known word) are skipped."""
-        banks = cls(_to_bytes(images), _to_bytes(sentences), neighbours)
+        """Banks of unit points; zero rows (sentences without a known word) are skipped.
+
+        Parameters
+        ----------
+        images : array of shape (m, d)
+            Points of training photos.
+        sentences : array of shape (n, d)
+            Points of training sentences.
+        neighbours : int
+            The number of nearest points whose cosines are averaged.
+        """
+        banks = cls(to_bytes(images), to_bytes(sentences), neighbours)
         of_images = banks.of_images(banks._image_points)
         of_sentences = banks.of_sentences(banks._sentence_points)
         return replace(
@@ -65,30 +85,54 @@ class HubnessCorrection:
         )
 
     def of_images(self, points: np.ndarray) -> np.ndarray:
-        """r (n,) of the unit points (n, d) of photos."""
+        """r (n,) of the unit points (n, d) of photos.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        """
         return _mean_of_largest(points, self._sentence_points, self.neighbours) - self.mean_of_images
 
     def of_sentences(self, points: np.ndarray) -> np.ndarray:
-        """r (n,) of the unit points (n, d) of sentences."""
+        """r (n,) of the unit points (n, d) of sentences.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        """
         return _mean_of_largest(points, self._image_points, self.neighbours) - self.mean_of_sentences
 
     def csls_images(self, points: np.ndarray) -> np.ndarray:
-        """(n, d + 2): the dot product with `csls_sentences` is the score. A zero row stays zero."""
+        """(n, d + 2): the dot product with `csls_sentences` is the score. A zero row stays zero.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        """
         return _append_columns(points, -0.5 * self.of_images(points), 1.0)
 
     def csls_sentences(self, points: np.ndarray) -> np.ndarray:
-        """(n, d + 2): the dot product with `csls_images` is the score. A zero row stays zero."""
+        """(n, d + 2): the dot product with `csls_images` is the score. A zero row stays zero.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        """
         return _append_columns(points, 1.0, -0.5 * self.of_sentences(points))
 
     match_images, match_sentences, of_points = csls_images, csls_sentences, from_points  # as 0.1 called them
 
     @cached_property
     def _image_points(self) -> np.ndarray:
-        return _from_bytes(self.images)
+        return from_bytes(self.images)
 
     @cached_property
     def _sentence_points(self) -> np.ndarray:
-        return _from_bytes(self.sentences)
+        return from_bytes(self.sentences)
 
     @cached_property
     def key(self) -> str:
@@ -96,28 +140,44 @@ class HubnessCorrection:
         return f"{digest.hexdigest()} {self.neighbours} {self.mean_of_images} {self.mean_of_sentences}"
 
     def save(self, folder: Path) -> None:
+        """Write the banks as a folder.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        """
         config = HubnessConfig(self.neighbours, self.mean_of_images, self.mean_of_sentences)
         save_folder(folder, KIND, config, {"images": self.images, "sentences": self.sentences})
 
     @classmethod
     def load(cls, folder: Path, dimension: int) -> HubnessCorrection:
+        """Read a folder that `save` wrote.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        dimension : int
+            The dimension d that the points must have.
+        """
         config, tensors = load_folder(folder, KIND)
-        images, sentences = (
-            require_tensor(tensors, name, (None, dimension), folder, kinds="i")
-            for name in ("images", "sentences")
-        )
+        images = require_tensor(tensors, "images", (None, dimension), folder, kinds="i")
+        sentences = require_tensor(tensors, "sentences", (None, dimension), folder, kinds="i")
         for bank in (images, sentences):
             if bank.dtype != np.int8 or not len(bank) or not bank.any(axis=1).all():
                 raise FishermixError(f"{folder} is damaged: a bank of points is invalid.")
         return cls(images, sentences, config.neighbours, config.mean_of_images, config.mean_of_sentences)
 
 
-def _to_bytes(points: np.ndarray) -> np.ndarray:
+def to_bytes(points: np.ndarray) -> np.ndarray:
+    """Directions of points as int8, without the zero rows."""
     points = points[np.any(points, axis=1)]
     return np.rint(127 * points / np.abs(points).max(axis=1, keepdims=True)).astype(np.int8)
 
 
-def _from_bytes(rows: np.ndarray) -> np.ndarray:
+def from_bytes(rows: np.ndarray) -> np.ndarray:
+    """Unit points of what `to_bytes` gave."""
     points = rows.astype(np.float32)
     return points / np.linalg.norm(points, axis=1, keepdims=True)
 

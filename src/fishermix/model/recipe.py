@@ -39,21 +39,39 @@ VARIANTS = {
 class Recipe:
     """One way from words and photos to the joint space.
 
-    variant : the kind of sentence vector, a key of `VARIANTS`
-    mixture_components : number of components of each mixture (30 in the paper)
-    corpus_words : whitening and mixtures are fitted to this many of the first word vectors
-    whitening, l2_before, l2_after : how the word vectors are whitened, see `Whitening`
-    encoders, view : image networks, whose vectors are concatenated; None is each network's default view
-    image_power, image_l2 : sign(z)|z|^power of a network's vector, then scaling to unit length
-    n_components : dimensions of the joint space (fewer if a side has fewer features)
-    correlation_powers : powers of the correlations to choose from on the validation images
-    reg_x, reg_y : ridges of the image and the sentence side to choose from on the validation images
-    csls_neighbours : k of the hubness correction, see `HubnessCorrection`; 0 ranks by the cosine alone
-    csls_bank_size : number of training photos, and of training sentences, that it compares with
-    stop_words : words that sentence vectors ignore
-    transformer, transformer_weight : a sentence transformer whose vectors, times the weight, are put next to
-        the Fisher vectors; None for none, as in the paper
-    seed : seeds whitening, mixtures, held-out images and the banks
+    Parameters
+    ----------
+    variant
+        The kind of sentence vector, a key of `VARIANTS`.
+    mixture_components
+        Number of components of each mixture (30 in the paper).
+    corpus_words
+        Whitening and mixtures are fitted to this many of the first word vectors.
+    whitening, l2_before, l2_after
+        How the word vectors are whitened, see `Whitening`.
+    encoders, view
+        Image networks, whose vectors are concatenated; None is each network's default view.
+    image_power, image_l2
+        `sign(z)|z|^power` of a network's vector, then scaling to unit length.
+    n_components
+        Dimensions of the joint space (fewer if a side has fewer features).
+    correlation_powers
+        Powers of the correlations to choose from on the validation images.
+    reg_x, reg_y
+        Ridges of the image and the sentence side to choose from on the validation images.
+    csls_neighbours
+        K of the hubness correction, see `HubnessCorrection`; 0 ranks by the cosine alone.
+    csls_bank_size
+        Number of training photos, and of training sentences, that it compares with.
+    stop_words
+        Words that sentence vectors ignore.
+    transformer, transformer_weight
+        A sentence transformer whose vectors, times the weight, are put next to the Fisher vectors; None
+        for none, as in the paper.
+    seed
+        Seeds whitening, mixtures, held-out images and the banks.
+    *values, **fields
+        The fields, by position or by name; names of 0.1 are accepted.
     """
 
     variant: Name = "hglmm"
@@ -92,12 +110,26 @@ class Recipe:
         return replace(self, **_rename_keys(changes))
 
     def as_json(self) -> dict[str, Any]:
+        """The fields as values of JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Recipe:
-        """Read what `as_json` gave, of this version or of 0.1."""
-        return parse(upgrade_recipe(values), cls, "the recipe")
+        """Read what `as_json` gave, of this version or of 0.1; an unknown key is an error.
+
+        Parameters
+        ----------
+        values : dict
+            The fields by name.
+        """
+        fields = upgrade_recipe(values)
+        unknown = set(fields) - set(cls.__dataclass_fields__) if isinstance(fields, Mapping) else set()
+        if unknown:
+            names = ", ".join(sorted(f"'{str(name)[:100]}'" for name in unknown))
+            raise FishermixError(
+                f"A recipe has no key {names}. Its keys are {', '.join(cls.__dataclass_fields__)}."
+            )
+        return parse(fields, cls, "the recipe")
 
     def __getattr__(self, name: str) -> Any:
         if name in RECIPE_KEYS:
@@ -141,13 +173,14 @@ _BEST = Recipe(
     reg_x=(0.003, 0.01, 0.03),
     reg_y=(0.001, 0.003),
     csls_neighbours=10,
+    transformer="all-MiniLM-L6-v2",
 )
 RECIPES = {
     "paper": Recipe(),
     "best": _BEST,
     # The model in the package: one view, so that indexing is fast, and small enough to ship.
     "shipped": _BEST.with_(
-        variant="hglmm",
+        mixture_components=10,
         view="squeeze",
         n_components=384,
         reg_y=(0.002, 0.005),

@@ -28,6 +28,7 @@ from fishermix.schemas import Struct
 from fishermix.storage import FolderKind, load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.transformer import SentenceTransformer
+from fishermix.text.transformer_cache import CachedTransformer
 from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
 from fishermix.vision.encoders import open_encoders
@@ -75,6 +76,8 @@ def train(
             dataset, features = image_features(dataset, image_encoder, stages.folder / "features", client)
         widths = [network.n_features for network in image_networks(image_encoder)]
         cca, space = fit_joint_space(dataset, features, widths, encoder, recipe, stages, client)
+        if isinstance(encoder.transformer, CachedTransformer):  # the work folder may go
+            encoder.set_params(transformer=encoder.transformer.transformer)
         model.set_parts(sentence_encoder=encoder, image_encoder=image_encoder, cca=cca, joint_space=space)
         model.report = {
             "data": dataset.name,
@@ -131,6 +134,8 @@ def fit_sentence_encoder(
         rows = ClusterSource(rows, client)
     mixtures = [_fit_mixture(rows, inputs, offered, recipe, stages) for offered in families]
     transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
+    if transformer is not None:
+        transformer = CachedTransformer(transformer, stages.folder)
     return SentenceEncoder(
         vectors,
         whitening=whitening,
@@ -204,7 +209,8 @@ def fit_joint_space(
             lambda candidate: recall_sum(*candidate.dev_points, dev_part.image_of, *candidate.dev_hubness),
         )
     cca = best.cca.set_params(scale=best.power)
-    how = recipe.image_power, recipe.image_l2, widths
+    n_word_features = encoder.sentence_vectors.n_word_features if encoder.transformer is not None else 0
+    how = recipe.image_power, recipe.image_l2, widths, n_word_features
     return cca, JointSpace(cca.projections_, best.power, best.hubness, *how)
 
 
@@ -220,7 +226,8 @@ def _sum_pairs(
         n_ridges = len(recipe.reg_y if p <= q else recipe.reg_x)
         if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
             return GramSums(images, encoder.transform(part.sentences), part.image_of)
-        return CovarianceSums.from_blocks(images, encoder.blocks(part.sentences), part.image_of)
+        blocks = encoder.blocks(part.sentences)
+        return CovarianceSums.from_blocks(images, blocks, part.image_of, encoder.feature_groups)
     from fishermix.distributed.covariances import covariance_sums
 
     return covariance_sums(images, part.sentences, part.image_of, client, encoder)

@@ -95,7 +95,7 @@ def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
         write_atomically(out, html.encode(), private=True)
     except OSError as error:
         raise FishermixError(
-            f"{out} cannot be written ({error.strerror}). {explain_os_error(error)} --html names the file."
+            f"{out} cannot be written. {explain_os_error(error)} --html names the file."
         ) from error
 
 

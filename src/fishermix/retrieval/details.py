@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from fishermix.errors import FishermixError
+from fishermix.schemas import Count, Text
 
 EARTH_RADIUS_KM = 6371.0
 
@@ -33,18 +37,37 @@ class Details:
 
 
 COLUMNS = tuple(Details.__dataclass_fields__)
+# What a database may hold of them, after the path: SQLite stores any type in any column.
+DetailsRow: Any = tuple[
+    bytes,
+    Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\Z")] | None,
+    Literal["exif", "name", "file"] | None,
+    Text | None,
+    Annotated[float, Meta(ge=-90, le=90)] | None,
+    Annotated[float, Meta(ge=-180, le=180)] | None,
+    Count | None,
+    Count | None,
+]
 
 
 @dataclass(frozen=True)
 class Filter:
     """The photos that a search considers; a photo must meet all conditions that are given.
 
-    after : a day, YYYY, YYYY-MM or YYYY-MM-DD: taken on its first day or later
-    before : taken before its first day
-    folder : the name of a folder that contains the photo, or a path such as 2019/Holidays
-    camera : a part of the camera's name
-    near : "latitude,longitude,distance", for example "52.5,13.4,10km"
-    shape : "portrait" or "landscape"
+    Parameters
+    ----------
+    after : str, optional
+        Taken on this day or later: YYYY, YYYY-MM or YYYY-MM-DD.
+    before : str, optional
+        Taken before this day.
+    folder : str, optional
+        The name of a folder that contains the photo, or several in a row.
+    camera : str, optional
+        Part of the name of the camera.
+    near : str, optional
+        "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km".
+    shape : "portrait" or "landscape", optional
+        The orientation.
     """
 
     after: str | None = None
@@ -57,6 +80,19 @@ class Filter:
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
 
+    def combine(self, other: Filter | None) -> Filter:
+        """Both conditions; where both have one of the same kind, that of `other`.
+
+        Parameters
+        ----------
+        other : Filter
+            Further conditions.
+        """
+        if other is None:
+            return self
+        missing = {name: value for name, value in vars(self).items() if getattr(other, name) is None}
+        return replace(other, **missing)
+
     def check(self) -> None:
         """Raise if a condition cannot be understood."""
         for name in ("after", "before"):
@@ -64,8 +100,20 @@ class Filter:
                 parse_day(text, f"--{name}")
         if self.near is not None:
             parse_near(self.near)
+        for option, text in (("--in", self.folder), ("--camera", self.camera)):
+            if text is not None and not text.strip("/ "):
+                raise FishermixError(f"{option} must be a name, not '{text}'. Omit it to search all photos.")
 
     def matches(self, path: str, details: Details) -> bool:
+        """Whether a photo meets all conditions.
+
+        Parameters
+        ----------
+        path : str
+            The path relative to the folder of the index.
+        details : Details
+            What the index knows of the photo.
+        """
         return (
             self._matches_date(details.taken)
             and (self.folder is None or is_in_folder(path, self.folder))
@@ -79,7 +127,10 @@ class Filter:
             return True
         if taken is None:
             return False
-        day = date.fromisoformat(taken[:10])
+        try:
+            day = date.fromisoformat(taken[:10])
+        except ValueError:  # of a damaged index: February 31
+            return False
         return (self.after is None or day >= parse_day(self.after, "--after")) and (
             self.before is None or day < parse_day(self.before, "--before")
         )

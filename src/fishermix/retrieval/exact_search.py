@@ -24,6 +24,7 @@ def find_nearest(
     for start in range(0, len(vectors) if kept else 0, BLOCK_ROWS):
         block = vectors[start : start + BLOCK_ROWS]
         scores = (queries @ block.T).astype(np.float32, copy=False)
+        np.fmax(scores, -np.inf, out=scores)  # NaN, in a damaged file, is never near
         inside = excluded[(excluded >= start) & (excluded < start + len(block))] - start
         scores[:, inside] = -np.inf
         rows, scores = _largest(scores, kept)

@@ -12,7 +12,6 @@ the hubness correction (`fishermix.model.hubness`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -73,7 +72,13 @@ class Explanation:
 
 
 class Explainer:
-    """Explains the scores of one model; computes the similar words of the components once."""
+    """Explains the scores of one model; computes the similar words of the components once.
+
+    Parameters
+    ----------
+    model : ImageTextModel
+        The model whose scores are explained.
+    """
 
     def __init__(self, model):
         self.model = model
@@ -81,25 +86,34 @@ class Explainer:
         self._mixtures = list(encoder.mixtures) if encoder is not None else []
 
     def explain(self, sentence: str, image_point: np.ndarray) -> Explanation:
-        """Explain the score of `sentence` and the photo with the unit point `image_point` (d,)."""
+        """Explain the score of `sentence` and the photo with the unit point `image_point` (d,).
+
+        Parameters
+        ----------
+        sentence : str
+            The sentence.
+        image_point : array of shape (d,)
+            The unit point of the photo.
+        """
         image_point = np.asarray(image_point, np.float32)
         words = tokenize(sentence)
-        point, unknown = encode_sentence(words, self.model)
+        # As a search encodes it: the transformer reads punctuation too.
+        point, unknown = encode_sentence(sentence, self.model)
         without = self.model.encode_text([words[:i] + words[i + 1 :] for i in range(len(words))])
         photo = self.model.match_images(image_point[None])[0]
         points = self.model.match_sentences(np.vstack([point, without]))
         score, *others = (points @ photo).tolist()
         parts = [WordPart(word, score - left) for word, left in zip(words, others)]
-        components, transformer = self._explain_views(words, image_point) if self._mixtures else ([], 0.0)
+        components, transformer = self._explain_views(sentence, image_point) if self._mixtures else ([], 0.0)
         cosine = float(point @ image_point)
         rest = cosine - transformer - sum(component.part for component in components)
         return Explanation(score, parts, components, rest, score - cosine, unknown, transformer)
 
-    def _explain_views(self, words: list[str], image_point: np.ndarray) -> tuple[list[ComponentPart], float]:
+    def _explain_views(self, sentence: str, image_point: np.ndarray) -> tuple[list[ComponentPart], float]:
         """What the components of the mixtures contribute to the cosine, and what the transformer does."""
-        members = self._words_of_components(words)
+        members = self._words_of_components(tokenize(sentence))
         found, start = [], 0
-        terms = self._split_cosine(words, image_point)
+        terms = self._split_cosine(sentence, image_point)
         for number, mixture in enumerate(self._mixtures):
             size = 2 * mixture.locations_.size
             by_component = terms[start : start + size].reshape(2, *mixture.locations_.shape).sum(axis=(0, 2))
@@ -109,11 +123,12 @@ class Explainer:
                     found.append(ComponentPart(part, self._similar_words[number][component], belonging))
         return sorted(found, key=lambda component: -component.part), float(terms[start:].sum())
 
-    def _split_cosine(self, words: Sequence[str], image_point: np.ndarray) -> np.ndarray:
+    def _split_cosine(self, sentence: str, image_point: np.ndarray) -> np.ndarray:
         """The terms (q,) of the sum in the description of this module."""
         cca = self.model.cca
         scale = cca.correlations_ ** float(cca.scale)
-        centered = self.model.sentence_encoder.transform([words])[0].astype(np.float64) - cca.y_mean_
+        vector = self.model.sentence_encoder.transform([sentence])[0]
+        centered = self.model.joint_space.center_sentence(vector)
         point = (centered @ cca.y_weights_.astype(np.float32)) * scale
         return centered * (cca.y_weights_.astype(np.float32) @ (scale * image_point)) / np.linalg.norm(point)
 

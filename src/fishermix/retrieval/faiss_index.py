@@ -45,7 +45,8 @@ class FaissIndex:
         new, dead = np.arange(self.rows, len(vectors)), np.asarray(excluded, np.int64)
         found = []
         for query, rows in zip(queries, candidates):
-            rows = np.setdiff1d(np.concatenate([rows[rows >= 0], new]), dead)
+            rows = rows[(rows >= 0) & (rows < len(vectors))]  # a damaged file may name others
+            rows = np.setdiff1d(np.concatenate([rows, new]), dead)
             best, scores = find_nearest(vectors[rows], query[None], n)
             found.append((rows[best[0]].tolist(), scores[0].tolist()))
         return found
@@ -85,10 +86,18 @@ def open_faiss_index(folder: Path, generation: int) -> FaissIndex | None:
         return None
     import faiss
 
+    _bound_sizes(faiss, file.stat().st_size)
     try:
         return FaissIndex(faiss.read_index(str(file)))
-    except RuntimeError:
+    except (RuntimeError, MemoryError):  # damaged: a size in it may be any number
         return None
+
+
+def _bound_sizes(faiss: Any, n_bytes: int) -> None:
+    """Have faiss believe no size beyond that of the file; older versions believe any."""
+    if hasattr(faiss, "set_deserialization_vector_byte_limit"):
+        faiss.set_deserialization_vector_byte_limit(n_bytes)
+        faiss.set_deserialization_loop_limit(n_bytes)
 
 
 def _file(folder: Path, generation: int) -> Path:

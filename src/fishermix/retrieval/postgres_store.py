@@ -12,13 +12,17 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
+from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.extras import install_command
-from fishermix.retrieval.details import COLUMNS, Details
+from fishermix.retrieval.details import COLUMNS, Details, DetailsRow
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
+from fishermix.schemas import Text
 
 try:
     import psycopg
@@ -28,6 +32,7 @@ except ImportError as missing:
         f"An index in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
     ) from missing
 
+State: Any = tuple[Text, Annotated[int, msgspec.Meta(ge=0, le=2**20)]]  # model key, dimension
 MIGRATIONS = (
     """
     CREATE TABLE fishermix_indexes (
@@ -81,12 +86,16 @@ class PostgresStore:
         self.address, _, name = address.partition("#")
         self.index = name or "photos"
         self.name = f"{self.index} in {_without_password(self.address)}"
+        self.root = None
         self._threads, self._connections = threading.local(), list[psycopg.Connection]()
         with self._explain_errors():
             _migrate(self._connection)
             self._connection.execute(
                 "INSERT INTO fishermix_indexes (name) VALUES (%s) ON CONFLICT DO NOTHING", (self.index,)
             )
+
+    def remember_folder(self, folder: Path) -> None:
+        """Do nothing: each machine may have mounted the folder elsewhere."""
 
     @property
     def _connection(self) -> psycopg.Connection:
@@ -145,7 +154,7 @@ class PostgresStore:
         self._threads = threading.local()
 
     def delete(self) -> None:
-        with self._transaction() as connection:
+        with self.writing(), self._transaction() as connection:
             connection.execute("DELETE FROM fishermix_photos WHERE index_name = %s", (self.index,))
             connection.execute("DELETE FROM fishermix_indexes WHERE name = %s", (self.index,))
         self.close()
@@ -156,7 +165,20 @@ class PostgresStore:
         return self._state()[0]
 
     def _state(self) -> tuple[str, int]:
-        return self._rows("SELECT model_key, dimension FROM fishermix_indexes WHERE name = %s")[0]
+        rows = self._rows("SELECT model_key, dimension FROM fishermix_indexes WHERE name = %s")
+        if not rows:
+            raise FishermixError(f"Another process has deleted the index {self.name}. Run the command again.")
+        return self._check(rows[0], State)
+
+    def _check(self, values: Any, schema: Any) -> Any:
+        """Values of the database, if they are within their bounds."""
+        try:
+            return msgspec.convert(values, schema)
+        except msgspec.ValidationError as error:
+            raise FishermixError(
+                f"The index {self.name} is damaged: a value is invalid ({error}). Delete it with `fishermix "
+                "index remove FOLDER --index ADDRESS`; the next search builds it again."
+            ) from error
 
     def _rows(self, query: str, *arguments) -> list[tuple]:
         """The rows of a query whose first parameter is the name of this index."""
@@ -253,7 +275,8 @@ class PostgresStore:
             rows = self._rows(select)
         else:
             rows = self._rows(f"{select} AND path = ANY(%s)", [os.fsencode(path) for path in paths])
-        return {os.fsdecode(path): Details(*values) for path, *values in rows}
+        typed = self._check(rows, list[DetailsRow])
+        return {os.fsdecode(path): Details(*values) for path, *values in typed}
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
         query = (
@@ -279,6 +302,16 @@ class PostgresStore:
         )
         rows = self._rows(query_of_scores, np.asarray(query, np.float32), step)
         return np.array([score for (score,) in rows], np.float32)
+
+    def contents(self) -> tuple[list[list[str]], np.ndarray]:
+        query = (
+            "SELECT array_agg(p.path ORDER BY p.path), (array_agg(c.point))[1] FROM fishermix_photos p "
+            "JOIN fishermix_contents c USING (index_name, sha256) WHERE p.index_name = %s GROUP BY sha256"
+        )
+        rows = self._rows(query)
+        vectors = [np.asarray(point, np.float32) for _, point in rows]
+        paths = [[os.fsdecode(bytes(path)) for path in some] for some, _ in rows]
+        return paths, np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def tune(self) -> None:
         with self._explain_errors():

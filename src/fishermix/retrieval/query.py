@@ -1,8 +1,8 @@
-"""Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + "at night"`.
+"""Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + 2:"at night"`.
 
-Each term is a unit point of the joint space; the query is the signed sum of the terms, scaled to unit
-length. A query that contains a sentence is scored like a sentence (CSLS); photos alone are compared with
-photos by the cosine.
+Each term is a unit point of the joint space; the query is the sum of the terms with their signs and weights,
+scaled to unit length. A query that contains a sentence is scored like a sentence (CSLS); photos alone are
+compared with photos by the cosine.
 """
 
 from __future__ import annotations
@@ -10,16 +10,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.vision.formats import explain_missing, find_format
 
+if TYPE_CHECKING:
+    from fishermix.retrieval.details import Filter
+
 WEIGHT = {"+": 1.0, "-": -1.0}
-# A quoted part or a word. A sign is a word of its own.
-TOKEN = re.compile(r'"([^"]*)"|(\S+)')
+# A quoted part, which may have a weight, or a word. A sign is a word of its own.
+TOKEN = re.compile(r'((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+)')
+WEIGHTED = re.compile(r"(\d+(?:\.\d+)?|\.\d+):(?=[^\s\d])(.+)", re.DOTALL)  # not a time such as 10:30
+SIGN_INSIDE = re.compile(r"\S\s+[+-]\s+\S")
+QUOTED = re.compile(r'"([^"]+)"')
+LARGEST_WEIGHT = 100.0
+NEGATIONS = frozenset(("without", "excluding", "no", "not"))
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
 
@@ -29,40 +38,84 @@ class UnknownTerm(FishermixError):
 
 @dataclass(frozen=True)
 class Term:
-    """A sentence, the path of a photo or the id of a photo (`kind`), added or subtracted."""
+    """A sentence, the path of a photo or the id of a photo (`kind`), added or subtracted `weight` times.
+
+    is_quoted : whether nothing is to be read into the words
+    """
 
     sign: str
     kind: str
     value: str
+    weight: float = 1.0
+    is_quoted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """vector : its dot product with the stored vector of a photo is the score
-    out_of_vocabulary : the words of the sentences that the model does not know, which it ignored
+    """Parameters
+    ----------
+    vector : array
+        Its dot product with the stored vector of a photo is the score.
+    out_of_vocabulary : list of str
+        The words that the model does not know.
+    only : Filter, optional
+        Only photos that meet its conditions.
+    remarks
+        Sentences about what was read into the words, and about likely typing mistakes.
+    words
+        The number of words that describe the photo; 0 for a query of photos alone.
     """
 
     vector: np.ndarray
     out_of_vocabulary: list[str] = field(default_factory=list)
+    only: Filter | None = None
+    remarks: list[str] = field(default_factory=list)
+    words: int = 0
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the query describes photos; if not, it names only a date."""
+        return bool(np.any(self.vector))
 
 
 def parse_arguments(arguments: Sequence[str]) -> list[Term]:
     """Terms of command-line arguments: a sign is an argument of its own, a photo is the name of an existing
     picture file, everything else is text. A file name that names no photo is an error, never text.
     """
-    pieces = [argument if argument in WEIGHT else ("", argument) for argument in arguments]
+    pieces: list[str | tuple[str, str]] = []
+    for argument in arguments:
+        if argument in WEIGHT:
+            pieces.append(argument)
+        elif SIGN_INSIDE.search(argument) and not os.path.isfile(os.path.expanduser(argument)):
+            pieces += _split_line(argument)  # "dog - water" in one pair of quotes
+        else:
+            pieces.append(("", argument))
     return [_find_photo(term) for term in _add_signs(pieces)]
 
 
+def _split_weight(term: Term) -> Term:
+    """A term whose text begins with a weight, as in `2:dog`, without it."""
+    if (found := WEIGHTED.fullmatch(term.value)) is None:
+        return term
+    weight = float(found[1])
+    if not 0 < weight <= LARGEST_WEIGHT:
+        raise FishermixError(f"The weight {found[1]} must be above 0 and at most {LARGEST_WEIGHT:g}.")
+    return replace(term, value=found[2], weight=weight)
+
+
 def _find_photo(term: Term) -> Term:
+    if not os.path.isfile(os.path.expanduser(term.value)):
+        term = _split_weight(term)
+    if found_quoted := QUOTED.fullmatch(term.value):
+        return replace(term, value=found_quoted[1], is_quoted=True)
     path = os.path.expanduser(term.value)
-    found = find_format(path)
-    if os.path.isfile(path) and found is not None:
-        if not found.is_installed:
-            raise FishermixError(f"{term.value} cannot be read: {explain_missing(found)}.")
-        return Term(term.sign, "photo", path)
-    if os.path.isfile(path) and os.path.splitext(path)[1] and not re.search(r"\s", term.value):
-        raise FishermixError(f"{term.value} is a file, but not a photo. Name a photo, or describe one.")
+    if os.path.isfile(path):
+        if (found := find_format(path)) is not None:
+            if not found.is_installed:
+                raise FishermixError(f"{term.value} cannot be read: {explain_missing(found)}.")
+            return replace(term, kind="photo", value=path)
+        if os.path.splitext(path)[1] and not re.search(r"\s", term.value):
+            raise FishermixError(f"{term.value} is a file, but not a photo. Name a photo, or describe one.")
     check_words(term.value)
     return term
 
@@ -78,31 +131,76 @@ def check_words(text: str) -> None:
             )
 
 
-def parse_query(query: str) -> list[Term]:
-    """Terms of one line: `beach - people`, `"a dog" + "a cat"`, `photo:1f2e + at night`. A sign in quotes is
-    text.
-    """
+def _split_line(query: str) -> list[str | tuple[str, str]]:
+    """The signs of a line, and what lies between them, each with its mark of quotation."""
     pieces: list[str | tuple[str, str]] = []
     for match in TOKEN.finditer(query):
-        quoted, word = match.groups()
+        weight, quoted, word = match.groups()
+        mark = '"' if word is None else ""
+        text = f"{weight or ''}{quoted}" if word is None else word
         if word in WEIGHT:
             pieces.append(word)
         elif pieces and not isinstance(pieces[-1], str):
-            pieces[-1] = ("", f"{pieces[-1][1]} {quoted if word is None else word}")
+            pieces[-1] = (pieces[-1][0] and mark, f"{pieces[-1][1]} {text}")
         else:
-            pieces.append(("", quoted if word is None else word))
+            pieces.append((mark, text))
+    return pieces
+
+
+def parse_query(query: str) -> list[Term]:
+    """Terms of one line: `beach - people`, `"a dog" + "a cat"`, `photo:1f2e + at night`. A sign in quotes is
+    text.
+
+    Parameters
+    ----------
+    query : str
+        The line.
+    """
     terms = []
-    for term in _add_signs(pieces):
+    for term in map(_split_weight, _add_signs(_split_line(query))):
         if re.fullmatch(r"photo:\w+", term.value):
-            term = Term(term.sign, "id", term.value.removeprefix("photo:"))
+            term = replace(term, kind="id", value=term.value.removeprefix("photo:"))
         else:
             check_words(term.value)
         terms.append(term)
     return terms
 
 
+def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], Filter | None, list[str]]:
+    """Terms in which dates (unless `dates` is False) and negations are read, the filter of the dates, and
+    remarks. The words of the command and of the page are both read here.
+    """
+    found: list[Term] = []
+    remarks: list[str] = []
+    only: Filter | None = None
+    for term in terms:
+        if term.kind != "text" or term.is_quoted or term.sign == "-" or not _means_more(term.value):
+            found.append(term)
+            continue
+        from fishermix.retrieval.plain_words import make_filter, read_words
+
+        reading = read_words(term.value, dates and only is None)
+        if reading.wanted:
+            found.append(replace(term, value=reading.wanted))
+        found += [Term("-", "text", phrase, term.weight) for phrase in reading.unwanted]
+        if reading.after or reading.before:
+            only = make_filter(reading)
+        remarks += reading.remarks
+    return found, only, remarks
+
+
+def _means_more(text: str) -> bool:
+    """Whether there may be a date or a negation in a text: most searches do not wait for what reads them."""
+    return any(letter.isdigit() for letter in text) or not NEGATIONS.isdisjoint(text.lower().split())
+
+
+def combine_filters(one: Filter | None, other: Filter | None) -> Filter | None:
+    """The conditions of both; where both have one of the same kind, that of `other`."""
+    return one.combine(other) if one is not None else other
+
+
 def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
-    """Terms from signs (str) and texts (the second of a tuple)."""
+    """Terms from signs (str) and texts (the second of a tuple; the first is a quotation mark or empty)."""
     terms: list[Term] = []
     sign: str | None = "+"
     for piece in pieces:
@@ -118,7 +216,7 @@ def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
                 "Put quotes around a sentence of several words, or + or - between two terms."
             )
         else:
-            terms.append(Term(sign, "text", piece[1]))
+            terms.append(Term(sign, "text", piece[1], is_quoted=bool(piece[0])))
             sign = None
     if not terms:
         raise FishermixError("The query is empty. Describe the photo in a few words.")
@@ -128,31 +226,59 @@ def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
 
 
 def encode_terms(
-    terms: Sequence[Term], model, point_of: Callable[[str], np.ndarray | None] | None = None
+    terms: Sequence[Term],
+    model,
+    point_of: Callable[[str], np.ndarray | None] | None = None,
+    dates: bool = True,
 ) -> Query:
-    """The query that a `PhotoIndex` searches for; `point_of` gives the point of a photo by its id."""
-    points, unknown = [], list[str]()
+    """The query that a `PhotoIndex` searches for; `point_of` gives the point of a photo by its id.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+        The terms of a query.
+    model : ImageTextModel
+        The model.
+    point_of : callable, optional
+        Maps the id of a photo to its point.
+    dates
+        Whether words such as "in summer 2019" choose photos by date.
+    """
+    terms, only, remarks = read_terms(terms, dates)
+    if not terms:
+        return Query(np.zeros(model.match_dimension, np.float32), [], only, remarks)
+    # Sentences first: an unknown word is reported before the image network is opened.
+    points, unknown = dict[int, np.ndarray](), list[str]()
     has_sentence = any(term.kind == "text" for term in terms)
-    for term in terms:
+    for position, term in sorted(enumerate(terms), key=lambda pair: pair[1].kind == "photo"):
         if term.kind == "photo":
             point = model.encode_images([term.value])[0]
         elif term.kind == "id":
-            point = point_of(term.value) if point_of else None
-            if point is None:
+            found = point_of(term.value) if point_of else None
+            if found is None:
                 raise UnknownTerm(f"There is no photo '{term.value}' in this index.")
+            point = found
         else:
             point, ignored = encode_sentence(term.value, model)
             unknown += ignored
-        points.append(np.float32(WEIGHT[term.sign]) * point)
-    total = sum(points)
+        points[position] = np.float32(WEIGHT[term.sign] * term.weight) * point
+    total = np.sum([points[position] for position in range(len(terms))], axis=0)
     norm = float(np.linalg.norm(total))
     if norm < SHORTEST_SUM:
         raise FishermixError("The terms of the query cancel out. Remove one of them.")
     vector = total / np.float32(norm)
+    remarks += suggest_words(unknown, model)
     if has_sentence:
-        return Query(model.match_sentences(vector[None])[0], unknown)
+        words = sum(len(term.value.split()) for term in terms if term.kind == "text" and term.sign == "+")
+        return Query(model.match_sentences(vector[None])[0], unknown, only, remarks, words)
     # Zeros switch the hubness correction off.
-    return Query(np.pad(vector, (0, model.match_dimension - len(vector))))
+    return Query(np.pad(vector, (0, model.match_dimension - len(vector))), [], only, remarks)
+
+
+def suggest_words(unknown: Sequence[str], model) -> list[str]:
+    """A question for each unknown word that is nearly one of the vocabulary."""
+    suggested = [(word, model.suggest_spelling(word)) for word in unknown]
+    return [f"Did you mean {better} instead of {word}?" for word, better in suggested if better]
 
 
 def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, list[str]]:
@@ -161,8 +287,12 @@ def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, l
     if not point.any():
         text = sentence if isinstance(sentence, str) else " ".join(sentence)
         if not text.strip():
-            raise FishermixError("The query is empty. Describe a photo in a few words.")
+            # No tokens: a text without words, for example of control characters.
+            kind = FishermixError if isinstance(sentence, str) else UnknownTerm
+            raise kind("The query is empty. Describe a photo in a few words.")
+        suggested = " ".join(suggest_words(unknown, model))
         raise UnknownTerm(
-            f"All words of '{text}' are out of the model's vocabulary. Use other, more common words."
+            f"All words of '{text}' are out of the model's vocabulary. "
+            f"{suggested or 'Use other, more common words.'}"
         )
     return point, unknown

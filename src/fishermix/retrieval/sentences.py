@@ -35,10 +35,23 @@ def read_sentences(path: str | os.PathLike | None = None) -> list[str]:
 
 
 class SentencePool:
-    """Sentences with their points; finds the best of them for any point of the joint space."""
+    """Sentences with their points; finds the best of them for any point of the joint space.
 
-    def __init__(self, model, sentences: Sequence[str]):
-        points = np.asarray(model.encode_text(list(sentences)), np.float32)
+    Parameters
+    ----------
+    model : ImageTextModel
+        The model that encodes the sentences.
+    sentences : sequence of str
+        The sentences.
+    """
+
+    def __init__(self, model, sentences: Sequence[str] | None = None):
+        pool = getattr(model, "pool", None) if sentences is None else None
+        if pool is not None:
+            sentences, points = pool.sentences, pool.points
+        else:
+            sentences = read_sentences() if sentences is None else sentences
+            points = np.asarray(model.encode_text(list(sentences)), np.float32)
         known = np.flatnonzero(points.any(axis=1))
         if not len(known):
             raise FishermixError(
@@ -50,11 +63,27 @@ class SentencePool:
         self.vectors = model.match_sentences(self.points)
 
     def rank_for_photos(self, points: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
-        """(sentence, CSLS score) of the n best sentences for each photo's point (m, d), best first."""
+        """(sentence, CSLS score) of the n best sentences for each photo's point (m, d), best first.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        n : int
+            The number of results.
+        """
         return self._rank(self.vectors, self.model.match_images(points), n)
 
     def rank_for_sentences(self, points: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
-        """(sentence, cosine) of the n nearest sentences to each sentence's point (m, d), best first."""
+        """(sentence, cosine) of the n nearest sentences to each sentence's point (m, d), best first.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Unit points of the joint space.
+        n : int
+            The number of results.
+        """
         return self._rank(self.points, points, n)
 
     def _rank(self, vectors: np.ndarray, queries: np.ndarray, n: int) -> list[list[tuple[str, float]]]:

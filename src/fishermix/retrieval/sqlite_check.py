@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fishermix.databases import Row, select
+from fishermix.schemas import Row, select
 
 
 def find_problems(connection: sqlite3.Connection, vector_file: Path, dimension: int) -> list[str]:

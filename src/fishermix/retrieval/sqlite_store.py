@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,10 +28,11 @@ from weakref import WeakSet
 import numpy as np
 from msgspec import Meta
 
-from fishermix.databases import Row, select, select_one
 from fishermix.disk import (
     DAMAGED,
+    FORBIDDEN,
     NO_LOCKS,
+    READ_ONLY,
     create_private_file,
     explain_os_error,
     explain_sqlite_error,
@@ -39,17 +41,30 @@ from fishermix.disk import (
     make_private_folder,
 )
 from fishermix.errors import FishermixError
-from fishermix.retrieval.details import COLUMNS, Details
+from fishermix.paths import data_folder
+from fishermix.retrieval.details import COLUMNS, Details, DetailsRow
 from fishermix.retrieval.exact_search import find_nearest
 from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
-from fishermix.schemas import Count, Text
+from fishermix.schemas import Count, Row, Text, select, select_one
 
-OWN_FILE = re.compile(r"(index\.sqlite|writer\.lock)(-wal|-shm|-journal)?|vectors-\d+\.f32|faiss-\d+(\..+)?")
+OWN_FILE = re.compile(
+    r"(index\.sqlite|writer\.lock|thumbnails\.sqlite)(-wal|-shm|-journal)?|vectors-\d+\.f32|faiss-\d+(\..+)?"
+    r"|folder\.txt"
+)
+LOCK = "writer.lock"
+NO_UPDATE = " A search with --no-update uses the index as it is."
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 FEWEST_DEAD_TO_COMPACT = 1_000
 ROWS_PER_COPY = 65_536
-State: Any = tuple[Count, Text, Annotated[int, Meta(ge=0, le=2**20)]]  # generation, model key, dimension
+ROWS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
+# Generation, model key, dimension, and the last committed row: each row is alive (in `vectors`) or dead.
+State: Any = tuple[Count, Text, Annotated[int, Meta(ge=0, le=2**20)], Row | None]
+STATE = """
+    SELECT generation, model_key, dimension,
+    (SELECT max(row) FROM (SELECT max(row) AS row FROM vectors UNION ALL SELECT max(row) FROM dead))
+    FROM state
+"""
 # The schema, as numbered migrations: opening an older index runs those that it has not seen.
 MIGRATIONS = (
     """
@@ -88,11 +103,14 @@ class _ThreadConnection:
     """A connection that is closed when its thread ends: servers start threads again and again."""
 
     def __init__(self, file: Path):
-        self.connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
-        self.close = self.connection.close
+        self.connection = _connect(file)
+
+    def close(self) -> None:
+        self.connection.close()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "connection"):
+            self.close()
 
 
 class LocalStore:
@@ -100,12 +118,11 @@ class LocalStore:
 
     def __init__(self, folder: str | os.PathLike, exact_up_to: int = EXACT_UP_TO):
         self.folder, self.exact_up_to = Path(folder), exact_up_to
-        self.name = str(self.folder)
+        self.name, self.root = str(self.folder), None
         self._threads, self._connections = threading.local(), WeakSet[_ThreadConnection]()
         self._faiss_indexes: dict[int, FaissIndex | None] = {}
         self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
         try:
-            make_private_folder(self.folder)
             self._create_file()
         except OSError as error:
             raise FishermixError(
@@ -120,10 +137,13 @@ class LocalStore:
             raise
 
     def _create_file(self) -> None:
-        """Create the database, unless it exists. Without locks, SQLite would wait a minute for each."""
+        """Create the folder and the database, unless it exists. Without locks, SQLite would wait a minute for
+        each.
+        """
         file = self.folder / "index.sqlite"
         if file.exists() and file.stat().st_size:
             return
+        make_private_folder(self.folder)
         if not has_locks(self.folder):
             raise FishermixError(f"The index cannot be kept in {self.folder}. {NO_LOCKS}")
         create_private_file(file)
@@ -137,8 +157,6 @@ class LocalStore:
         if held is None:
             held = self._threads.held = _ThreadConnection(self.folder / "index.sqlite")
             self._connections.add(held)
-            held.connection.execute("PRAGMA journal_mode = WAL")
-            held.connection.execute("PRAGMA synchronous = FULL")
         return held.connection
 
     @contextmanager
@@ -154,9 +172,16 @@ class LocalStore:
         else:
             reason = DAMAGED
         if reason == DAMAGED:
-            reason = "Delete the damaged index with `fishermix index remove FOLDER`"
-            reason += "; the next search builds it again."
+            reason = self._advise_removal()
+        elif reason in (READ_ONLY, FORBIDDEN):
+            reason += NO_UPDATE
         return f"The index in {self.folder} cannot be used ({error}). {reason}"
+
+    def _advise_removal(self) -> str:
+        is_default = self.folder.parent == data_folder() / "indexes"
+        place = "" if is_default else f" --index {shlex.quote(str(self.folder))}"
+        command = f"fishermix index remove FOLDER{place}"
+        return f"Delete the damaged index with `{command}`; the next search builds it again."
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
@@ -173,27 +198,10 @@ class LocalStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the writer's lock: an exclusive transaction on a separate file; it ends with the process."""
-        try:
-            create_private_file(self.folder / "writer.lock")
-        except OSError as error:
-            raise FishermixError(
-                f"The index in {self.folder} cannot be written. {explain_os_error(error)}"
-            ) from error
-        lock = sqlite3.connect(self.folder / "writer.lock", timeout=0, isolation_level=None)
-        try:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                if not is_busy(error, self.folder):
-                    raise FishermixError(self._explain(error)) from error
-                raise StoreLocked(
-                    f"Another process is updating the index in {self.folder}. Wait until it has finished."
-                ) from error
-            self._remove_stale_files()
+        with hold_writer_lock(self.folder):
+            with self._explain_damage():
+                self._remove_stale_files()
             yield
-        finally:
-            lock.close()
 
     def _remove_stale_files(self) -> None:
         generation = self._meta(self._connection)[0]
@@ -209,47 +217,45 @@ class LocalStore:
         self._threads = threading.local()
 
     def delete(self) -> None:
-        """Remove the files of the index, and the folder if nothing else is in it."""
         self.close()
-        for path in list(self.folder.iterdir()):
-            if OWN_FILE.fullmatch(path.name) and not path.is_dir():
-                path.unlink(missing_ok=True)
-        with suppress(OSError):  # other files are in it
-            self.folder.rmdir()
+        delete_files(self.folder)
 
     # State
 
     @staticmethod
     def _meta(connection: sqlite3.Connection) -> tuple[int, str, int]:
-        return select_one(connection, State, "SELECT generation, model_key, dimension FROM state")
+        """Generation, model key and dimension."""
+        return select_one(connection, State, STATE)[:3]
 
     @staticmethod
     def _row_count(connection: sqlite3.Connection) -> int:
-        """The number of committed rows of the file: each is alive (in `vectors`) or dead."""
-        rows = "SELECT row FROM (SELECT max(row) AS row FROM vectors UNION SELECT max(row) FROM dead)"
-        found = select(connection, tuple[Row], f"{rows} WHERE row IS NOT NULL")
-        return max((row for (row,) in found), default=-1) + 1
+        """The number of committed rows of the file."""
+        last = select_one(connection, State, STATE)[3]
+        return 0 if last is None else last + 1
 
     def _vector_file(self, generation: int) -> Path:
         return self.folder / f"vectors-{generation}.f32"
 
     def _vectors(self, connection: sqlite3.Connection) -> np.ndarray:
         """All committed rows (N, d), memory-mapped. Committed rows never change, so the mapping is kept."""
-        generation, _, dimension = self._meta(connection)
-        rows = self._row_count(connection)
+        generation, _, dimension, last = select_one(connection, State, STATE)
+        rows = 0 if last is None else last + 1
         mapped_generation, vectors = self._mapped
         if mapped_generation != generation or len(vectors) < rows:
             vectors = np.empty((0, dimension), np.float32)
             if rows:
                 path = self._vector_file(generation)
                 if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
-                    raise FishermixError(
-                        f"{path} is missing or too short. Delete the damaged index with "
-                        "`fishermix index remove FOLDER`; the next search builds it again."
-                    )
+                    raise FishermixError(f"{path} is missing or too short. {self._advise_removal()}")
                 vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
             self._mapped = generation, vectors
         return vectors[:rows]
+
+    def remember_folder(self, folder: Path) -> None:
+        if not (self.folder / "folder.txt").is_file():  # the directory's name is made from the folder's path
+            from fishermix.retrieval.library import write_folder
+
+            write_folder(self.folder, folder)
 
     def model_key(self) -> str:
         with self._transaction("DEFERRED") as connection:
@@ -272,14 +278,29 @@ class LocalStore:
 
     # Writing
 
-    def stamps(self) -> dict[str, Stamp]:
+    def stamps(self, prefix: str = "") -> dict[str, Stamp]:
+        where, bounds = _limit_to(prefix)
+        query = f"SELECT path, size, mtime_ns FROM photos WHERE {where}"
         with self._transaction("DEFERRED") as connection:
-            rows = select(connection, tuple[bytes, int, int], "SELECT path, size, mtime_ns FROM photos")
+            rows = select(connection, tuple[bytes, int, int], query, *bounds)
             return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in rows}
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
         with self._transaction("DEFERRED") as connection:
             return {digest for digest in hashes if _row_of(connection, digest) is not None}
+
+    def vectors_of(self, hashes: Sequence[bytes]) -> dict[bytes, np.ndarray]:
+        """The vectors of photos, by the hash of their content; only those that agree with their checksums."""
+        found = {}
+        with self._transaction("DEFERRED") as connection:
+            vectors = self._vectors(connection)
+            for digest in hashes:
+                query = "SELECT row, crc32 FROM vectors WHERE sha256 = ?"
+                for row, checksum in select(connection, tuple[Row, int], query, digest):
+                    _expect_points([row], vectors)
+                    if zlib.crc32(np.ascontiguousarray(vectors[row], "<f4").tobytes()) == checksum:
+                        found[digest] = np.array(vectors[row])
+        return found
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         with self._transaction("IMMEDIATE") as connection:
@@ -332,13 +353,17 @@ class LocalStore:
             )
 
     def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
-        select = f"SELECT path, {', '.join(COLUMNS)} FROM photos WHERE taken IS NOT NULL"
+        query = f"SELECT path, {', '.join(COLUMNS)} FROM photos WHERE taken IS NOT NULL"
         with self._transaction("DEFERRED") as connection:
             if paths is None:
-                rows = connection.execute(select).fetchall()
+                rows = select(connection, DetailsRow, query)
             else:
-                wanted = [(os.fsencode(path),) for path in paths]
-                rows = [row for one in wanted for row in connection.execute(f"{select} AND path = ?", one)]
+                wanted = [os.fsencode(path) for path in paths]
+                rows = [
+                    row
+                    for one in wanted
+                    for row in select(connection, DetailsRow, f"{query} AND path = ?", one)
+                ]
         return {os.fsdecode(path): Details(*values) for path, *values in rows}
 
     def _compact(self) -> None:
@@ -350,6 +375,7 @@ class LocalStore:
             generation = self._meta(connection)[0]
             vectors = self._vectors(connection)
             alive = [row for (row,) in select(connection, tuple[Row], "SELECT row FROM vectors ORDER BY row")]
+            _expect_points(alive, vectors)
             target = self._vector_file(generation + 1)
             target.unlink(missing_ok=True)
             for start in range(0, len(alive), ROWS_PER_COPY):
@@ -383,26 +409,41 @@ class LocalStore:
 
     # Reading
 
-    def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
+    def nearest(self, queries: np.ndarray, n: int, prefix: str = "") -> list[list[Hit]]:
+        """The n photos with the largest dot products, of those whose paths begin with `prefix`."""
         with self._transaction("DEFERRED") as connection:
             vectors = self._vectors(connection)
-            dead = _dead_rows(connection)
             queries = np.ascontiguousarray(queries, np.float32)
-            if faiss_index := self._faiss_index(self._meta(connection)[0], len(vectors)):
-                found = faiss_index.find_nearest(vectors, queries, n, dead)
+            faiss_index = self._faiss_index(self._meta(connection)[0], len(vectors))
+            if faiss_index and not prefix:
+                found = faiss_index.find_nearest(vectors, queries, n, _dead_rows(connection))
             else:
-                rows, scores = find_nearest(vectors, queries, n, dead)
+                excluded = _rows_outside(connection, prefix, len(vectors))
+                rows, scores = find_nearest(vectors, queries, n, excluded)
                 found = list(zip(rows.tolist(), scores.tolist()))
-            return [_hits(connection, *pair)[:n] for pair in found]
+            hits = [_hits(connection, *pair) for pair in found]
+        return [[hit for hit in some if hit.path.startswith(prefix)][:n] for some in hits]
 
-    def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
+    def sample_scores(self, query: np.ndarray, at_most: int, prefix: str = "") -> np.ndarray:
         with self._transaction("DEFERRED") as connection:
             vectors = self._vectors(connection)
             alive = np.ones(len(vectors), bool)
-            alive[_dead_rows(connection)] = False
+            outside = _rows_outside(connection, prefix, len(vectors))
+            _expect_points(outside, vectors)
+            alive[outside] = False
             rows = np.flatnonzero(alive)
             step = max(1, -(-len(rows) // at_most))
             return vectors[rows[::step]] @ np.asarray(query, np.float32)
+
+    def contents(self) -> tuple[list[list[str]], np.ndarray]:
+        paths: dict[int, list[str]] = {}
+        query = "SELECT row, path FROM photos WHERE row IS NOT NULL ORDER BY row, path"
+        with self._transaction("DEFERRED") as connection:
+            for row, path in select(connection, tuple[Row, bytes], query):
+                paths.setdefault(row, []).append(os.fsdecode(path))
+            vectors = self._vectors(connection)
+            _expect_points(list(paths), vectors)
+            return list(paths.values()), vectors[list(paths)]
 
     def path_of(self, photo: str) -> str | None:
         with self._transaction("DEFERRED") as connection:
@@ -421,15 +462,15 @@ class LocalStore:
             if not found or found[0][0] is None:
                 return None
             vectors, row = self._vectors(connection), found[0][0]
-            if row >= len(vectors):
-                raise sqlite3.DatabaseError(f"photo {photo} refers to the missing point {row}")
+            _expect_points([row], vectors)
             return np.array(vectors[row])
 
-    def summary(self) -> Summary:
+    def summary(self, prefix: str = "") -> Summary:
+        where, bounds = _limit_to(prefix)
+        counts = f"SELECT count(row), count(DISTINCT row) FROM photos WHERE {where}"
         with self._transaction("DEFERRED") as connection:
             _, model_key, dimension = self._meta(connection)
-            readable = connection.execute("SELECT count(*) FROM photos WHERE row IS NOT NULL").fetchone()[0]
-            contents = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
+            readable, contents = connection.execute(counts, bounds).fetchone()
             query = "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
             failed = select(connection, tuple[bytes, str], query)
             unreadable = {os.fsdecode(path): reason for path, reason in failed}
@@ -442,6 +483,85 @@ class LocalStore:
         with self._transaction("DEFERRED") as connection:
             generation, _, dimension = self._meta(connection)
             return find_problems(connection, self._vector_file(generation), dimension)
+
+
+@contextmanager
+def hold_writer_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of an index: an exclusive transaction on a separate file; it ends with the process."""
+    file = folder / LOCK
+    try:
+        if not file.exists():
+            create_private_file(file)
+        before = file.stat()
+    except OSError as error:
+        raise FishermixError(
+            f"The index in {folder} cannot be written. {explain_os_error(error)}{NO_UPDATE}"
+        ) from error
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if not is_busy(error, folder):
+                reason = explain_sqlite_error(error, folder)
+                raise FishermixError(f"The index in {folder} cannot be locked ({error}). {reason}") from error
+            raise StoreLocked(
+                f"Another process is updating the index in {folder}. Wait until it has finished."
+            ) from error
+        if not file.exists() or not os.path.samestat(before, file.stat()):
+            raise StoreLocked(
+                f"Another process has just deleted the index in {folder}. Run the command again."
+            )
+        yield
+
+
+def _expect_points(rows: Sequence[int] | np.ndarray, vectors: np.ndarray) -> None:
+    """Raise if a row of a damaged database is beyond the points."""
+    if len(rows) and max(rows) >= len(vectors):
+        raise sqlite3.DatabaseError(f"the point {max(rows)} is missing")
+
+
+def delete_files(folder: Path) -> None:
+    """Delete the files of an index, damaged or not, and the folder if nothing else is in it; no other process
+    may be writing it.
+    """
+    with hold_writer_lock(folder):
+        for path in list(folder.iterdir()):
+            if OWN_FILE.fullmatch(path.name) and not path.is_dir():
+                with suppress(PermissionError):  # Windows: the lock itself is open
+                    path.unlink(missing_ok=True)
+        if os.name == "posix":
+            _remove_if_empty(folder)
+            return
+    (folder / LOCK).unlink(missing_ok=True)
+    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # other files are in it
+        folder.rmdir()
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """A connection that writes or, in a read-only place, reads what was committed.
+
+    SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
+    database is opened as one that nobody changes, unless a log with newer content is there.
+    """
+    kind, name = "?mode=rw", file.absolute().as_uri()
+    if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
+        log = file.with_name(f"{file.name}-wal")
+        kind = "?mode=ro" if log.exists() and log.stat().st_size else "?mode=ro&immutable=1"
+    connection = sqlite3.connect(
+        name + kind, timeout=60, isolation_level=None, check_same_thread=False, uri=True
+    )
+    try:
+        if kind == "?mode=rw":
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _migrate(connection: sqlite3.Connection, name: str) -> None:
@@ -480,17 +600,40 @@ def _rows_of_path(connection: sqlite3.Connection, path: bytes) -> set[int | None
     return {row for (row,) in found}
 
 
+def _limit_to(prefix: str) -> tuple[str, tuple[bytes, ...]]:
+    """A condition of SQL, and its values, for the paths that begin with `prefix`, which ends in a slash."""
+    if not prefix:
+        return "TRUE", ()
+    start = os.fsencode(prefix)
+    return "path >= ? AND path < ?", (start, start[:-1] + b"0")  # 0 follows the slash
+
+
+def _rows_outside(connection: sqlite3.Connection, prefix: str, rows: int) -> np.ndarray | list[int]:
+    """The rows that no photo below `prefix` has; without one, the dead rows."""
+    if not prefix:
+        return _dead_rows(connection)
+    where, bounds = _limit_to(prefix)
+    query = f"SELECT DISTINCT row FROM photos WHERE row IS NOT NULL AND {where}"
+    outside = np.ones(rows, bool)
+    outside[[row for (row,) in select(connection, tuple[Row], query, *bounds)]] = False
+    return np.flatnonzero(outside)
+
+
 def _dead_rows(connection: sqlite3.Connection) -> list[int]:
     return [row for (row,) in select(connection, tuple[Row], "SELECT row FROM dead")]
 
 
 def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) -> list[Hit]:
-    query = "SELECT id, path FROM photos WHERE row = ? ORDER BY path"
-    return [
-        Hit(photo, os.fsdecode(path), score)
-        for row, score in zip(rows, scores)
-        for photo, path in select(connection, tuple[str, bytes], query, row)
-    ]
+    """The photos of these rows, in their order; photos of the same content by their paths."""
+    ranks, found = {row: rank for rank, row in enumerate(rows)}, list[tuple[int, str, bytes]]()
+    for start in range(0, len(rows), ROWS_PER_QUERY):
+        chunk = rows[start : start + ROWS_PER_QUERY]
+        query = f"SELECT row, id, path FROM photos WHERE row IN ({', '.join('?' * len(chunk))})"
+        found += select(connection, tuple[int, str, bytes], query, *chunk)
+    if foreign := {row for row, _, _ in found}.difference(ranks):
+        raise sqlite3.DatabaseError(f"the row {min(foreign)} was found, but not asked for")
+    found.sort(key=lambda photo: (ranks[photo[0]], photo[2]))
+    return [Hit(photo, os.fsdecode(path), scores[ranks[row]]) for row, photo, path in found]
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.details import Details
-from fishermix.vision.formats import VIDEO, find_format, split_part
+from fishermix.vision.formats import locate_part
 
 
 class StoreLocked(FishermixError):
@@ -46,28 +48,40 @@ class Hit:
     """A photo that a search found: its opaque id, its path relative to the folder, and its score.
 
     The path of a frame of a video or of a page ends in its part, for example `clip.mp4#t=12.5`.
+
+    Parameters
+    ----------
+    id : str
+        Identifies the photo in its index.
+    path : str
+        The path relative to the folder of the index; of a frame or a page, with its part:
+        `clip.mp4#t=12.5`.
+    score : float
+        The score.
     """
 
     id: str
     path: str
     score: float
 
+    @cached_property
+    def _part(self) -> tuple[str, float | None, int | None]:
+        return locate_part(self.path)
+
     @property
     def file(self) -> str:
         """The path of the file, without a part."""
-        return split_part(self.path)[0]
+        return self._part[0]
 
     @property
     def time(self) -> float | None:
         """The time of a frame in its video, in seconds; None if the file is no video."""
-        file, _, number = split_part(self.path)
-        return number if find_format(file) is VIDEO else None
+        return self._part[1]
 
     @property
     def page(self) -> int | None:
         """The page of a TIFF file, if it is not the first one."""
-        _, part, number = split_part(self.path)
-        return int(number) if part == "page" else None
+        return self._part[2]
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,13 @@ class Store(Protocol):
     """Paths, stamps and vectors of the photos of one folder. Readers never wait; there is one writer."""
 
     name: str
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that the index is of, if that is a larger one."""
+
+    def remember_folder(self, folder: Path) -> None:
+        """Note which folder the index is of."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Hold the writer's lock; raises `StoreLocked` at once if another process holds it."""
@@ -120,6 +141,9 @@ class Store(Protocol):
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
         """Scores of one query (d,) with at most `at_most` photos, spread evenly over the index."""
 
+    def contents(self) -> tuple[list[list[str]], np.ndarray]:
+        """The paths of the photos of each distinct content, and its vectors (n, d)."""
+
     def model_key(self) -> str: ...
 
     def path_of(self, photo: str) -> str | None: ...
@@ -133,6 +157,7 @@ class Store(Protocol):
     def verify(self) -> list[str]:
         """A sentence for each problem of the index; empty if there is none."""
 
-    def delete(self) -> None: ...
+    def delete(self) -> None:
+        """Delete the index under the writer's lock; the photos are not changed."""
 
     def close(self) -> None: ...

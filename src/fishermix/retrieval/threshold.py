@@ -11,8 +11,6 @@ standard deviation of a normal distribution. A photo stands out if its score rea
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
@@ -26,6 +24,8 @@ def estimate_threshold(scores: np.ndarray, best: float) -> float:
     """
     if len(scores) < FEWEST_SCORES:
         return float("-inf")
+    from statistics import NormalDist  # a search without a threshold does not wait for it
+
     one_deviation_below = NormalDist().cdf(-1)
     low, center = np.quantile(np.asarray(scores, np.float64), [one_deviation_below, 0.5])
     above_the_bell = center + NormalDist().inv_cdf(1 - 1 / len(scores)) * (center - low)

@@ -76,6 +76,15 @@ class ArraySource:
 
     The cuts depend on N alone, and the sums run in the order of the blocks: the result does not depend on the
     number of threads. `threads` is read as `n_jobs` is: None is every core.
+
+    Parameters
+    ----------
+    rows : array of shape (N, D)
+        The rows, in memory or memory-mapped.
+    weight : array of shape (N,), optional
+        The weight of each row.
+    threads : int, optional
+        The number of threads, as `n_jobs` in joblib. Default: every core.
     """
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
@@ -93,6 +102,13 @@ class ArraySource:
         return Block(rows, None if self.weight is None else self.weight[cut], self._memos[number])
 
     def total(self, step: Step) -> Statistics:
+        """Sum the statistics of all blocks, in their order.
+
+        Parameters
+        ----------
+        step : callable
+            Maps a block to its statistics.
+        """
         numbers = range(len(self._memos))
         threads = 1 if len(numbers) == 1 else count_threads(self.threads)
         if threads == 1:
@@ -103,6 +119,13 @@ class ArraySource:
             return sum_in_tree(pool.map(lambda number: step(self._block(number)), numbers))
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and their weights.
+
+        Parameters
+        ----------
+        rows : array of shape (N, D)
+            The rows, in memory or memory-mapped.
+        """
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
 

@@ -241,6 +241,11 @@ def open_table(path: str | os.PathLike) -> Table:
 
     A safetensors file must hold exactly one two-dimensional tensor of floats. A folder of imported word
     vectors is such a table.
+
+    Parameters
+    ----------
+    path : path
+        The file or folder.
     """
     path = Path(path)
     if path.is_dir():

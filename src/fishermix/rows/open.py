@@ -17,6 +17,15 @@ def open_rows(X: Any, sample_weight: Any = None, threads: int | None = None) -> 
     """Open rows that are not in memory; return None if X is something else, such as a list of lists.
 
     X may be a path, a list of paths, a memory-mapped array, a re-iterable of blocks, or a `dask.array`.
+
+    Parameters
+    ----------
+    X : path, list of paths, memory-mapped array, iterable of blocks, or dask.array
+        The rows.
+    sample_weight : array of shape (N,), optional
+        The weight of each row. Weight 2 counts as the same row twice.
+    threads : int, optional
+        The number of threads, as `n_jobs` in joblib. Default: every core.
     """
     if hasattr(X, "__dask_graph__"):
         from fishermix.distributed.mixtures import ClusterSource

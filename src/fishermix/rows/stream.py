@@ -32,11 +32,16 @@ MEMORY = 2**30  # bytes
 class StreamSource:
     """A `RowSource` whose rows stay in a file or in a re-iterable of blocks.
 
-    memory : bytes for the blocks being processed and for the posteriors that one pass keeps for the next. The
-        sufficient statistics, a few numbers per (component, dimension), need memory on top. Blocks are cut as
-        those of an array in memory are, and the result has the same bits, unless `memory` requires smaller
-        blocks: then sums may differ in their last bits, while medians stay exact.
-    threads : as `n_jobs`; None is every core.
+    Parameters
+    ----------
+    rows : Table or path
+        A table or the path of one.
+    weight : array of shape (N,), optional
+        The weight of each row.
+    memory : int
+        Bytes for the blocks in work and for the posteriors that one pass keeps for the next.
+    threads : int, optional
+        The number of threads, as `n_jobs` in joblib. Default: every core.
     """
 
     def __init__(
@@ -65,6 +70,13 @@ class StreamSource:
         self._checked = False
 
     def total(self, step: Step) -> Statistics:
+        """Sum the statistics of all blocks, in their order.
+
+        Parameters
+        ----------
+        step : callable
+            Maps a block to its statistics.
+        """
         total = sum_in_tree(self._results(step))
         self._checked = True
         return total
@@ -91,6 +103,13 @@ class StreamSource:
         return Block(rows, None if self.weight is None else self.weight[start:stop], self._memos[number])
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and their weights.
+
+        Parameters
+        ----------
+        rows : Table or path
+            A table or the path of one.
+        """
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         found = take_rows(self.table, rows).astype(self.dtype, copy=False)
         check_finite(found, rows)

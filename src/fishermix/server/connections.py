@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
+from functools import partial
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 5.0  # for the head of a request, from the connection or the last response on
 REQUEST_SECONDS = 60.0  # for the body, the work and the response together; each has its own limit as well
+SLOWEST_DOWNLOAD = 16 << 10  # bytes per second; a response that is read at least so fast may take longer
 MOST_CONNECTIONS = 256
 OTHER_FILES = 128  # that this process opens: the index in several threads, photos, workers
 RECORDS_PER_MINUTE = 5  # of the log, for each kind of message
@@ -41,6 +45,24 @@ def choose_backlog() -> int:
     return max(4, min(128, count_allowed_files() // 8))
 
 
+class CountedTransport:
+    """A transport that counts what is written to it."""
+
+    def __init__(self, transport: Any):
+        self._transport, self._written = transport, 0
+
+    def write(self, data: bytes) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    def count_delivered(self) -> int:
+        """The bytes that have left this process."""
+        return self._written - self._transport.get_write_buffer_size()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class LimitedProtocol(H11Protocol):
     """uvicorn's HTTP/1.1, with a limit on connections, idle time and the time for a request.
 
@@ -49,10 +71,11 @@ class LimitedProtocol(H11Protocol):
 
     has_served = False
     began = 0.0
+    delivered = 0  # bytes, when the timer was set
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(CountedTransport(transport))  # type: ignore[arg-type]
         self._wait_for_head()
         others = [one for one in self.connections if one is not self and not one.transport.is_closing()]
         if len(others) >= count_allowed_connections():
@@ -91,7 +114,16 @@ class LimitedProtocol(H11Protocol):
         """Close the connection after `seconds`, unless the timer is set again. Bytes do not set it."""
         if self._timer:
             self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
+        self.delivered = self.transport.count_delivered()  # type: ignore[attr-defined]
+        self._timer = self.loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        """The time is over. A long response, to a client that reads it, gets more."""
+        delivered = self.transport.count_delivered() - self.delivered  # type: ignore[attr-defined]
+        if self.is_busy() and delivered >= SLOWEST_DOWNLOAD * REQUEST_SECONDS:
+            self._set_timer(REQUEST_SECONDS)
+        else:
+            self.transport.abort()
 
 
 class LogLimit(logging.Filter):
@@ -122,12 +154,26 @@ def limit_log() -> None:
             logger.addFilter(LogLimit())
 
 
+class LimitedServer(uvicorn.Server):
+    """uvicorn, with the time limit of a head for the handshake of HTTPS too: asyncio waits a minute."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.ssl is not None:
+            loop = asyncio.get_running_loop()
+            limited = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
+            loop.create_server = limited  # type: ignore[method-assign]
+        await super().startup(sockets)
+
+
 # Settings of uvicorn
 SERVER: dict[str, Any] = {
     "http": LimitedProtocol,
+    "loop": "asyncio",
     "ws": "none",
     "log_level": "warning",
     "backlog": choose_backlog(),
     "timeout_keep_alive": 5,
     "server_header": False,
+    "proxy_headers": False,  # nobody may claim another address
+    "access_log": False,  # the link that signs in contains the token
 }

@@ -1,8 +1,8 @@
 """The guards of the server: who may send requests, how large, for how long, and what a browser may do.
 
-The server is for the user of this machine only, but every web page that this user opens can send requests to
-it. So the `Host` must be this machine (against DNS rebinding), requests from other sites are refused, and
-every response forbids the browser to load, run or frame anything from other sites.
+The server is for its user only, but every web page that this user opens can send requests to it. So the
+`Host` must be this machine (against DNS rebinding), requests from other sites are refused, and every response
+forbids the browser to load, run or frame anything from other sites. `access.py` has the rules for a network.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fishermix.server.access import SIGN_IN, SIGNED_IN, Access, find_token
 from fishermix.server.metrics import Metrics
 
-HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src 'self' blob:; media-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -44,18 +45,21 @@ class Limits:
     waiting: int = 64
     results: int = 200
     query_length: int = 500
+    offset: int = 10_000
+    export: int = 1000
+    downloads: int = 16
 
 
 class Refused(Exception):
-    def __init__(self, status: int, detail: str):
-        self.status, self.detail = status, detail
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, page: str = ""):
+        self.status, self.detail, self.headers, self.page = status, detail, headers or {}, page
 
 
 class Guard:
     """The outermost layer of the server."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics):
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, access: Access):
+        self.app, self.limits, self.metrics, self.access = app, limits, metrics, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,16 +86,39 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if host.rsplit(":", 1)[0] not in HOSTS and host not in HOSTS:
+        if not self.access.allows_host(host):
             raise Refused(421, "This server responds only to 127.0.0.1 and localhost.")
         origin = headers.get("origin")
-        if origin not in (None, f"http://{host}"):
+        if origin not in (None, f"{scope['scheme']}://{host}"):
             raise Refused(403, "Requests from other sites are refused.")
         if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
             raise Refused(403, "Requests from other sites are refused.")
+        if self.access.token is not None:
+            self._check_token(scope, headers)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body_bytes:
             raise Refused(413, self._too_large())
+
+    def _check_token(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Raise unless the request carries the cookie or the token. The link signs in, once it is opened."""
+        address, port = (scope.get("client") or ("",))[0], (scope.get("server") or ("", 0))[1]
+        if not self.access.allows_rate(address):
+            raise Refused(429, "Too many requests. Wait a few seconds.", {"Retry-After": "2"})
+        if self.access.accepts_cookie(headers.get("cookie", ""), port):
+            return
+        link = find_token(scope["query_string"]) if scope["path"] == "/" else None
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        if link or bearer:
+            if not self.access.has_tries_left(address):
+                raise Refused(429, "Too many wrong tokens. Wait a minute.", {"Retry-After": "60"})
+            if self.access.accepts_token(link or bearer, address):
+                if not link:
+                    return
+                cookie = self.access.make_cookie(port, scope["scheme"] == "https")
+                raise Refused(200, "", {"Set-Cookie": cookie, "Cache-Control": "no-store"}, SIGNED_IN)
+        page = SIGN_IN if "text/html" in headers.get("accept", "") else ""
+        detail = "Sign in with the link that `fishermix serve` shows in its terminal."
+        raise Refused(401, detail, {"WWW-Authenticate": "Bearer"}, page)
 
     def _too_large(self) -> str:
         return f"The body is larger than {self.limits.body_bytes:,} bytes. Send a smaller photo."
@@ -123,9 +150,14 @@ def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 async def _send_error(send: Send, refused: Refused) -> None:
-    body = json.dumps({"detail": refused.detail}).encode()
+    body = refused.page.encode() if refused.page else json.dumps({"detail": refused.detail}).encode()
+    kind = "text/html; charset=utf-8" if refused.page else "application/json"
     # The rest of a refused body is not read, so the connection cannot be reused.
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+    headers = {
+        "Content-Type": kind,
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+    } | refused.headers
     await send({"type": "http.response.start", "status": refused.status, "headers": _encode_headers(headers)})
     await send({"type": "http.response.body", "body": body})
 

@@ -6,42 +6,102 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
 from fishermix.retrieval.contact_sheet import make_thumbnail
+from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
-from fishermix.retrieval.index import PhotoIndex
-from fishermix.retrieval.query import parse_query
+from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
+from fishermix.retrieval.query import Query, parse_query, read_terms
 from fishermix.retrieval.sentences import SentencePool
-from fishermix.retrieval.store import Hit
+from fishermix.retrieval.store import Hit, Stamp
+from fishermix.server.catalog import Catalog, Entry, PageFilter
+from fishermix.server.originals import Original, open_original
+from fishermix.server.thumbnails import Thumbnails, choose_place, find_whole
+from fishermix.server.topics import find_topics
 from fishermix.vision.formats import split_part
 from fishermix.vision.worker import NetworkBytes
 
 SIDES = {"small": 480, "large": 1600}
 REMEMBERED_UPLOADS = 32
 SECONDS_BETWEEN_COUNTS = 5.0
+PHOTOS_FOR_TOPICS = 600  # a sample of so many says what a folder is about
+MOST_SORTED_BY_DATE = 2000
+
+
+Likelihood = Literal["likely", "maybe", "unlikely"]
 
 
 class NotFound(Exception):
     """There is no such photo."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """hits : photos, best first
+    threshold : the score from which on they stand out
+    out_of_vocabulary : words of the query that the model does not know
+    remarks : how the query was understood
+    more : whether there are photos after these
+    likelihoods : "likely", "maybe" or "unlikely" for each hit, if the model is calibrated
+    """
+
+    hits: list[Hit]
+    threshold: float | None = None
+    out_of_vocabulary: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    more: bool = False
+    details: dict[str, Details] = field(default_factory=dict)
+    likelihoods: Sequence[Likelihood] = ()
+
+
 class PhotoService:
     """Answers the requests for one index."""
 
-    def __init__(self, index: PhotoIndex, sentences: list[str]):
-        self.index, self.model = index, index.model
-        self.model.image_encoder  # noqa: B018 (opens the network before the first photo comes)
-        self._explainer = Explainer(self.model)
-        self._pool = SentencePool(self.model, sentences)
+    def __init__(self, index: PhotoIndex, sentences: list[str] | None = None):
+        self.index, self.model, self._sentences = index, index.model, sentences
+        self._loading = threading.Lock()
         self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
         self._counted = (float("-inf"), 0)
-        # The modification time is part of the key: a changed photo gets a new thumbnail.
-        self._small = lru_cache(maxsize=1000)(lambda file, mtime_ns: make_thumbnail(file, SIDES["small"]))
+        self.catalog = Catalog(index.store)
+        self._thumbnails = Thumbnails(choose_place(index.store))
+        self._topics: tuple[list[Entry], list[str]] = [], []  # of these files
+
+    # What takes seconds to load: a search does not wait for it
+
+    def load(self) -> None:
+        """Load everything before the first request for it."""
+        self.model.image_encoder  # noqa: B018 (opens the network)
+        self._pool, self._explainer, self.model.captioner  # noqa: B018
+
+    @property
+    def _pool(self) -> SentencePool:
+        with self._loading:
+            return self._loaded_pool
+
+    @property
+    def _explainer(self) -> Explainer:
+        with self._loading:
+            return self._loaded_explainer
+
+    @cached_property
+    def _loaded_pool(self) -> SentencePool:
+        return SentencePool(self.model, self._sentences)
+
+    @cached_property
+    def _loaded_explainer(self) -> Explainer:
+        return Explainer(self.model)
+
+    # What the index holds
 
     def count(self) -> int:
         """The number of photos now or a few seconds ago: counting a large index takes a while."""
@@ -52,6 +112,40 @@ class PhotoService:
             with self._lock:
                 self._counted = time.monotonic(), photos
         return photos
+
+    def has_changed(self) -> bool:
+        """Whether another process has changed the number of photos."""
+        with self._lock:
+            photos = self._counted[1]
+        self._counted = (float("-inf"), 0)
+        return self.count() != photos
+
+    def forget(self) -> None:
+        """The index has changed: read it again for the next request."""
+        self.catalog.forget()
+        with self._lock:
+            self._counted = (float("-inf"), 0)
+
+    def remove_stale_thumbnails(self) -> None:
+        store = find_whole(self.index.store)
+        stamps = store.stamps()
+
+        def stamp_of(photo: str) -> Stamp | None:
+            path = store.path_of(photo)
+            return None if path is None else stamps.get(split_part(path)[0])
+
+        self._thumbnails.remove_stale(stamp_of)
+
+    def find_topics(self) -> list[str]:
+        """Words that the photos are about."""
+        entries = self.catalog.entries()
+        if self._topics[0] is not entries:
+            step = max(1, len(entries) // PHOTOS_FOR_TOPICS)
+            ids = (self.index.store.id_of(entry.path) for entry in entries[::step])
+            points = [self.index.point_of(photo) for photo in ids if photo is not None]
+            known = [point for point in points if point is not None]
+            self._topics = entries, find_topics(self._pool, np.stack(known) if known else np.empty((0, 0)))
+        return self._topics[1]
 
     # Points
 
@@ -79,46 +173,113 @@ class PhotoService:
 
     # Responses
 
-    def search(self, query: str | np.ndarray, n: int) -> tuple[list[Hit], float, list[str]]:
-        """The best n photos, the score from which on they stand out, and the out-of-vocabulary words."""
+    def search(
+        self,
+        query: str | np.ndarray,
+        n: int,
+        offset: int = 0,
+        only: PageFilter | None = None,
+        by_date: bool = False,
+    ) -> Answer:
+        """The best n photos after the first `offset`. By date: those that stand out, newest first."""
         encoded = self.index.encode_query(query)
-        hits = self.index.search(encoded, n)
-        return hits, self.index.estimate_threshold(encoded, hits), encoded.out_of_vocabulary
+        # One more than asked for tells whether there are more.
+        wanted = MOST_SORTED_BY_DATE if by_date else offset + n + 1
+        hits: list[Hit] = self.index.search(encoded, wanted, None, only or None)
+        threshold = self.index.estimate_threshold(encoded, hits)
+        if by_date:
+            hits = [hit for hit in hits if hit.score >= threshold] or hits[:n]
+            known = self.index.store.details([hit.path for hit in hits])
+            hits.sort(
+                key=lambda hit: (known[hit.path].taken or "") if hit.path in known else "", reverse=True
+            )
+        page = hits[offset : offset + n]
+        return Answer(
+            page,
+            threshold,
+            encoded.out_of_vocabulary,
+            encoded.remarks,
+            len(hits) > offset + n,
+            self.index.store.details([hit.path for hit in page]),
+            self._judge(encoded, page),
+        )
 
-    def find_similar(self, photo: str, n: int) -> list[Hit]:
-        hits = self.index.search(self.point_of_photo(photo), n + 1)
-        return [hit for hit in hits if hit.id != photo][:n]
+    def _judge(self, query: Query, hits: Sequence[Hit]) -> list[Likelihood]:
+        """How likely the photos are right. Empty if the index has no judge for the query."""
+        judge = self.index.judge(query)
+        if judge is None:
+            return []
+        chances = judge.find_probabilities([hit.score for hit in hits])
+        return ["likely" if one >= LIKELY else "maybe" if one >= MAYBE else "unlikely" for one in chances]
+
+    def find_similar(self, photo: str, n: int) -> Answer:
+        found = self.index.search(self.point_of_photo(photo), n + 1)
+        hits = [hit for hit in found if hit.id != photo][:n]
+        return Answer(hits, details=self.index.store.details([hit.path for hit in hits]))
+
+    def browse(self, only: PageFilter, sort: str, n: int, offset: int) -> tuple[list[tuple], int]:
+        """(id, path, details) of the photos that meet the conditions, and the number of all that do."""
+        found = self.catalog.select(only, sort)
+        page = [(self.index.store.id_of(path), path, details) for path, details in found[offset : offset + n]]
+        return [one for one in page if one[0] is not None], len(found)
 
     def rank_sentences(self, point: np.ndarray, n: int) -> list[tuple[str, float]]:
         return self._pool.rank_for_photos(point[None], n)[0]
 
-    def caption(self, point: np.ndarray) -> str:
+    def describe(self, point: np.ndarray) -> Description:
         if self.model.captioner is None:
             raise FishermixError("This model has no captioner. It can search and annotate.")
-        return self.model.caption_points(point[None])[0]
+        return self.model.describe_points(point[None])[0]
 
     def explain(self, query: str, photo: str) -> Explanation:
         """Explain the score of a photo with the sentences that the query adds. Subtracted sentences and
         photos are ignored.
         """
-        wanted = [term.value for term in parse_query(query) if term.kind == "text" and term.sign == "+"]
+        point = self.point_of_photo(photo)
+        terms, *_ = read_terms(parse_query(query))
+        wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
         if not wanted:
             raise FishermixError("Only sentences can be explained, and this query contains none.")
-        return self._explainer.explain(" ".join(wanted), self.point_of_photo(photo))
+        return self._explainer.explain(" ".join(wanted), point)
 
-    def make_picture(self, photo: str, size: str) -> bytes:
-        """A photo of the index as JPEG. A file that now leads outside the folder is not read."""
+    # Files
+
+    def path_of(self, photo: str) -> str:
+        """The path of a photo relative to the folder, with its part."""
         relative = self.index.store.path_of(photo)
         if relative is None:
             raise NotFound
-        name = split_part(relative)[0]
+        return relative
+
+    def file_of(self, photo: str) -> Path:
+        """The file of a photo. One that now leads outside the folder is not found."""
         try:
-            file = (self.index.folder / name).resolve(strict=True)
+            file = (self.index.folder / split_part(self.path_of(photo))[0]).resolve(strict=True)
         except OSError:
             raise NotFound from None
         if not file.is_relative_to(self.index.folder) or not file.is_file():
             raise NotFound
-        picture = f"{file}{relative.removeprefix(name)}"
-        if size == "small":
-            return self._small(picture, file.stat().st_mtime_ns)
-        return make_thumbnail(picture, SIDES[size])
+        return file
+
+    def details_of(self, photo: str) -> Details:
+        path = self.path_of(photo)
+        return self.index.store.details([path]).get(path, Details())
+
+    def open_original(self, photo: str) -> Original:
+        found = open_original(self.index.folder, split_part(self.path_of(photo))[0])
+        if found is None:
+            raise NotFound
+        return found
+
+    def make_picture(self, photo: str, size: str) -> bytes:
+        """A photo of the index as JPEG."""
+        relative, file = self.path_of(photo), self.file_of(photo)
+        picture = f"{file}{relative.removeprefix(split_part(relative)[0])}"
+        if size != "small":
+            return make_thumbnail(picture, SIDES[size])
+        status = file.stat()
+        stamp = Stamp(status.st_size, status.st_mtime_ns)
+        return self._thumbnails.get(photo, stamp, lambda: make_thumbnail(picture, SIDES["small"]))
+
+    def close(self) -> None:
+        self._thumbnails.close()

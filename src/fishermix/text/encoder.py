@@ -110,7 +110,15 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         self.transformer_weight = transformer_weight
 
     def fit(self, X: Any = None, y: Any = None) -> SentenceEncoder:
-        """Does nothing: vectors, whitening and mixtures are fitted before."""
+        """Does nothing: vectors, whitening and mixtures are fitted before.
+
+        Parameters
+        ----------
+        X : ignored
+            Present for the interface of scikit-learn.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
         return self
 
     def set_params(self, **params: Any) -> SentenceEncoder:
@@ -145,7 +153,13 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         return self.sentence_vectors.lookup
 
     def transform(self, X: Sequence[Sentence]) -> np.ndarray:
-        """Sentence vectors (n, n_features) float32."""
+        """Sentence vectors (n, n_features) float32.
+
+        Parameters
+        ----------
+        X : sequence of str or of lists of tokens
+            The sentences.
+        """
         if isinstance(X, str | bytes) or not isinstance(X, Iterable):
             raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}.")
         X = X if isinstance(X, Sized) else list(X)
@@ -153,12 +167,31 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         warn_if_empty(self.sentence_vectors.count_empty(bags), len(X))
         return out
 
+    @property
+    def feature_groups(self) -> list[list[slice]] | None:
+        """The columns of each component, in which many sentences are zero; None without mixtures."""
+        return self.sentence_vectors.feature_groups
+
     def blocks(self, sentences: Iterable[Sentence], rows: int = BLOCK_SENTENCES) -> Iterator[np.ndarray]:
-        """The rows of `transform(sentences)` in blocks of `rows`, with one block in memory at a time."""
+        """The rows of `transform(sentences)` in blocks of `rows`, with one block in memory at a time.
+
+        Parameters
+        ----------
+        sentences : iterable of str or of lists of tokens
+            The sentences.
+        rows : int
+            The number of sentences per block.
+        """
         return self.sentence_vectors.encode_blocks(sentences, rows)
 
     def unknown(self, sentences: Iterable[Sentence]) -> UnknownWords:
-        """Count the tokens and the words out of vocabulary, and find the sentences without a known word."""
+        """Count the tokens and the words out of vocabulary, and find the sentences without a known word.
+
+        Parameters
+        ----------
+        sentences : iterable of str or of lists of tokens
+            The sentences.
+        """
         bags = self.lookup.find(sentences)
         words = Counter(word for missing in bags.out_of_vocabulary for word in missing)
         return UnknownWords(bags.n_tokens, dict(words.most_common()), bags.empty.tolist())
@@ -167,6 +200,11 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d.
 
         The numbers of a transformer follow as transformer_d.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
         """
         n_features = self.sentence_vectors.n_features  # checks the parameters
         if len(self.mixtures):
@@ -183,6 +221,13 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
         The vocabulary has all words of the sentences, including stop words, and the first of the others until
         there are `n_words`.
+
+        Parameters
+        ----------
+        sentences : iterable of str or of lists of tokens
+            The sentences.
+        n_words : int
+            Vocabulary size: all words of the sentences, then the most frequent others.
         """
         used = np.unique(WordLookup(self.vectors.words).find(sentences).rows)
         others = np.setdiff1d(np.arange(len(self.vectors)), used)

@@ -9,7 +9,8 @@ Importing this module and encoding a few sentences needs neither scikit-learn no
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -18,12 +19,60 @@ import numpy as np
 from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
+from fishermix.storage import require_tensor
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
 from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
 
 MOST_REMEMBERED_BYTES = 512 * 2**20  # of word scores per mixture; then they are computed again
 BLOCK_SENTENCES = 2048  # 150 MB of 18,000-D vectors
+FEW_SENTENCES = 32  # are not worth a thread
+KINDS = ("ica", "pca", "none")
+SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
+
+
+@dataclass(frozen=True)
+class WhiteningTransform:
+    """x -> (x - mean) @ matrix.T, unless `kind` is "none".
+
+    l2_before, l2_after: scale each vector to length 1 before or after. mean (D,), matrix (D, D): float64.
+    """
+
+    kind: str
+    l2_before: bool
+    l2_after: bool
+    mean: np.ndarray
+    matrix: np.ndarray
+
+    def transform(self, data: np.ndarray) -> np.ndarray:
+        """(n, D) -> (n, D) of the same type."""
+        if self.l2_before:
+            data = scale_to_unit_length(data)
+        if self.kind != "none":
+            # In float64, since the mean and the small eigenvalues leave few digits to float32.
+            data = ((data - self.mean) @ self.matrix.T).astype(data.dtype, copy=False)
+        return scale_to_unit_length(data) if self.l2_after else data
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        flags = np.array([KINDS.index(self.kind), self.l2_before, self.l2_after], np.int64)
+        return {"whitening_mean": self.mean, "whitening_matrix": self.matrix, "whitening_flags": flags}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
+        """Read and check what `to_tensors` wrote."""
+        where = "The whitening is damaged"
+        mean = require_tensor(tensors, "whitening_mean", (None,), where)
+        matrix = require_tensor(tensors, "whitening_matrix", (len(mean), len(mean)), where)
+        flags = require_tensor(tensors, "whitening_flags", (3,), where, kinds="i")
+        kind, before, after = flags.tolist()
+        if not 0 <= kind < len(KINDS):
+            raise FishermixError(f"{where}: it has the unknown kind {kind}.")
+        return cls(KINDS[kind], bool(before), bool(after), mean.astype(np.float64), matrix.astype(np.float64))
+
+
+def scale_to_unit_length(data: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
+    return data / np.maximum(lengths, SMALLEST_LENGTH).astype(data.dtype)
 
 
 class SentenceVectors:
@@ -34,6 +83,7 @@ class SentenceVectors:
     `norm`; without any, the vector is the mean of the (whitened) word vectors. stop_words: tokens to skip.
     transformer: a `SentenceTransformer` whose unit vectors, times `transformer_weight`, come last; or None.
 
+    The first `n_word_features` of the `n_features` numbers come from the words.
     Several threads may share it.
     """
 
@@ -59,7 +109,7 @@ class SentenceVectors:
             self._tables.append(_WordScores(scores, len(vectors.vectors), self.n_features))
             self.n_features += 2 * mixture.locations.size
         self.n_features = self.n_features or vectors.vectors.shape[1]
-        self._n_word_features = self.n_features
+        self.n_word_features = self.n_features
         self.transformer, self.transformer_weight = transformer, transformer_weight
         if transformer is not None:
             self.n_features += transformer.n_features
@@ -67,6 +117,22 @@ class SentenceVectors:
         self.lookup = WordLookup(vectors.words, stop_words)
         words = self.lookup.stop_words
         self._given = vectors, whitening, mixtures, power, norm, words, transformer, transformer_weight
+
+    @property
+    def feature_groups(self) -> list[list[slice]] | None:
+        """The columns of each component of the mixtures, or None without mixtures.
+
+        A sentence is zero in the columns of components that none of its words belongs to. The last group are
+        the columns of the transformer, if there is one.
+        """
+        groups = []
+        for table in self._tables:
+            n_components, width = table.scores.parameters.locations.shape
+            starts = table.start + width * np.arange(2 * n_components).reshape(2, n_components)
+            groups += [[slice(first, first + width) for first in column] for column in starts.T.tolist()]
+        if groups and self.transformer is not None:
+            groups.append([slice(self.n_word_features, self.n_features)])
+        return groups or None
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[np.ndarray, WordBags]:
         """The vectors (n, n_features) of sentences, and what was found of their words.
@@ -87,7 +153,8 @@ class SentenceVectors:
             bags = self.lookup.find(sentences)
             clearing.join()
             self._add_words(bags.rows, bags.offsets, out)
-        self._add_transformed(sentences, bags, out[:, self._n_word_features :])
+        if self.transformer is not None:
+            self._add_transformed(self.transformer, sentences, bags, out[:, self.n_word_features :])
         return out, bags
 
     def encode_blocks(
@@ -125,15 +192,19 @@ class SentenceVectors:
             words, positions = np.unique(rows, return_inverse=True)
             shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
             means = csr_array((shares, positions, offsets)) @ self.whiten_words(words)
-            out[:, : self._n_word_features] = means
+            out[:, : self.n_word_features] = means
 
-    def _add_transformed(self, sentences: Sequence[Sentence], bags: WordBags, out: np.ndarray) -> None:
+    def _add_transformed(
+        self,
+        transformer: SentenceTransformer,
+        sentences: Sequence[Sentence],
+        bags: WordBags,
+        out: np.ndarray,
+    ) -> None:
         """The transformer's vectors; those of sentences without any token stay zero."""
-        if self.transformer is None:
-            return
         rows = [row for row, tokens in enumerate(bags.tokens) if tokens]
         texts = [sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences]
-        out[rows] = self.transformer_weight * self.transformer.encode([texts[row] for row in rows])
+        out[rows] = self.transformer_weight * transformer.encode([texts[row] for row in rows])
 
     def __reduce__(self):
         return type(self), self._given  # without the lock and the scores of the words seen
@@ -158,11 +229,11 @@ class _WordScores:
 
     def list_new(self, rows: np.ndarray) -> np.ndarray:
         """The words among these that have to be added first."""
-        new = np.unique(rows[self._slot[rows] < 0])
+        new = rows[self._slot[rows] < 0]
         if len(new) and self._entries.nbytes > MOST_REMEMBERED_BYTES:
             self._forget()
-            new = np.unique(rows)
-        return new
+            new = rows
+        return np.array(sorted(set(new.tolist())), np.int64)  # np.unique would import numpy.ma
 
     def add(self, rows: np.ndarray, vectors: np.ndarray) -> None:
         """Compute the scores of new words from their whitened vectors (m, D)."""
@@ -196,7 +267,10 @@ class _WordScores:
                 run = offsets[first : last + 1]
                 sum_entries(slots, run, *table, *options, self.start, out[first:last])
 
-            kernels.in_threads(encode_run, len(out))
+            if len(out) > FEW_SENTENCES:
+                kernels.in_threads(encode_run, len(out))
+            else:
+                encode_run(0, len(out))
             return
         summed = np.zeros((len(out), 2, *self.scores.parameters.locations.shape), np.float32)
         for s in range(len(out)):

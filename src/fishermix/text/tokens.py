@@ -51,6 +51,13 @@ AMERICAN = [
 def tokenize(sentence: str) -> list[str]:
     """The words of a sentence, in order.
 
+    Parameters
+    ----------
+    sentence : str
+        The sentence.
+
+    Examples
+    --------
     >>> tokenize("The dog's not in a T-shirt; it isn't 2.5 feet tall!")
     ['the', 'dog', 'not', 'in', 'a', 't-shirt', 'it', 'is', 'not', '2.5', 'feet', 'tall']
     """
@@ -165,19 +172,14 @@ class WordLookup:
 
     def find(self, sentences: Iterable[Sentence]) -> WordBags:
         """Tokenize sentences, each once, and find the rows of their words."""
+        tokenized = [self.tokenize(sentence) for sentence in sentences]
+        if not all(map(self._rows.__contains__, chain.from_iterable(tokenized))):
+            self._learn(chain.from_iterable(tokenized))
         rows: list[int] = []
-        offsets, tokenized = [0], []
-        find_rows = self._rows.__getitem__
-        for sentence in sentences:
-            tokens = self.tokenize(sentence)
-            try:
-                found = list(map(find_rows, tokens))
-            except KeyError:
-                self._learn(tokens)
-                found = list(map(find_rows, tokens))
-            rows.extend(chain.from_iterable(found))
+        offsets, find_rows = [0], self._rows.__getitem__
+        for tokens in tokenized:
+            rows.extend(chain.from_iterable(map(find_rows, tokens)))
             offsets.append(len(rows))
-            tokenized.append(tokens)
         return WordBags(np.array(rows, np.int64), np.array(offsets, np.int64), tokenized, self)
 
     def _learn(self, tokens: Iterable[str]) -> None:

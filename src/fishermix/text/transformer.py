@@ -18,7 +18,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.paths import data_folder
-from fishermix.storage import sha256_of_file
+from fishermix.storage import explain_damage, sha256_of_file
 from fishermix.threads import available_threads
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -32,9 +32,10 @@ ERRORS_ONLY = 3  # onnxruntime's log level
 class SentenceTransformer:
     """Maps sentences to unit vectors (n, n_features) float32. Opened on first use; threads may share it.
 
-    folder: holds `model.onnx`, with the inputs `input_ids`, `attention_mask` and, if it has it,
-    `token_type_ids`, and token vectors (n, tokens, n_features) as its first output; and `tokenizer.json`, as
-    the `tokenizers` package writes it.
+    Parameters
+    ----------
+    folder : path
+        Contains `model.onnx` and `tokenizer.json`.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -45,7 +46,13 @@ class SentenceTransformer:
 
     @classmethod
     def find(cls, name: str | os.PathLike) -> SentenceTransformer:
-        """Find a transformer by the name of a shipped or added one, or by its folder."""
+        """Find a transformer by the name of a shipped or added one, or by its folder.
+
+        Parameters
+        ----------
+        name : str or path
+            A name, or a folder.
+        """
         added = data_folder() / "transformers"
         places = [SHIPPED / name, added / name] if Path(name).name == str(name) else []
         for folder in (*places, Path(name)):
@@ -64,7 +71,10 @@ class SentenceTransformer:
 
     @cached_property
     def n_features(self) -> int:
-        width = self._session.get_outputs()[0].shape[-1]
+        session = self._session
+        with explain_damage(self.folder / GRAPH):
+            shape = session.get_outputs()[0].shape
+        width = shape[-1] if shape else None
         return width if isinstance(width, int) else len(self._run([0]))
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
@@ -72,8 +82,15 @@ class SentenceTransformer:
 
         Each sentence runs alone, several at a time in threads: an 8-bit graph scales its activations by the
         largest of a batch, and a sentence's vector must not depend on the sentences next to it.
+
+        Parameters
+        ----------
+        sentences : sequence of str
+            The sentences.
         """
-        ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(sentences))]
+        tokenizer, texts = self._tokenizer, [_replace_undecodable(sentence) for sentence in sentences]
+        with explain_damage(self.folder / TOKENIZER):
+            ids = [encoded.ids for encoded in tokenizer.encode_batch(texts)]
         out = np.zeros((len(ids), self.n_features), np.float32)
         threads = min(available_threads(), len(ids))
         if threads <= 1:
@@ -93,10 +110,10 @@ class SentenceTransformer:
         given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": 0 * tokens}
         try:
             vectors = self._session.run(None, {name: given[name] for name in self._inputs})[0]
+            mean = vectors[0].mean(axis=0, dtype=np.float32)
+            return mean / max(float(np.linalg.norm(mean)), SMALLEST_NORM)
         except Exception as error:  # onnxruntime raises its own classes
             raise FishermixError(f"{self.folder / GRAPH} does not run on a sentence: {error}") from error
-        mean = vectors[0].mean(axis=0, dtype=np.float32)
-        return mean / max(float(np.linalg.norm(mean)), SMALLEST_NORM)
 
     @cached_property
     def _session(self) -> Any:
@@ -105,15 +122,18 @@ class SentenceTransformer:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = ERRORS_ONLY
-        try:
+        with explain_damage(
+            self.folder / GRAPH
+        ):  # onnxruntime raises its own classes for every kind of damage
             session = onnxruntime.InferenceSession(
-                self.folder / GRAPH, options, providers=["CPUExecutionProvider"]
+                self.folder / GRAPH, options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
-        except Exception as error:  # onnxruntime raises its own classes for every kind of damage
-            raise FishermixError(f"onnxruntime cannot open {self.folder / GRAPH}: {error}") from error
-        unknown = {value.name for value in session.get_inputs()} - {
-            "input_ids", "attention_mask", "token_type_ids"
-        }  # fmt: skip
+            unknown = {value.name for value in session.get_inputs()} - {
+                "input_ids", "attention_mask", "token_type_ids"
+            }  # fmt: skip
+            has_output = bool(session.get_outputs())
+        if not has_output:
+            raise FishermixError(f"{self.folder / GRAPH} has no output.")
         if unknown:
             raise FishermixError(
                 f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."
@@ -128,13 +148,16 @@ class SentenceTransformer:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        try:
+        with explain_damage(self.folder / TOKENIZER):
             tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
-        except Exception as error:  # the package raises plain Exception
-            raise FishermixError(f"Cannot read {self.folder / TOKENIZER}: {error}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(MOST_TOKENS)
         return tokenizer
 
     def __reduce__(self):
         return type(self), (self.folder,)  # without the open session
+
+
+def _replace_undecodable(sentence: str) -> str:
+    """The sentence with question marks for bytes of the command line that are no text."""
+    return sentence.encode("utf8", "replace").decode("utf8")

@@ -17,6 +17,7 @@ from fishermix.storage import (
     DTYPES,
     FolderKind,
     load_config,
+    load_settled,
     read_tensor_header,
     save_folder,
     tensor_path,
@@ -30,6 +31,7 @@ VOCABULARY_TENSORS = {
     "word_hashes": "uint64",
     "word_order": "int64",
 }
+CHECKED_WORDS = 8  # whose hashes are compared when tables are opened; `verify` compares all
 ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
 SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
 
@@ -82,7 +84,19 @@ class Vocabulary(Sequence[str]):
         for name, dtype in VOCABULARY_TENSORS.items():
             if name not in tensors or tensors[name].ndim != 1 or tensors[name].dtype != dtype:
                 raise FishermixError(f"The vocabulary is damaged: the tensor '{name}' is missing or invalid.")
-        return cls(*(tensors[name] for name in VOCABULARY_TENSORS))
+        found = cls(*(tensors[name] for name in VOCABULARY_TENSORS))
+        last = len(found) - 1
+        found.check({last * number // (CHECKED_WORDS - 1) for number in range(CHECKED_WORDS)})
+        return found
+
+    def check(self, rows: Iterable[int]) -> None:
+        """Raise if the word of a row is not found by its hash."""
+        if len(self):
+            for row in rows:
+                if self.rows([self[row]]) != [row]:
+                    raise FishermixError(
+                        f"The vocabulary is damaged: word {row} is not found where its table says."
+                    )
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         return dict(zip(VOCABULARY_TENSORS, (self._blob, self._offsets, self._hashes, self._order)))
@@ -136,8 +150,15 @@ def _hash(encoded: bytes) -> int:
 class WordVectors:
     """n words and their vectors.
 
-    words: a sequence of n different words. vectors: (n, D) float32 or float16, which may be memory-mapped.
+    Parameters
+    ----------
+    words : sequence of str
+        n different words.
+    vectors : array of shape (n, D)
+        Their vectors, float32 or float16; may be memory-mapped.
 
+    Examples
+    --------
     >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])
     >>> "dog" in vectors, vectors["cat"].tolist(), vectors.rows(["car", "boat"]).tolist()
     (True, [1.0, 0.5], [2, -1])
@@ -175,6 +196,22 @@ class WordVectors:
         limit: read only the first `limit` words. vocabulary: keep only these words. errors="skip" skips words
         that are empty, repeated, not UTF-8, not finite or in a last line without a newline instead of raising
         an error. max_bytes: decompress no more than this.
+
+        Parameters
+        ----------
+        path : path
+            A file in the format of word2vec (binary or text) or GloVe, also compressed, or a saved
+            folder.
+        limit : int, optional
+            Read only this many words, from the first on.
+        vocabulary : collection of str, optional
+            Keep only these words.
+        dtype : "float32" or "float16"
+            The type of the vectors.
+        errors : "raise" or "skip"
+            What to do with a line that cannot be read.
+        max_bytes : int
+            Refuse files that would need more memory than this.
         """
         path = Path(path)
         if not path.is_dir():
@@ -182,7 +219,9 @@ class WordVectors:
                 path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors, max_bytes=max_bytes
             )
             return cls(words, vectors)
-        found = cls.from_tensors(_map_tensors(tensor_path(path, load_config(path, KIND)[0])))
+        found = load_settled(
+            path, lambda: cls.from_tensors(_map_tensors(tensor_path(path, load_config(path, KIND)[0])))
+        )
         if limit is not None:
             found = found[:limit]
         if vocabulary is not None:
@@ -191,7 +230,15 @@ class WordVectors:
         return found
 
     def save(self, folder: str | os.PathLike, dtype: Literal["float32", "float16"] | None = None) -> None:
-        """Write a folder that `load` maps; float16 halves its size and keeps about three digits."""
+        """Write a folder that `load` maps; float16 halves its size and keeps about three digits.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        dtype : "float32" or "float16"
+            The type of the vectors.
+        """
         with np.errstate(over="ignore"):
             vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
         if dtype == "float16" and not np.isfinite(vectors).all():
@@ -201,9 +248,22 @@ class WordVectors:
 
     @staticmethod
     def verify(folder: str | os.PathLike) -> None:
-        """Read a saved folder in full and compare its hash."""
-        head, _ = load_config(folder, KIND)
-        verify_tensors(tensor_path(folder, head), head)
+        """Read a saved folder in full, compare its hash, and look every word up.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
+
+        def read() -> None:
+            head, _ = load_config(folder, KIND)
+            path = tensor_path(folder, head)
+            verify_tensors(path, head)
+            vocabulary = Vocabulary.from_tensors(_map_tensors(path))
+            vocabulary.check(range(len(vocabulary)))
+
+        load_settled(folder, read)
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """The arrays that hold everything, to store in another file."""
@@ -211,6 +271,13 @@ class WordVectors:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
+        """The vectors that a model stored.
+
+        Parameters
+        ----------
+        tensors : mapping of str to array
+            The saved arrays by their names.
+        """
         if "vectors" not in tensors:
             raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
         return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
@@ -256,15 +323,35 @@ class WordVectors:
         return WordVectors([self.words[int(row)] for row in rows], self.vectors[rows])
 
     def row(self, word: str) -> int:
-        """The row of a word, -1 for a word out of vocabulary."""
+        """The row of a word, -1 for a word out of vocabulary.
+
+        Parameters
+        ----------
+        word : str
+            A word.
+        """
         return self.words.rows([word])[0]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64."""
+        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64.
+
+        Parameters
+        ----------
+        words : iterable of str
+            The words to look up.
+        """
         return np.array(self.words.rows(words), np.int64)
 
     def most_similar(self, query: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
-        """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,)."""
+        """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,).
+
+        Parameters
+        ----------
+        query : str or array of shape (D,)
+            A word or a vector.
+        n : int
+            The number of words to return.
+        """
         if isinstance(query, str):
             itself = self.row(query)
             if itself < 0:

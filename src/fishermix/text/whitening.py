@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
-from fishermix.text.whitening_transform import KINDS, WhiteningTransform, scale_to_unit_length
+from fishermix.text.sentence_vectors import KINDS, WhiteningTransform, scale_to_unit_length
+
+ITERATIONS_PER_STEP = 10  # of the progress bar
 
 
 class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Whiten word vectors: x -> (x - mean_) @ matrix_.T, each dimension with mean 0 and variance 1.
+    """Whiten word vectors: `x -> (x - mean_) @ matrix_.T`, each dimension with mean 0 and variance 1.
 
     Parameters
     ----------
@@ -79,7 +82,15 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
-        """Learn from word vectors X (n, D)."""
+        """Learn from word vectors X (n, D).
+
+        Parameters
+        ----------
+        X : array of shape (n, D)
+            Word vectors.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
         if self.kind not in KINDS:
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(KINDS)}.")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -95,7 +106,13 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
+        """(n, D) -> (n, D), float32 for float32 and float64 otherwise.
+
+        Parameters
+        ----------
+        X : array of shape (n, D)
+            Word vectors.
+        """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.whitening_.transform(data)
@@ -109,12 +126,19 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.whitening_.matrix
 
     def to_tensors(self) -> dict[str, np.ndarray]:
+        """The fitted arrays by name."""
         check_is_fitted(self)
         return self.whitening_.to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
-        """The fitted whitening that `to_tensors` wrote."""
+        """The fitted whitening that `to_tensors` wrote.
+
+        Parameters
+        ----------
+        tensors : mapping of str to array
+            The saved arrays by their names.
+        """
         found = WhiteningTransform.from_tensors(tensors)
         new = cls(found.kind, found.l2_before, found.l2_after)
         new.whitening_, new.n_features_in_ = found, len(found.mean)
@@ -138,9 +162,12 @@ def _fit_ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.nda
     with progress("ICA of the word vectors", total=whitening.max_iter) as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
 
+        calls = count(1)
+
         def log_cosh(projected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             # FastICA's own contrast; given as a function because FastICA does not report its progress.
-            bar.advance()
+            if next(calls) % ITERATIONS_PER_STEP == 0:
+                bar.advance(ITERATIONS_PER_STEP)
             np.tanh(projected, out=projected)
             return projected, 1 - np.einsum("ij,ij->i", projected, projected) / projected.shape[1]
 

@@ -78,10 +78,25 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         self.max_pixels = max_pixels
 
     def fit(self, images: object = None, y: object = None) -> ImageEncoder:
-        """Do nothing: there is nothing to learn."""
+        """Do nothing: there is nothing to learn.
+
+        Parameters
+        ----------
+        images : ignored
+            Present for the interface of scikit-learn.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
         return self
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The names of the columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
         name = os.path.basename(os.fspath(self.encoder)).removesuffix(".onnx")
         return np.array([f"{name}_{i}" for i in range(self.n_features)], object)
 
@@ -113,7 +128,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return self._network.features_key(self.view)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable."""
+        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
             for position, vector in self.stream(images):
@@ -124,7 +145,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return features
 
     def stream(self, images: Iterable[ImageSource]) -> Vectors:
-        """Yield (position, vector or error) of each image, in order; reads a few batches ahead."""
+        """Yield (position, vector or error) of each image, in order; reads a few batches ahead.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
         n_crops = count_crops(self.view)
         chunk, threads = max(1, self.batch_size // n_crops), count_threads(self.threads)
         session, limit = self._session, self.max_pixels_  # opened here: the threads share them
@@ -157,6 +184,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return NetworkSession(self._network, self.batch_size)
 
     def set_params(self, **parameters: object) -> ImageEncoder:
+        """Set parameters; the network is opened again on next use.
+
+        Parameters
+        ----------
+        **parameters : dict
+            New values by name.
+        """
         for name in DERIVED:
             self.__dict__.pop(name, None)
         return super().set_params(**parameters)
@@ -185,7 +219,13 @@ def encode_photos(
 
 
 class FusedEncoder:
-    """Several image encoders: their vectors are concatenated. It has the methods of one encoder."""
+    """Several image encoders: their vectors are concatenated. It has the methods of one encoder.
+
+    Parameters
+    ----------
+    encoders : sequence of ImageEncoder
+        The encoders whose vectors are concatenated.
+    """
 
     def __init__(self, encoders: Sequence[Any]):
         self.encoders = list(encoders)
@@ -195,11 +235,23 @@ class FusedEncoder:
         self.max_pixels_ = min(encoder.max_pixels_ for encoder in self.encoders)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, sum of the dimensions) of n paths, bytes or PIL images."""
+        """(n, sum of the dimensions) of n paths, bytes or PIL images.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
         return np.hstack([encoder.transform(images) for encoder in self.encoders])
 
     def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
-        """Yield (position, vector or error) of each image, in order."""
+        """Yield (position, vector or error) of each image, in order.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
         images = list(images)  # every encoder reads them all; a generator could be read once
         for results in zip(*(encoder.stream(images) for encoder in self.encoders), strict=True):
             (position, *_), parts = zip(*results)
@@ -208,6 +260,14 @@ class FusedEncoder:
 
 
 def open_encoders(names: Sequence[str], view: str | None) -> Any:
-    """An `ImageEncoder`, or a `FusedEncoder` if there are several names."""
+    """An `ImageEncoder`, or a `FusedEncoder` if there are several names.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of networks, each with an optional output: `efficientnet-lite2:depths`.
+    view : str or None
+        The crops of a photo. Default: that of the network.
+    """
     encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
     return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)

@@ -12,15 +12,16 @@ import io
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from fishermix.databases import ERRORS, select
 from fishermix.disk import (
     DAMAGED,
     create_private_file,
@@ -30,15 +31,16 @@ from fishermix.disk import (
 )
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
+from fishermix.schemas import DATABASE_ERRORS, select
 from fishermix.storage import write_atomically
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.images import UnreadableImage, read_bytes
 
-T = TypeVar("T")
 FILE = "features.sqlite"
 VERSION = 1
 SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
 SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS = 60.0
+KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 # A file changed this recently may change again within the resolution of its time: its hash is not stored.
 UNSETTLED_NANOSECONDS = 2_000_000_000
 TABLES = (
@@ -72,15 +74,23 @@ def extract(
     """The features of the images at `paths`, taken from the cache in `folder` where it has them.
 
     An unreadable image is reported in `failed`, with the reason; the extraction continues.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        The photos.
+    encoder : ImageEncoder
+        The encoder.
+    folder : path
+        The folder of the cache.
     """
     begun = time.perf_counter()
     names = [os.fspath(path) for path in paths]
     try:
         with closing(_FeatureCache(Path(folder), encoder)) as cache:
-            missing = [name for name in dict.fromkeys(names) if not cache.knows(cache.find_content(name))]
-            encoded = cache.fill(missing)
+            encoded = cache.fill(cache.list_missing(names))
             features, failed = cache.collect(names)
-    except ERRORS as error:
+    except DATABASE_ERRORS as error:
         reason = explain_sqlite_error(error, Path(folder)) if isinstance(error, sqlite3.Error) else DAMAGED
         if reason == DAMAGED:
             reason = "The file is damaged: remove it and extract again."
@@ -104,6 +114,8 @@ class _FeatureCache:
 
     def __init__(self, folder: Path, encoder: ImageEncoder):
         self.encoder, self.key, self.max_pixels = encoder, encoder.key, encoder.max_pixels_
+        self._of_encoder = self.key, self.max_pixels
+        self.known: set[bytes] = set()  # contents with a vector, or that could not be read
         self.contents: dict[str, bytes] = {}  # of the files met so far
         self.unreadable: dict[str, str] = {}
         self.new_vectors: list[tuple] = []
@@ -152,37 +164,31 @@ class _FeatureCache:
     def close(self) -> None:
         self.database.close()
 
-    def find_content(self, name: str) -> bytes | None:
-        """The stored hash of a file, or None if the file is new or has changed."""
-        try:
-            stamp = _make_stamp(os.stat(name))
-        except OSError:
-            return None
-        query = "SELECT content FROM files WHERE path = ? AND stamp = ?"
-        found = self._select(bytes, query, _make_path_key(name), stamp)
-        if found is not None:
-            self.contents[name] = found
-        return found
-
-    def knows(self, content: bytes | None) -> bool:
-        return content is not None and (
-            self.find_vector(content) is not None or self.find_failure(content) is not None
+    def list_missing(self, names: Sequence[str]) -> list[str]:
+        """The files whose images the cache lacks, or may lack: those that are new or have changed."""
+        keys = {name: _make_path_key(name) for name in names}
+        query = "SELECT path, stamp, content FROM files WHERE path IN"
+        stored = {
+            path: found for path, *found in self._select(tuple[bytes, str, bytes], query, keys.values())
+        }
+        for name, key in keys.items():
+            with suppress(OSError):
+                stamp, content = stored.get(key, (None, b""))
+                if stamp == _make_stamp(os.stat(name)):
+                    self.contents[name] = content
+        query = (
+            "SELECT content FROM vectors WHERE encoder = ?1 UNION ALL "
+            "SELECT content FROM failures WHERE encoder = ?1 AND max_pixels = ?2"
         )
+        self.known = {content for (content,) in select(self.database, tuple[bytes], query, *self._of_encoder)}
+        return [name for name in keys if self.contents.get(name) not in self.known]
 
-    def find_vector(self, content: bytes) -> bytes | None:
-        query = "SELECT vector FROM vectors WHERE encoder = ? AND content = ?"
-        found = self._select(bytes, query, self.key, content)
-        if found is not None and len(found) != 4 * self.encoder.n_features:
-            raise sqlite3.DatabaseError(f"a vector has {len(found)} bytes")
-        return found
-
-    def find_failure(self, content: bytes) -> str | None:
-        query = "SELECT reason FROM failures WHERE encoder = ? AND content = ? AND max_pixels = ?"
-        return self._select(str, query, self.key, content, self.max_pixels)
-
-    def _select(self, kind: type[T], query: str, *values: object) -> T | None:
-        rows = select(self.database, tuple[kind], query, *values)  # type: ignore[valid-type]
-        return rows[0][0] if rows else None
+    def _select(self, row: Any, query: str, keys: Iterable[bytes], *values: object) -> Iterator[Any]:
+        """The rows that a query, which ends in IN, finds for these keys; some hundred keys at a time."""
+        remaining = iter(dict.fromkeys(keys))
+        while chunk := list(islice(remaining, KEYS_PER_QUERY)):
+            marks = ", ".join("?" * len(chunk))
+            yield from select(self.database, row, f"{query} ({marks})", *values, *chunk)
 
     def fill(self, names: Sequence[str]) -> int:
         """Encode the images of these files that the cache lacks; returns how many images were encoded.
@@ -197,13 +203,12 @@ class _FeatureCache:
             for name in names:
                 files_read += 1
                 data = self._read(name)
-                if data is None or (content := self.contents[name]) in seen or self.knows(content):
+                if data is None or (content := self.contents[name]) in self.known:
                     continue
-                seen.add(content)
+                self.known.add(content)
                 submitted.append(content)
                 yield data
 
-        seen: set[bytes] = set()
         with progress("encoding photos", len(names)) as bar:
             for position, vector in self.encoder.stream(read_new()):
                 content = submitted[position]
@@ -244,17 +249,23 @@ class _FeatureCache:
         self.committed = time.monotonic()
 
     def collect(self, names: Sequence[str]) -> tuple[np.ndarray, dict[str, str]]:
-        features = np.full((len(names), self.encoder.n_features), np.nan, np.float32)
-        failed = dict(self.unreadable)
+        """The vectors of these files, NaN for those that failed, and the reasons."""
+        n_features = self.encoder.n_features
+        features = np.full((len(names), n_features), np.nan, np.float32)
+        failed, rows_of = dict(self.unreadable), defaultdict[bytes, list[int]](list)
         for row, name in enumerate(names):
-            if name in failed:
-                continue
-            content = self.contents[name]
-            vector = self.find_vector(content)
-            if vector is None:
-                failed[name] = self.find_failure(content) or "not encoded"
-            else:
-                features[row] = np.frombuffer(vector, "<f4")
+            if name not in failed:
+                rows_of[self.contents[name]].append(row)
+        query = "SELECT content, vector FROM vectors WHERE encoder = ? AND content IN"
+        for content, vector in self._select(tuple[bytes, bytes], query, list(rows_of), self.key):
+            if len(vector) != 4 * n_features:
+                raise sqlite3.DatabaseError(f"a vector has {len(vector)} bytes")
+            # A damaged database may answer with a row twice, or with another.
+            features[rows_of.pop(content, [])] = np.frombuffer(vector, "<f4")
+        query = "SELECT content, reason FROM failures WHERE encoder = ? AND max_pixels = ? AND content IN"
+        reasons = dict(self._select(tuple[bytes, str], query, rows_of, *self._of_encoder))
+        for content, rows in rows_of.items():
+            failed |= {names[row]: reasons.get(content) or "not encoded" for row in rows}
         return features, failed
 
 

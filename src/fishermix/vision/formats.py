@@ -15,6 +15,10 @@ from importlib.util import find_spec
 from fishermix.extras import install_command
 
 
+class PictureProblem(ValueError):
+    """Why a file that is not damaged cannot be read as a photo, in words for the user."""
+
+
 @dataclass(frozen=True)
 class Format:
     """suffixes : the lower-case endings of file names
@@ -124,6 +128,13 @@ def split_part(path: str) -> tuple[str, str, float]:
         if announced is not None and announced.name == {"t": "video", "page": "TIFF"}[kind]:
             return file, kind, float(number)
     return path, "", 0.0
+
+
+def locate_part(path: str) -> tuple[str, float | None, int | None]:
+    """The file, the time in seconds if it is a video, and the page of a TIFF file if it is not the first."""
+    file, part, number = split_part(path)
+    is_video = find_format(file) is VIDEO
+    return file, number if is_video else None, int(number) if part == "page" else None
 
 
 def sniff_format(data: bytes) -> str:

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -24,6 +25,7 @@ from fishermix.extras import install_command
 from fishermix.vision.formats import (
     RAW,
     VIDEO,
+    PictureProblem,
     explain_missing,
     find_format,
     get_format,
@@ -31,10 +33,16 @@ from fishermix.vision.formats import (
     sniff_format,
     split_part,
 )
-from fishermix.vision.picture_cost import find_disproportion, find_excess
+from fishermix.vision.picture_cost import find_disproportion, find_excess, is_bounded
 from fishermix.vision.remarks import collect_remarks
-from fishermix.vision.tiff import get_stored_size, list_pages, looks_like_raw, read_page
-from fishermix.vision.worker import WorkerFailed, decode_in_worker, needs_worker
+from fishermix.vision.tiff import (
+    get_stored_size,
+    has_deep_planes,
+    list_pages,
+    looks_like_raw,
+    read_page,
+)
+from fishermix.vision.worker import NetworkBytes, WorkerFailed, decode_in_worker
 
 LOG = logging.getLogger("fishermix.vision")  # remarks of decoders, at the level INFO: not shown by default
 ImageSource = str | os.PathLike | bytes | Image.Image
@@ -139,9 +147,18 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
     An image that would take more than `max_pixels` pixels in memory (None: the default) is rejected before it
     is decoded. A JPEG much larger than `side` x `side` pixels is decoded at a half, a quarter or an eighth of
     its size, but never below twice `side`; of a HEIC photo, a thumbnail of about `side` serves, and of a RAW
-    photo the preview. This is several times faster, and deterministic. A path may name a part of a file:
-    `clip.mp4#t=12.5` is a frame, `scan.tif#page=2` a page. The message of an `UnreadableImage` names the
-    file if `photo` is a path.
+    photo the preview; other HEIC, AVIF and JPEG XL photos are reduced after they are decoded. This is several
+    times faster, and deterministic. A path may name a part of a file: `clip.mp4#t=12.5` is a frame,
+    `scan.tif#page=2` a page. The message of an `UnreadableImage` names the file if `photo` is a path.
+
+    Parameters
+    ----------
+    photo : path, bytes or PIL image
+        The photo.
+    max_pixels : int, optional
+        Reject larger photos. Default: depends on the memory.
+    side : int
+        A JPEG much larger than side x side pixels is decoded at a reduced size. 0: never.
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):
@@ -159,11 +176,14 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
 def _decode_within_limits(
     data: bytes | Image.Image, max_pixels: int, side: int, name: str, page: int = 1
 ) -> Image.Image:
-    """Decode here or, if the cost is unknown, in a worker; log what the decoder remarks on the photo."""
+    """Decode here or, if the cost is unknown or the photo is from the network, in a worker; log what the
+    decoder remarks on the photo.
+    """
     if isinstance(data, bytes) and (excess := find_excess(data)):
         raise UnreadableImage(excess)
     try:
-        if isinstance(data, bytes) and needs_worker(data):
+        from_network = isinstance(data, NetworkBytes)
+        if isinstance(data, bytes) and sys.executable and (from_network or not is_bounded(data)):
             image, remarks = decode_in_worker(data, max_pixels, side, page)
         else:
             image, remarks = decode_bytes(data, max_pixels, side, page)
@@ -192,6 +212,17 @@ def open_header(path: str | os.PathLike) -> tuple[tuple[int, int], Image.Exif]:
     with _open_file(data, kind) as image:
         size = get_stored_size(image) if image.format == "TIFF" else image.size
         return size, _read_exif(image)
+
+
+def check_header(path: str | os.PathLike) -> None:
+    """Raise `UnreadableImage` if the first bytes of a file are not those of a photo. Videos pass."""
+    if find_format(os.fspath(path)) is VIDEO:
+        return
+    try:
+        with _explain_errors(b"photo", default_max_pixels()):
+            open_header(path)
+    except UnreadableImage as error:
+        raise UnreadableImage(error.reason, os.fspath(path), error.may_change) from error
 
 
 def _read_exif(image: Image.Image) -> Image.Exif:
@@ -225,7 +256,8 @@ def list_parts(path: str | os.PathLike, max_pixels: int | None = None) -> list[s
     pages; else, and if the file is damaged, the file itself. The first part has the name of the file.
     """
     try:
-        return _list_parts(path, max_pixels)
+        with collect_remarks():
+            return _list_parts(path, max_pixels)
     except UnreadableImage:
         return [os.fspath(path)]
 
@@ -346,11 +378,13 @@ def _decode_tiff(data: bytes, max_pixels: int, side: int, page: int) -> Image.Im
             raise UnreadableImage(f"the file has no page {page}")
         image.seek(pages[page - 1])
         _check_proportion(image, len(data))
-        return _load(image, max_pixels, side)
+        if not has_deep_planes(image):
+            return _load(image, max_pixels, side)
+    return _decode_other_tiff(data, max_pixels, page)
 
 
 def _decode_other_tiff(data: bytes, max_pixels: int, page: int) -> Image.Image:
-    """A TIFF file that Pillow does not read."""
+    """A TIFF file that Pillow does not read, or not correctly."""
     try:
         values = read_page(data, page, lambda width, height: _check_size(width, height, max_pixels))
     except ImportError as error:
@@ -378,8 +412,18 @@ def _explain_errors(data: bytes | Image.Image, max_pixels: int) -> Iterator[None
         raise UnreadableImage(
             f"the image does not fit in memory; {_explain_limit(max_pixels)}", may_change=True
         ) from error
+    except PictureProblem as error:
+        raise UnreadableImage(str(error)) from error
     except Exception as error:
-        raise UnreadableImage(f"the file is damaged ({error or type(error).__name__})") from error
+        LOG.info("a decoder reports: %r", error)  # for whoever reports a problem with a decoder
+        raise UnreadableImage(_describe_damage(error)) from error
+
+
+def _describe_damage(error: Exception) -> str:
+    """Decoders speak of their own code; a user can act on one thing only, that a file is not complete."""
+    text = str(error).lower()
+    is_cut = any(words in text for words in ("truncat", "end of file", "not enough", "outside of file"))
+    return "the file is truncated" if is_cut else "the file is damaged"
 
 
 def _load(image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1) -> Image.Image:
@@ -389,7 +433,11 @@ def _load(image: Image.Image, max_pixels: int, side: int = 0, orientation: int =
         _choose_reduction(image, side)
     _check_pixels(image, full, max_pixels)
     image.load()
-    return _convert_to_rgb(_turn_upright(image, orientation))
+    upright = _turn_upright(image, orientation)
+    if side and image.format in SNIFFED.values():
+        # As large as a reduced JPEG: a worker sends a few pixels instead of all.
+        upright = upright.reduce(max(1, min(upright.size) // (2 * side)))
+    return _convert_to_rgb(upright)
 
 
 def _choose_reduction(image: Image.Image, side: int) -> None:

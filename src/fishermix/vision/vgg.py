@@ -13,6 +13,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.extras import install_command
+from fishermix.storage import explain_damage
 from fishermix.vision.onnx_builder import Graph, import_onnx
 
 SIZE, FEATURES = 224, 4096
@@ -78,11 +79,15 @@ def read_pth(path: Path) -> dict[str, np.ndarray]:
         raise FishermixError(f"Reading a .pth file needs torch. Run: {install_command('caption')}") from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever the damaged file makes it raise
-        raise FishermixError(f"Cannot read the weights in {path}: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # torch raises whatever the damaged file makes it raise, and advises to run it
+        raise FishermixError(
+            f"{path} cannot be read: it is damaged, or it contains more than tensors, and reading it would "
+            "run code."
+        ) from error
     if not isinstance(state, Mapping):
         raise FishermixError(f"{path} does not contain weights by name.")
-    return {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
+    with explain_damage(path):
+        return {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def build_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
@@ -110,10 +115,12 @@ def build_graph(tensors: Mapping[str, np.ndarray], where: str) -> Any:
 def cut_at_fc7(path: Path) -> tuple[Any, str, str]:
     """The ONNX model up to the rectifier after its 4096 x 4096 layer, and the names of input and output."""
     onnx = import_onnx()
-    try:
+    with explain_damage(path):
         model = onnx.load(path)
-    except Exception as error:  # protobuf's own classes
-        raise FishermixError(f"Cannot read {path} as ONNX: {error}") from error
+        return _cut(onnx, model, path)
+
+
+def _cut(onnx: Any, model: Any, path: Path) -> tuple[Any, str, str]:
     weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     fc7 = [
         node

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fishermix.vision.formats import PictureProblem
+
 SECONDS_BETWEEN_FRAMES = 4.0
 MOST_FRAMES = 500  # of one video; a longer one gets fewer per minute
 SIDE = 16  # frames are compared as small gray pictures
@@ -46,7 +48,7 @@ def read_frame(path: str | os.PathLike, time: float, max_pixels: int) -> Image.I
             turn = ROTATION.get(round(getattr(frame, "rotation", 0)) % 360)
             image = frame.to_image()
             return image.transpose(turn) if turn is not None else image
-    raise ValueError("the video has no frames")
+    raise PictureProblem("the video has no frames")
 
 
 def _walk_key_frames(path: str | os.PathLike, max_pixels: int) -> Iterator[tuple[float, Any, float]]:
@@ -65,7 +67,7 @@ def _walk_key_frames(path: str | os.PathLike, max_pixels: int) -> Iterator[tuple
 
 def _find_stream(container):
     if not container.streams.video:
-        raise ValueError("the file has no video")
+        raise PictureProblem("the file has no video")
     stream = container.streams.video[0]
     stream.codec_context.skip_frame = "NONKEY"
     return stream
@@ -77,4 +79,6 @@ def _start(stream) -> int:
 
 def _check_size(stream, max_pixels: int) -> None:
     if stream.width * stream.height > max_pixels:
-        raise ValueError(f"its frames have {stream.width} x {stream.height} pixels, more than {max_pixels:,}")
+        raise PictureProblem(
+            f"its frames have {stream.width} x {stream.height} pixels, more than {max_pixels:,}"
+        )

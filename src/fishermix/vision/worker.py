@@ -21,8 +21,6 @@ from typing import BinaryIO
 
 from PIL import Image
 
-from fishermix.vision.picture_cost import is_bounded
-
 SECONDS = 30.0  # for a file of this machine
 SECONDS_FROM_NETWORK = 10.0
 SECONDS_TO_START = 60.0
@@ -49,11 +47,6 @@ class WorkerFailed(Exception):
     def __init__(self, reason: str, may_change: bool = False):
         super().__init__(reason)
         self.may_change = may_change
-
-
-def needs_worker(data: bytes) -> bool:
-    """Whether a worker decodes this picture: one of unbounded cost, or from the network."""
-    return bool(sys.executable) and (isinstance(data, NetworkBytes) or not is_bounded(data))
 
 
 def decode_in_worker(data: bytes, max_pixels: int, side: int, page: int = 1) -> tuple[Image.Image, list[str]]:

@@ -1,0 +1,87 @@
+"""The site: `make docs` builds it. The reference is made from the program before Sphinx reads its pages."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import document_api  # noqa: E402
+import document_commands  # noqa: E402
+
+from fishermix import __version__  # noqa: E402
+
+project = "fishermix"
+author = "The fishermix developers"
+copyright = "the fishermix developers"
+release = version = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton",
+]
+nitpicky = True
+default_role = "literal"  # `name` in a docstring is code
+exclude_patterns = ["_build"]
+
+suppress_warnings = ["config.cache"]
+
+autodoc_typehints = "none"  # the docstrings name types and shapes
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False  # autodoc lists them
+
+myst_enable_extensions = ["deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples" / "gallery"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "image_scrapers": ("matplotlib",),
+    "download_all_examples": False,
+    "show_memory": False,
+    "remove_config_comments": True,
+    "min_reported_time": 1,
+    "abort_on_example_error": True,
+}
+
+html_theme = "furo"
+html_title = f"fishermix {release}"
+html_theme_options = {"navigation_with_keys": True}
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+# Documents outside this folder that the site shows as pages of its own.
+_PAGE_OF = {
+    "../SECURITY.md": "security_policy.md",
+    "../src/fishermix/pretrained/model/MODEL_CARD.md": "model_card.md",
+    "../src/fishermix/pretrained/all-MiniLM-L6-v2/MODEL_CARD.md": "transformer_card.md",
+    "../CHANGELOG.md": "changelog.md",
+}
+
+
+def _link_to_pages(app, name, source) -> None:
+    for path, page in _PAGE_OF.items():
+        source[0] = source[0].replace(f"]({path})", f"]({page})")
+
+
+def _make_reference(app) -> None:
+    document_api.write_pages(Path(app.srcdir, "reference", "api"))
+    document_commands.write_pages(Path(app.srcdir, "reference", "commands"))
+
+
+def _skip_foreign(app, what, name, member, skip, options):
+    """Inherited members of other packages have their own documentation."""
+    function = getattr(member, "fget", member)
+    module = getattr(function, "__module__", None)
+    return True if module is not None and not module.startswith("fishermix") else None
+
+
+def setup(app) -> None:
+    app.connect("builder-inited", _make_reference, priority=100)
+    app.connect("source-read", _link_to_pages)
+    app.connect("autodoc-skip-member", _skip_foreign)

@@ -1,0 +1,207 @@
+"""What plain words mean besides the photo that they describe: dates become filters, "without" a minus.
+
+    read_words("dogs in summer 2019")      dogs, taken from 2019-06-01 to 2019-08-31
+    read_words("a beach without people")   a beach, minus people
+
+Each such reading comes with a remark. Quotation marks keep words as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+from fishermix.retrieval.details import Filter
+from fishermix.retrieval.query import NEGATIONS
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # their first months
+EARLIEST_YEAR = 1900
+_YEAR = r"(?:19|20)\d\d"
+_MONTH = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+)
+_ORDINAL = r"(?:st|nd|rd|th)?"
+
+
+def _period(number: str) -> str:
+    """A regular expression of a period; `number` makes the names of its groups unique."""
+    return (
+        rf"(?:(?P<iso{number}>{_YEAR}-(?:0[1-9]|1[0-2])(?:-\d\d)?)"
+        rf"|(?:(?P<day{number}>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?)?(?P<month{number}>{_MONTH})\.?"
+        rf"(?:\s+(?P<later_day{number}>\d{{1,2}}){_ORDINAL})?,?\s+(?:of\s+)?(?P<month_year{number}>{_YEAR})"
+        rf"|(?P<season{number}>{'|'.join(SEASONS)})\s+(?:of\s+)?(?P<season_year{number}>{_YEAR})"
+        rf"|(?P<year{number}>{_YEAR}))"
+    )
+
+
+_FOLLOWED = r"(?=\s*$|\s*[,.;]|\s+(?:in|on|at|with|by|near|and|from|under|during|without|of)\b)"
+_RANGE = re.compile(
+    rf"(?:^|(?<=\s))(?:(?:taken\s+)?(?:from|between)\s+)?{_period('1')}\s*(?:to|and|until|till|[-–])\s*"
+    rf"{_period('2')}{_FOLLOWED}",
+    re.IGNORECASE,
+)
+_ONE = re.compile(
+    rf"(?:^|(?<=[\s,]))(?:taken\s+)?(?:(?P<how>in|from|during|on|of|since|after|before|until|till)\s+)?"
+    rf"(?:the\s+)?(?:year\s+)?{_period('')}{_FOLLOWED}",
+    re.IGNORECASE,
+)
+_LINKS = {"with", "but", "and", "that", "which", "who", "is", "are", "has", "have", "there", "having"}
+_ENDS = {
+    *(
+        "in",
+        "on",
+        "at",
+        "by",
+        "near",
+        "under",
+        "over",
+        "during",
+        "behind",
+        "beside",
+        "above",
+        "below",
+        "with",
+    ),
+    *("but", "while", "from", "into", "inside", "outside", "next", "without", "against", "around", "where"),
+}
+_SIGNS = {"sign", "signs", "parking", "smoking", "entry"}  # "a no parking sign" shows one
+
+
+@dataclass
+class Reading:
+    """What a text means.
+
+    wanted : the words that describe the photo; empty if the text is only a date
+    unwanted : what it must not show
+    after, before : as in `Filter`
+    remarks : a sentence for each thing that was read into the words
+    """
+
+    wanted: str
+    unwanted: list[str] = field(default_factory=list)
+    after: str | None = None
+    before: str | None = None
+    remarks: list[str] = field(default_factory=list)
+
+
+def read_words(text: str, dates: bool = True) -> Reading:
+    """Read dates, unless `dates` is False, and negations of a text."""
+    reading = _read_dates(text) if dates else Reading(text)
+    _read_negations(reading)
+    return reading
+
+
+def make_filter(reading: Reading) -> Filter:
+    """The dates of a reading as a filter."""
+    return Filter(reading.after, reading.before)
+
+
+# Dates
+
+
+def _read_dates(text: str) -> Reading:
+    if found := _RANGE.search(text):
+        first, last = _find_days(found, "1"), _find_days(found, "2")
+        if first and last and first[0] < last[1]:
+            return _limit(text, found, first[0], last[1])
+    for found in _ONE.finditer(text):
+        days = _find_days(found, "")
+        how = (found["how"] or "").lower()
+        alone = not how and found["year"] and text[found.end() :].strip(" .")
+        # "2000 people", "a crowd of 2000 and more": a number, not a year
+        if days is None or alone or (how == "of" and found["year"]):
+            continue
+        start, end = days
+        if how in ("since", "after"):
+            return _limit(text, found, start if how == "since" else end, None)
+        if how in ("before", "until", "till"):
+            return _limit(text, found, None, start if how == "before" else end)
+        return _limit(text, found, start, end)
+    return Reading(text)
+
+
+def _find_days(found: re.Match[str], number: str) -> tuple[date, date] | None:
+    """The first day of a period and the first day after it; None if there is no such period yet."""
+    group = found.groupdict().get
+    try:
+        if text := group(f"iso{number}"):
+            parts = [int(part) for part in text.split("-")]
+        elif text := group(f"month{number}"):
+            parts = [int(group(f"month_year{number}") or 0), MONTHS.index(text[:3].lower()) + 1]
+            if day := group(f"day{number}") or group(f"later_day{number}"):
+                parts.append(int(day))
+        elif text := group(f"season{number}"):
+            month = SEASONS[text.lower()]
+            year = int(group(f"season_year{number}") or 0)
+            return _check(date(year, month, 1), _first_of_month(year, month + 3))
+        else:
+            parts = [int(group(f"year{number}") or 0)]
+        if len(parts) == 3:
+            day_itself = date(*parts)
+            return _check(day_itself, day_itself + timedelta(1))
+        months = 1 if len(parts) == 2 else 12
+        year, month = parts[0], parts[1] if len(parts) == 2 else 1
+        return _check(date(year, month, 1), _first_of_month(year, month + months))
+    except (ValueError, OverflowError):  # no such day
+        return None
+
+
+def _check(start: date, end: date) -> tuple[date, date] | None:
+    return (start, end) if start.year >= EARLIEST_YEAR and start <= date.today() else None
+
+
+def _first_of_month(year: int, month: int) -> date:
+    return date(year + (month - 1) // 12, (month - 1) % 12 + 1, 1)
+
+
+def _limit(text: str, found: re.Match[str], after: date | None, before: date | None) -> Reading:
+    wanted = " ".join(f"{text[: found.start()]} {text[found.end() :]}".split()).strip(" ,;")
+    last = None if before is None else before - timedelta(1)
+    when = " ".join([*([f"from {after}"] if after else []), *([f"until {last}"] if last else [])])
+    remark = (
+        f"'{found[0].strip()}' was read as a date: only photos taken {when}. "
+        "Put the words in double quotes to search for them instead."
+    )
+    first, end = (None if day is None else day.isoformat() for day in (after, before))
+    return Reading(wanted, [], first, end, [remark])
+
+
+# Negations
+
+
+def _read_negations(reading: Reading) -> None:
+    words, wanted, at = reading.wanted.split(), list[str](), 0
+    while at < len(words):
+        phrase = _find_phrase(words, at + 1) if _plain(words[at]) in NEGATIONS else []
+        if not phrase or (_plain(words[at]) == "no" and _SIGNS & set(map(_plain, phrase))):
+            wanted.append(words[at])
+            at += 1
+            continue
+        while wanted and _plain(wanted[-1]) in _LINKS:
+            wanted.pop()
+        at += 1 + len(phrase)
+        phrase = phrase[1:] if len(phrase) > 1 and _plain(phrase[0]) == "any" else phrase
+        reading.unwanted.append(" ".join(phrase).strip(",.;"))
+    if reading.unwanted:
+        reading.wanted = " ".join(wanted).strip(" ,;")
+        terms = " ".join([reading.wanted, *(f"- {phrase}" for phrase in reading.unwanted)]).strip()
+        reading.remarks.append(
+            f"Searching for: {terms}. Put the words in double quotes to search for them as they are."
+        )
+
+
+def _find_phrase(words: list[str], start: int) -> list[str]:
+    """The words after a negation that it belongs to."""
+    phrase: list[str] = []
+    for word in words[start:]:
+        if phrase and (_plain(word) in _ENDS or phrase[-1].endswith((",", ".", ";"))):
+            break
+        phrase.append(word)
+    return phrase
+
+
+def _plain(word: str) -> str:
+    return word.lower().strip(",.;")

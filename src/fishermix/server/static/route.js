@@ -1,0 +1,51 @@
+// The address of the page says what it shows: the query, the filters and the open photo.
+
+export const FILTERS = ["after", "before", "in", "kind", "sort"];
+const NAMES = ["q", ...FILTERS, "photo"];
+let apply = () => {};
+
+/** What the address says; `upload` is the number of a photo that was dropped on this page. */
+export function read() {
+  const given = new URLSearchParams(location.search);
+  const route = Object.fromEntries(NAMES.map((name) => [name, given.get(name) || ""]));
+  return { ...route, upload: history.state?.upload || 0 };
+}
+
+export const current = read;
+
+function address(route) {
+  const values = NAMES.filter((name) => route[name]).map((name) => [name, route[name]]);
+  const query = new URLSearchParams(values).toString();
+  return query ? `/?${query}` : "/";
+}
+
+/** Go to another place; `opened` marks a photo that was opened from the list before it in the history. */
+export function go(changes, { replace = false, opened = history.state?.opened && replace } = {}) {
+  const route = { ...read(), ...changes };
+  const state = { upload: route.upload, opened: Boolean(opened) };
+  if (replace) {
+    history.replaceState({ ...history.state, ...state }, "", address(route));
+  } else {
+    remember();
+    history.pushState(state, "", address(route));
+  }
+  apply(route, {});
+}
+
+/** Keep how far the list was scrolled with its place in the history. */
+let measure = () => ({});
+export const remember = () => history.replaceState({ ...history.state, ...measure() }, "");
+
+export function start(onChange, onMeasure) {
+  apply = onChange;
+  measure = onMeasure;
+  history.scrollRestoration = "manual";
+  addEventListener("popstate", () => apply(read(), history.state || {}));
+  addEventListener("pagehide", remember);
+  apply(read(), history.state || {});
+}
+
+/** What the list of photos depends on. */
+export function listKey(route) {
+  return JSON.stringify([route.upload, route.q, ...FILTERS.map((name) => route[name])]);
+}

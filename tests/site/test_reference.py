@@ -1,0 +1,95 @@
+"""The reference is complete: every public name has a page, every parameter and option a description."""
+
+import inspect
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import document_api  # noqa: E402
+import document_commands  # noqa: E402
+
+docscrape = pytest.importorskip("numpydoc.docscrape")
+
+PUBLIC = [
+    (package, name)
+    for package, names in document_api.list_public_names().items()
+    for name in names
+    if callable(getattr(import_module(package), name))
+]
+
+
+def list_callables():
+    """(name, function or class) of every public function, class, and method that fishermix defines."""
+    for package, name in PUBLIC:
+        value = getattr(import_module(package), name)
+        yield f"{package}.{name}", value
+        for method, member in inspect.getmembers(value, inspect.isroutine) if inspect.isclass(value) else []:
+            ours = (getattr(member, "__module__", "") or "").startswith("fishermix")
+            if ours and not method.startswith("_"):
+                yield f"{package}.{name}.{method}", member
+
+
+def list_parameters(value):
+    """The names that a caller may pass; of a class, those of its constructor."""
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return []
+    names = [
+        name
+        for name, parameter in inspect.signature(value).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
+
+
+def describe_parameters(value):
+    """The described names of a docstring: `a, b : array` describes two."""
+    docstring = inspect.getdoc(value) or ""
+    sections = docscrape.NumpyDocString(docstring)
+    entries = [*sections["Parameters"], *sections["Attributes"]]
+    return {
+        name.strip().lstrip("*"): " ".join(entry.desc)
+        for entry in entries
+        for name in entry.name.partition(":")[0].split(",")
+    }
+
+
+CALLABLES = dict(list_callables())
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_every_parameter_is_described(name):
+    value = CALLABLES[name]
+    assert inspect.getdoc(value), f"{name} has no docstring"
+    described = describe_parameters(value)
+    missing = [parameter for parameter in list_parameters(value) if not described.get(parameter)]
+    assert not missing, f"{name} does not describe {', '.join(missing)}"
+
+
+def test_every_public_name_has_a_page(tmp_path):
+    document_api.write_pages(tmp_path)
+    for package, name in PUBLIC:
+        page = (tmp_path / f"{package}.{name}.rst").read_text()
+        assert f":: {name}\n" in page
+        assert f"[`{name}`]" in (tmp_path / f"{package}.md").read_text()
+
+
+def test_everything_that_fishermix_exports_is_public_in_one_package():
+    exported = set(import_module("fishermix").__all__) - {"__version__"}
+    assert exported <= {name for _, name in PUBLIC}
+
+
+@pytest.mark.parametrize("command", document_commands.list_commands())
+def test_every_option_of_a_command_is_described(command):
+    found = document_commands.list_commands()[command]
+    assert found.help, f"{command} has no help"
+    page = document_commands.describe_command(command, found)
+    for parameter in found.params:
+        assert parameter.help, f"{command}: {parameter.name} has no help"
+        if parameter.param_type_name == "option":
+            for option in parameter.opts:
+                assert option in page

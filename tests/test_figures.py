@@ -1,0 +1,49 @@
+"""The figures of the packaged model: the documents agree with what `fishermix evaluate` measured."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from fishermix.datasets import open_dataset
+from fishermix.model.model import SHIPPED, ImageTextModel
+
+ROOT = Path(__file__).parent.parent
+CARD = SHIPPED / "MODEL_CARD.md"
+MEASURES = ("r@1", "r@5", "r@10")
+FIGURES = {name: json.loads((SHIPPED / f"figures-{name}.json").read_text()) for name in ("flickr8k", "coco")}
+
+
+def format_row(figures):
+    """The cells of a row of a table: search, annotation, the mean rank of sentence similarity."""
+    cells = []
+    for task in ("search", "annotation"):
+        found = figures[task]
+        recalls = " ".join(f"{found[measure]:.1f}" for measure in MEASURES)
+        cells.append(f"{recalls} {found['median']:.0f} {found['mean']:.1f}")
+    return " | ".join([*cells, f"{figures['similarity']['mean']:.1f}"])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("document", [CARD, ROOT / "docs" / "results.md"], ids=lambda path: path.name)
+def test_documents_have_the_measured_figures(name, document):
+    assert format_row(FIGURES[name]) in document.read_text("utf8")
+
+
+def test_the_readme_has_the_measured_figures():
+    search, annotation = (FIGURES["flickr8k"][task]["r@1"] for task in ("search", "annotation"))
+    assert f"has {search:.1f} and {annotation:.1f} at r@1" in (ROOT / "README.md").read_text("utf8")
+
+
+def test_the_figures_are_of_the_test_photos():
+    assert [(FIGURES[name]["split"], FIGURES[name]["images"]) for name in FIGURES] == [("test", 1000)] * 2
+
+
+@pytest.mark.real
+@pytest.mark.skipif("FISHERMIX_DATA" not in os.environ, reason="FISHERMIX_DATA does not name the real data")
+def test_the_packaged_model_has_the_figures_of_its_card(tmp_path):
+    data = open_dataset(f"flickr8k:{os.environ['FISHERMIX_DATA']}/flickr8k").part("test")
+    found = ImageTextModel.load().evaluate(data, tmp_path)
+    for task, measures in found.items():
+        assert measures == pytest.approx(FIGURES["flickr8k"][task], abs=0.15), task
