@@ -47,6 +47,7 @@ export async function load(route, kept = {}) {
   } finally {
     if (turn === list.turn) list.busy = false;
   }
+  fill();
 }
 
 /** Ask again for what is shown, after photos have changed; nothing jumps. */
@@ -67,6 +68,7 @@ export async function refresh() {
   Object.assign(list, { found, more: found.more });
   draw(photos, sections(route, found, photos));
   describe(route, found, photos);
+  fill();
 }
 
 export async function loadMore() {
@@ -83,16 +85,19 @@ export async function loadMore() {
     draw(photos, sections(route, list.found, photos), shown);
   } catch (problem) {
     if (turn === list.turn) tell(problem.message, true);
+    return; // scrolling on asks again
   } finally {
     if (turn === list.turn) list.busy = false;
-    if (isNearEnd()) requestAnimationFrame(loadMore);
   }
+  fill();
 }
 
 export const hasMore = () => list.more;
 export const setFile = (file) => (list.file = file);
 const isNearEnd = () => $("end").getBoundingClientRect().top < innerHeight + 800;
-new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && loadMore(), { rootMargin: "800px" }).observe($("end"));
+/** Ask for more while the end is near. An IntersectionObserver would miss an end that leaves and returns between two frames. */
+const fill = () => requestAnimationFrame(() => isNearEnd() && loadMore());
+for (const event of ["scroll", "resize"]) addEventListener(event, fill, { passive: true });
 
 /** The section of each photo: by how likely it is right, or by month. */
 function sections(route, found, photos) {
