@@ -300,7 +300,7 @@ def _decode(data: bytes | Image.Image, max_pixels: int, side: int, page: int = 1
             return _decode_tiff(data, max_pixels, side, page)
         with _open_file(data, kind) as image:
             _check_proportion(image, len(data))
-            return _load(image, max_pixels, side)
+            return _load(image, max_pixels, side, data=data)
 
 
 def _check_proportion(image: Image.Image, n_bytes: int) -> None:
@@ -426,12 +426,19 @@ def _describe_damage(error: Exception) -> str:
     return "the file is truncated" if is_cut else "the file is damaged"
 
 
-def _load(image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1) -> Image.Image:
-    """Decode an opened image; `orientation` is that of an image without EXIF."""
+def _load(
+    image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1, data: bytes = b""
+) -> Image.Image:
+    """Decode an opened image; `orientation` is that of an image without EXIF, `data` the bytes of its file."""
     full = image.size
     if side:
         _choose_reduction(image, side)
     _check_pixels(image, full, max_pixels)
+    if side and data and image.format == "HEIF" and image.size == full:  # it has no thumbnail to read
+        from fishermix.vision.heic import decode_reduced
+
+        if (reduced := decode_reduced(image, data, 2 * side)) is not None:
+            return reduced
     image.load()
     upright = _turn_upright(image, orientation)
     if side and image.format in SNIFFED.values():
