@@ -70,7 +70,7 @@ def test_damaged_tiles_are_left_to_libheif():
 
 
 def test_tiles_in_another_order_are_left_to_libheif():
-    data, opened = make(tile_size=256)
+    data, _ = make(tile_size=256)
     position = data.index(b"dimg") + len("dimg") + 4  # after the box, the item and the number of tiles
     swapped = data[:position] + data[position + 2 : position + 4] + data[position : position + 2]
     swapped += data[position + 4 :]

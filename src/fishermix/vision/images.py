@@ -429,7 +429,7 @@ def _describe_damage(error: Exception) -> str:
 def _load(
     image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1, data: bytes = b""
 ) -> Image.Image:
-    """Decode an opened image; `orientation` is that of an image without EXIF, `data` the bytes of its file."""
+    """Decode an opened image; `orientation` is that of one without EXIF, `data` the bytes of its file."""
     full = image.size
     if side:
         _choose_reduction(image, side)
