@@ -98,6 +98,15 @@ class Filter:
         for name in ("after", "before"):
             if (text := getattr(self, name)) is not None:
                 parse_day(text, f"--{name}")
+        if (
+            self.after
+            and self.before
+            and parse_day(self.after, "--after") >= parse_day(self.before, "--before")
+        ):
+            raise FishermixError(
+                f"No photo is taken in {self.after} or later and before {self.before}. Swap the dates, "
+                "or omit one."
+            )
         if self.near is not None:
             parse_near(self.near)
         for option, text in (("--in", self.folder), ("--camera", self.camera)):
