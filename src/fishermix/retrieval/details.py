@@ -98,20 +98,21 @@ class Filter:
         for name in ("after", "before"):
             if (text := getattr(self, name)) is not None:
                 parse_day(text, f"--{name}")
-        if (
-            self.after
-            and self.before
-            and parse_day(self.after, "--after") >= parse_day(self.before, "--before")
-        ):
-            raise FishermixError(
-                f"No photo is taken in {self.after} or later and before {self.before}. Swap the dates, "
-                "or omit one."
-            )
         if self.near is not None:
             parse_near(self.near)
         for option, text in (("--in", self.folder), ("--camera", self.camera)):
             if text is not None and not text.strip("/ "):
                 raise FishermixError(f"{option} must be a name, not '{text}'. Omit it to search all photos.")
+
+    def check_order(self) -> None:
+        """Raise if the dates are reversed, so that no photo can meet both."""
+        if self.after is None or self.before is None:
+            return
+        if parse_day(self.after, "--after") >= parse_day(self.before, "--before"):
+            raise FishermixError(
+                f"No photo is taken in {self.after} or later and before {self.before}. Swap --after and "
+                "--before, or omit one of them."
+            )
 
     def matches(self, path: str, details: Details) -> bool:
         """Whether a photo meets all conditions.

@@ -46,11 +46,20 @@ class Original:
     modified: float
 
 
+def find_inside(folder: Path, relative: str) -> Path | None:
+    """The path of a file of the folder without links; None if it is gone or now leads out of the folder."""
+    try:
+        path = (folder / relative).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links that lead to each other
+        return None
+    return path if path.is_relative_to(folder) else None
+
+
 def open_original(folder: Path, relative: str) -> Original | None:
     """Open a file of the folder; None if it is gone, no regular file, or now leads out of the folder."""
     try:
-        path = (folder / relative).resolve(strict=True)
-        if not path.is_relative_to(folder):
+        path = find_inside(folder, relative)
+        if path is None:
             return None
         # A link that replaced the file in the meantime is not followed; a pipe does not block.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -20,11 +20,11 @@ from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
 from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
-from fishermix.retrieval.query import Query, parse_query, read_terms
+from fishermix.retrieval.query import Query, find_wanted_words
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit, Stamp
 from fishermix.server.catalog import Catalog, Entry, PageFilter
-from fishermix.server.originals import Original, open_original
+from fishermix.server.originals import Original, find_inside, open_original
 from fishermix.server.thumbnails import Thumbnails, choose_place, find_whole
 from fishermix.server.topics import find_topics
 from fishermix.vision.formats import split_part
@@ -236,11 +236,7 @@ class PhotoService:
         photos are ignored.
         """
         point = self.point_of_photo(photo)
-        terms, *_ = read_terms(parse_query(query))
-        wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
-        if not wanted:
-            raise FishermixError("Only sentences can be explained, and this query contains none.")
-        return self._explainer.explain(" ".join(wanted), point)
+        return self._explainer.explain(find_wanted_words(query), point)
 
     # Files
 
@@ -253,11 +249,8 @@ class PhotoService:
 
     def file_of(self, photo: str) -> Path:
         """The file of a photo. One that now leads outside the folder is not found."""
-        try:
-            file = (self.index.folder / split_part(self.path_of(photo))[0]).resolve(strict=True)
-        except OSError:
-            raise NotFound from None
-        if not file.is_relative_to(self.index.folder) or not file.is_file():
+        file = find_inside(self.index.folder, split_part(self.path_of(photo))[0])
+        if file is None or not file.is_file():
             raise NotFound
         return file
 
