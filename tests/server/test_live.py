@@ -43,7 +43,7 @@ def follow(tmp_path, request, monkeypatch):
             return PhotoIndex(folder, TinyModel(), tmp_path / "index")
 
         live = LiveFolder(
-            folder, open_index or open_here, SENTENCES, polling=request.param == "polling", **options
+            [folder], open_index or open_here, SENTENCES, polling=request.param == "polling", **options
         )
         live.start()
         started.append(live)
@@ -278,7 +278,7 @@ def test_a_system_that_cannot_watch_is_polled(tmp_path, monkeypatch):
     monkeypatch.setattr(watchfiles, "watch", refuse)
     monkeypatch.setattr(watch, "SHORTEST_PAUSE", 0.05)
     stop = threading.Event()
-    watcher = FolderWatcher(tmp_path, stop)
+    watcher = FolderWatcher([tmp_path], stop)
     assert not watcher.polling
     watcher.look()
     timer = threading.Timer(0.3, paint, [tmp_path / "a.png", "red"])

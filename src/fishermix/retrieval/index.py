@@ -253,6 +253,21 @@ class PhotoIndex:
         """Close the store."""
         self.store.close()
 
+    @property
+    def parts(self) -> list[PhotoIndex]:
+        """The indexes of single folders that this one consists of: itself."""
+        return [self]
+
+    def part_of(self, path: str) -> tuple[PhotoIndex, str]:
+        """The index of a single folder that has a photo, and the path relative to that folder.
+
+        Parameters
+        ----------
+        path : str
+            The path relative to the folder of this index.
+        """
+        return self, path
+
     def path(self, hit: Hit) -> Path:
         """The file of a photo that a search found.
 

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -134,12 +134,12 @@ class _Pieces(io.RawIOBase):
         return data
 
 
-def zip_files(folder: Path, paths: list[str]) -> Iterator[bytes]:
+def zip_files(paths: list[str], open_file: Callable[[str], Original | None]) -> Iterator[bytes]:
     """A zip file with these files, not compressed: photos are. Files that are gone are skipped."""
     pieces = _Pieces()
     with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
         for path in paths:
-            original = open_original(folder, path)
+            original = open_file(path)
             if original is None:
                 continue
             entry = zipfile.ZipInfo(

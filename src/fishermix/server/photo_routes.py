@@ -21,10 +21,8 @@ from fishermix.server.messages import Caption, Details, describe_errors
 from fishermix.server.originals import (
     SHOWN,
     Original,
-    find_inside,
     find_type,
     name_download,
-    open_original,
     parse_range,
     read_pieces,
     zip_files,
@@ -148,7 +146,7 @@ def add_photo_routes(app: FastAPI, live: LiveFolder, work: Work, limits: Limits,
             raise HTTPException(404, "The files of these photos are gone.")
         slots.take()
         return Download(
-            zip_files(service.index.folder, paths),
+            zip_files(paths, service.open_file),
             slots.give_back,
             media_type="application/zip",
             headers={"Content-Disposition": name_download("photos.zip")},
@@ -191,7 +189,7 @@ def find_paths(service: PhotoService, ids: list[str]) -> list[str]:
 def has_any_file(service: PhotoService, paths: list[str]) -> bool:
     """Whether one of the files is still there, and can be read."""
     for path in paths:
-        if (found := open_original(service.index.folder, path)) is not None:
+        if (found := service.open_file(path)) is not None:
             found.file.close()
             return True
     return False
@@ -235,7 +233,7 @@ def make_caption(found: Description) -> Caption:
 
 def _stat(service: PhotoService, relative: str) -> os.stat_result | None:
     """The status of a file of the folder; None if it is gone or leads out of the folder."""
-    file = find_inside(service.index.folder, relative)
+    file = service.find_file(relative)
     try:
         return file.stat() if file is not None else None
     except OSError:
