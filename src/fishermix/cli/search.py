@@ -207,7 +207,7 @@ def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: 
     chances = [one.probability for one in found if one.probability is not None]
     nothing = bool(chances) and max(chances) < MAYBE
     if nothing:
-        tell("Nothing here looks like this; the nearest:")
+        tell("Nothing here looks like this. The nearest:")
     heading = ""
     places = [(one.hit.file, one.hit.time, one.hit.page) for one in found]
     for one, (file, time, page) in zip(found, places):
