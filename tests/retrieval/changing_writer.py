@@ -10,10 +10,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.retrieval import index as photo_index
-from fishermix.retrieval import sqlite_store as local_store
+from fishermix.retrieval import sqlite_write
 
 photos, place, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-photo_index.BATCH, local_store.FEWEST_DEAD_TO_COMPACT = 3, 4
+photo_index.BATCH, sqlite_write.FEWEST_DEAD_TO_COMPACT = 3, 4
 rng = random.Random(seed)
 model = TinyModel()
 print("ready", flush=True)

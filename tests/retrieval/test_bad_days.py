@@ -13,9 +13,10 @@ from PIL import Image
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import sqlite_store
+from fishermix.retrieval import index_files, sqlite_schema
 from fishermix.retrieval.index import PhotoIndex, delete_store
-from fishermix.retrieval.sqlite_store import LocalStore, hold_writer_lock
+from fishermix.retrieval.index_files import hold_writer_lock
+from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
 from fishermix.vision import images
 from fishermix.vision.images import UnreadableImage, open_photo
@@ -118,8 +119,8 @@ def test_the_lock_is_held_while_the_files_are_deleted(tmp_path, photos, monkeypa
             told.append(name)
             return original.fullmatch(name)
 
-    original = sqlite_store.OWN_FILE
-    monkeypatch.setattr(sqlite_store, "OWN_FILE", Watched())
+    original = index_files.OWN_FILE
+    monkeypatch.setattr(index_files, "OWN_FILE", Watched())
     delete_store(photos, tmp_path / "index")
     assert "index.sqlite" in told
     assert not (tmp_path / "index").exists()
@@ -196,7 +197,7 @@ def test_a_store_of_an_older_version_in_a_read_only_place_is_told(read_only, tmp
     (tmp_path / "index").mkdir()
     with closing(sqlite3.connect(tmp_path / "index" / "index.sqlite")) as database:
         database.executescript(
-            sqlite_store.MIGRATIONS[0] + "PRAGMA user_version = 1; PRAGMA journal_mode = WAL"
+            sqlite_schema.MIGRATIONS[0] + "PRAGMA user_version = 1; PRAGMA journal_mode = WAL"
         )
     with pytest.raises(FishermixError, match="read-only"):
         LocalStore(read_only(tmp_path / "index"))

@@ -137,7 +137,7 @@ def delete_store(folder: Path, index: str | os.PathLike | None = None) -> str:
         store = open_store(folder, index, must_exist=True)  # the index of a folder above says why not
         store.delete()
         return store.name
-    from fishermix.retrieval.sqlite_store import delete_files
+    from fishermix.retrieval.index_files import delete_files
 
     delete_files(place)
     return str(place)
