@@ -14,8 +14,9 @@ from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval import index_files, sqlite_schema
-from fishermix.retrieval.index import PhotoIndex, delete_store
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.index_files import hold_writer_lock
+from fishermix.retrieval.open import delete_store
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
 from fishermix.vision import images

@@ -154,7 +154,7 @@ def test_what_was_too_large_is_tried_again(folder, index, monkeypatch):
 def test_a_crash_between_the_parts_of_a_file_is_repaired(folder, index, monkeypatch):
     pages = [picture(name) for name in NAMES]
     (folder / "scan.tif").write_bytes(make_formats.make_pages(pages))
-    monkeypatch.setattr("fishermix.retrieval.index.BATCH", 2)
+    monkeypatch.setattr("fishermix.retrieval.update.BATCH", 2)
     write = index.store.write
     calls = []
 

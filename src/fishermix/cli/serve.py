@@ -86,7 +86,7 @@ def serve(
         raise FishermixError(
             f"The server needs {error.name}. Install it with `{install_command('serve')}`."
         ) from error
-    from fishermix.retrieval.index import resolve_folder
+    from fishermix.retrieval.open import resolve_folder
     from fishermix.retrieval.sentences import read_sentences
 
     candidates = read_sentences(sentences) if sentences else None
