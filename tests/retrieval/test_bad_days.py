@@ -19,7 +19,7 @@ from fishermix.retrieval.index_files import hold_writer_lock
 from fishermix.retrieval.open import delete_store
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
-from fishermix.vision import images
+from fishermix.vision import pixel_limit
 from fishermix.vision.images import UnreadableImage, open_photo
 
 
@@ -168,15 +168,15 @@ def test_a_photo_above_the_limit_is_tried_again_only_with_another_limit(tmp_path
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (200, 100)).save(tmp_path / "photos" / "large.png")
     model = Counting()
-    monkeypatch.setattr(images, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 10_000)
     with PhotoIndex(tmp_path / "photos", model, tmp_path / "index") as index:
         assert list(index.update().unreadable) == ["large.png"]
         assert not index.update()
         assert model.image_encoder.decoded == 1
         assert list(index.store.summary().unreadable) == ["large.png"]
-        monkeypatch.setattr(images, "_chosen_max_pixels", 15_000)
+        monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 15_000)
         assert list(index.update().unreadable) == ["large.png"]
-        monkeypatch.setattr(images, "_chosen_max_pixels", 30_000)
+        monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 30_000)
         assert index.update().encoded == 1
         assert model.image_encoder.decoded == 3
 
@@ -185,7 +185,7 @@ def test_a_photo_above_the_limit_that_changes_is_tried_again(tmp_path, monkeypat
     (tmp_path / "photos").mkdir()
     file = tmp_path / "photos" / "large.png"
     Image.new("RGB", (200, 100)).save(file)
-    monkeypatch.setattr(images, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 10_000)
     with PhotoIndex(tmp_path / "photos", Counting(), tmp_path / "index") as index:
         assert index.update().unreadable
         buffer = io.BytesIO()

@@ -33,7 +33,7 @@ IndexOption = Annotated[
 
 def _set_max_pixels(pixels: int | None) -> int | None:
     if pixels is not None:
-        from fishermix.vision.images import set_default_max_pixels
+        from fishermix.vision.pixel_limit import set_default_max_pixels
 
         set_default_max_pixels(pixels)
     return pixels

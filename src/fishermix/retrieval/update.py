@@ -225,7 +225,7 @@ def _mark_failure(stamp: Stamp) -> Stamp:
     import zlib
 
     from fishermix.vision.formats import list_formats
-    from fishermix.vision.images import default_max_pixels
+    from fishermix.vision.pixel_limit import default_max_pixels
 
     circumstances = f"{default_max_pixels()} {list_formats()}"
     return Stamp(-1 - stamp.size, stamp.mtime_ns ^ zlib.crc32(circumstances.encode()))
