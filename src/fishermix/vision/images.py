@@ -252,7 +252,7 @@ def _open_raw_header(data: bytes) -> tuple[tuple[int, int], Image.Exif] | None:
 
 
 def list_parts(path: str | os.PathLike, max_pixels: int | None = None) -> list[str]:
-    """List the parts of a file: the distinct frames of a video, a few seconds apart, or the pages of a TIFF file.
+    """List the parts of a file: distinct frames of a video, a few seconds apart, or the pages of a TIFF file.
 
     Parameters
     ----------
