@@ -49,7 +49,7 @@ MODULES = {
     "retrieval.cut": "retrieval.threshold",
     "retrieval.folder": "retrieval.photo_files",
     "retrieval.local_check": "retrieval.sqlite_check",
-    "retrieval.local_schema": "retrieval.sqlite_store",
+    "retrieval.local_schema": "retrieval.sqlite_schema",
     "retrieval.local_store": "retrieval.sqlite_store",
     "retrieval.nearest": "retrieval.exact_search",
     "retrieval.ranks": "evaluation.ranks",

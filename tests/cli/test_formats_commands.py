@@ -126,7 +126,7 @@ def test_a_video_hit_says_its_time(tiny, photos, monkeypatch):
 
 
 def test_max_pixels_is_an_option_of_every_command_that_opens_photos(tiny, monkeypatch):
-    monkeypatch.setattr("fishermix.vision.images._chosen_max_pixels", None)
+    monkeypatch.setattr("fishermix.vision.pixel_limit._chosen_max_pixels", None)
     for command in (["search"], ["index", "add"], ["index", "update"], ["serve"], ["annotate"], ["caption"]):
         assert "--max-pixels" in tiny(*command, "--help")
     for command in (["explain"], ["demo"], ["features"]):
@@ -134,11 +134,11 @@ def test_max_pixels_is_an_option_of_every_command_that_opens_photos(tiny, monkey
 
 
 def test_max_pixels_sets_the_limit(tiny, photos, monkeypatch):
-    from fishermix.vision import images
+    from fishermix.vision import pixel_limit
 
-    monkeypatch.setattr(images, "_chosen_max_pixels", None)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", None)
     tiny("search", "red", photos, "--max-pixels", "123")
-    assert images.default_max_pixels() == 123
+    assert pixel_limit.default_max_pixels() == 123
 
 
 def test_the_doctor_lists_formats_and_says_what_an_extra_is_for(tiny, photos, without_packages):

@@ -9,11 +9,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tiny_model import NAMES, TinyModel, paint
 
-from fishermix.retrieval import index as photo_index
-from fishermix.retrieval import sqlite_store as local_store
+from fishermix.retrieval import sqlite_write, update
+from fishermix.retrieval.index import PhotoIndex
 
 photos, place, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-photo_index.BATCH, local_store.FEWEST_DEAD_TO_COMPACT = 3, 4
+update.BATCH, sqlite_write.FEWEST_DEAD_TO_COMPACT = 3, 4
 rng = random.Random(seed)
 model = TinyModel()
 print("ready", flush=True)
@@ -33,5 +33,5 @@ while True:
                 (photos / f"copy-{rng.randrange(60)}.png").write_bytes(file.read_bytes())
     if rng.random() < 0.1:
         model.key = f"model-{rng.random()}"
-    with photo_index.PhotoIndex(photos, model, place) as index:
+    with PhotoIndex(photos, model, place) as index:
         index.update()

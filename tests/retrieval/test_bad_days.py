@@ -13,11 +13,13 @@ from PIL import Image
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import sqlite_store
-from fishermix.retrieval.index import PhotoIndex, delete_store
-from fishermix.retrieval.sqlite_store import LocalStore, hold_writer_lock
+from fishermix.retrieval import index_files, sqlite_schema
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.index_files import hold_writer_lock
+from fishermix.retrieval.open import delete_store
+from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
-from fishermix.vision import images
+from fishermix.vision import pixel_limit
 from fishermix.vision.images import UnreadableImage, open_photo
 
 
@@ -118,8 +120,8 @@ def test_the_lock_is_held_while_the_files_are_deleted(tmp_path, photos, monkeypa
             told.append(name)
             return original.fullmatch(name)
 
-    original = sqlite_store.OWN_FILE
-    monkeypatch.setattr(sqlite_store, "OWN_FILE", Watched())
+    original = index_files.OWN_FILE
+    monkeypatch.setattr(index_files, "OWN_FILE", Watched())
     delete_store(photos, tmp_path / "index")
     assert "index.sqlite" in told
     assert not (tmp_path / "index").exists()
@@ -166,15 +168,15 @@ def test_a_photo_above_the_limit_is_tried_again_only_with_another_limit(tmp_path
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (200, 100)).save(tmp_path / "photos" / "large.png")
     model = Counting()
-    monkeypatch.setattr(images, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 10_000)
     with PhotoIndex(tmp_path / "photos", model, tmp_path / "index") as index:
         assert list(index.update().unreadable) == ["large.png"]
         assert not index.update()
         assert model.image_encoder.decoded == 1
         assert list(index.store.summary().unreadable) == ["large.png"]
-        monkeypatch.setattr(images, "_chosen_max_pixels", 15_000)
+        monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 15_000)
         assert list(index.update().unreadable) == ["large.png"]
-        monkeypatch.setattr(images, "_chosen_max_pixels", 30_000)
+        monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 30_000)
         assert index.update().encoded == 1
         assert model.image_encoder.decoded == 3
 
@@ -183,7 +185,7 @@ def test_a_photo_above_the_limit_that_changes_is_tried_again(tmp_path, monkeypat
     (tmp_path / "photos").mkdir()
     file = tmp_path / "photos" / "large.png"
     Image.new("RGB", (200, 100)).save(file)
-    monkeypatch.setattr(images, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", 10_000)
     with PhotoIndex(tmp_path / "photos", Counting(), tmp_path / "index") as index:
         assert index.update().unreadable
         buffer = io.BytesIO()
@@ -196,7 +198,7 @@ def test_a_store_of_an_older_version_in_a_read_only_place_is_told(read_only, tmp
     (tmp_path / "index").mkdir()
     with closing(sqlite3.connect(tmp_path / "index" / "index.sqlite")) as database:
         database.executescript(
-            sqlite_store.MIGRATIONS[0] + "PRAGMA user_version = 1; PRAGMA journal_mode = WAL"
+            sqlite_schema.MIGRATIONS[0] + "PRAGMA user_version = 1; PRAGMA journal_mode = WAL"
         )
     with pytest.raises(FishermixError, match="read-only"):
         LocalStore(read_only(tmp_path / "index"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fishermix.retrieval.sqlite_store import LocalStore
+from fishermix.retrieval.sqlite_store import LocalStore, State
 from fishermix.retrieval.store import Entry, Stamp
 
 pytest.importorskip("faiss")
@@ -37,7 +37,7 @@ def store(tmp_path, points):
 
 
 def test_it_is_used_and_agrees_with_exact_search(store, points, tmp_path):
-    assert store._faiss_index(1, 4000) is not None
+    assert store._faiss_index(State(1, "model", 24, 3999)) is not None
     exact = LocalStore(tmp_path / "index")
     queries = unit(points[::100] + 0.1)
     agreed = 0
@@ -61,9 +61,9 @@ def test_points_added_since_are_found_and_dead_ones_are_not(store, points):
 
 def test_it_is_built_anew_when_it_has_fallen_behind(store, points):
     store.write(entries(unit(points[:1000] + 0.05), first=4000))
-    assert store._faiss_index(1, 5000) is None  # exact search meanwhile
+    assert store._faiss_index(State(1, "model", 24, 4999)) is None  # exact search meanwhile
     store.tune()
-    assert store._faiss_index(1, 5000).rows == 5000
+    assert store._faiss_index(State(1, "model", 24, 4999)).rows == 5000
 
 
 def test_a_damaged_one_is_ignored(store, points, tmp_path):

@@ -139,9 +139,9 @@ def test_what_is_not_read_is_counted_by_suffix(folder, index, monkeypatch):
 
 def test_what_was_too_large_is_tried_again(folder, index, monkeypatch):
     paint(folder / "red.png", "red", size=(100, 80))
-    monkeypatch.setattr("fishermix.vision.images._chosen_max_pixels", 1000)
+    monkeypatch.setattr("fishermix.vision.pixel_limit._chosen_max_pixels", 1000)
     assert "100 x 80 pixels" in index.update().unreadable["red.png"]
-    monkeypatch.setattr("fishermix.vision.images._chosen_max_pixels", 10_000)
+    monkeypatch.setattr("fishermix.vision.pixel_limit._chosen_max_pixels", 10_000)
     changes = index.update()
     assert (changes.encoded, changes.unreadable) == (1, {})
     (folder / "broken.png").write_bytes(b"x")
@@ -154,7 +154,7 @@ def test_what_was_too_large_is_tried_again(folder, index, monkeypatch):
 def test_a_crash_between_the_parts_of_a_file_is_repaired(folder, index, monkeypatch):
     pages = [picture(name) for name in NAMES]
     (folder / "scan.tif").write_bytes(make_formats.make_pages(pages))
-    monkeypatch.setattr("fishermix.retrieval.index.BATCH", 2)
+    monkeypatch.setattr("fishermix.retrieval.update.BATCH", 2)
     write = index.store.write
     calls = []
 

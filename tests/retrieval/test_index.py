@@ -11,7 +11,8 @@ from PIL import Image
 from tiny_model import NAMES, CrowdedModel, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.index import PhotoIndex, open_store
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.open import open_store
 from fishermix.retrieval.photo_files import default_index
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import StoreLocked
@@ -155,7 +156,7 @@ def test_a_file_that_may_not_be_opened_is_tried_again(index, photos, monkeypatch
             raise PermissionError(13, "Permission denied")
         return open(path, *rest)
 
-    monkeypatch.setattr("fishermix.retrieval.index.open", refusing, raising=False)
+    monkeypatch.setattr("fishermix.retrieval.update.open", refusing, raising=False)
     assert index.update().unreadable == {"red.png": "cannot be opened (Permission denied)"}
     assert list(index.store.summary().unreadable) == ["red.png"]
     monkeypatch.undo()

@@ -9,8 +9,9 @@ import pytest
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.index import PhotoIndex, open_store
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.library import find_parent, list_library, read_folder
+from fishermix.retrieval.open import open_store
 from fishermix.retrieval.photo_files import default_index
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.subfolder_store import SubfolderStore

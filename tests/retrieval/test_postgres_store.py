@@ -9,7 +9,8 @@ import pytest
 from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.index import PhotoIndex, open_store
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.open import open_store
 from fishermix.retrieval.store import Entry, Stamp, StoreLocked
 
 psycopg = pytest.importorskip("psycopg")

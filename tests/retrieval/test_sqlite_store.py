@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import sqlite_store
+from fishermix.retrieval import sqlite_schema, sqlite_write
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
@@ -82,7 +82,7 @@ def test_a_failed_write_changes_nothing(store):
 
 
 def test_dead_rows_are_compacted_and_readers_in_between_see_whole_states(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_store, "FEWEST_DEAD_TO_COMPACT", 4)
+    monkeypatch.setattr(sqlite_write, "FEWEST_DEAD_TO_COMPACT", 4)
     store, reader = LocalStore(tmp_path / "index"), LocalStore(tmp_path / "index")
     store.adopt("model", 4)
     store.write([entry(str(i), i) for i in range(20)])
@@ -129,7 +129,7 @@ def test_an_old_version_is_migrated_with_its_photos(tmp_path, monkeypatch):
     new.write([entry("a", 1)])
     new.close()
     with monkeypatch.context() as past:
-        past.setattr(sqlite_store, "MIGRATIONS", sqlite_store.MIGRATIONS[:1])
+        past.setattr(sqlite_schema, "MIGRATIONS", sqlite_schema.MIGRATIONS[:1])
         LocalStore(tmp_path / "index").close()
     shutil.copy(tmp_path / "new" / "vectors-1.f32", tmp_path / "index")
     with sqlite3.connect(tmp_path / "index" / "index.sqlite") as old:
@@ -146,7 +146,7 @@ def test_an_old_version_is_migrated_with_its_photos(tmp_path, monkeypatch):
     assert [hit.path for hit in store.nearest(point(1)[None], 5)[0]] == ["a"]
     assert store.verify() == []
     with sqlite3.connect(tmp_path / "index" / "index.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(sqlite_store.MIGRATIONS)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(sqlite_schema.MIGRATIONS)
         fresh = LocalStore(tmp_path / "fresh")
         schema = "SELECT name, sql FROM sqlite_master ORDER BY name"
         assert connection.execute(schema).fetchall() == fresh._connection.execute(schema).fetchall()
@@ -205,12 +205,12 @@ def test_verify_sees_a_short_or_missing_vector_file(store):
 CRASH = """
 import os, sys
 import numpy as np
-from fishermix.retrieval import sqlite_store
+from fishermix.retrieval import sqlite_write
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
 step, place = sys.argv[1:]
-append = sqlite_store._append
+append = sqlite_write.append
 
 def crashing_append(path, offset, data):
     append(path, offset, {"before": b"", "half": data[: len(data) // 2], "after": data}[step])
@@ -221,10 +221,10 @@ def crashing_cleanup(self):
 
 store = LocalStore(place)
 if step == "compacted":
-    sqlite_store.FEWEST_DEAD_TO_COMPACT = 1
+    sqlite_write.FEWEST_DEAD_TO_COMPACT = 1
     LocalStore._remove_stale_files = crashing_cleanup
 else:
-    sqlite_store._append = crashing_append
+    sqlite_write.append = crashing_append
 entry = Entry("new", Stamp(1, 2), bytes([9]) * 32, np.ones(4, np.float32))
 store.write([entry], removed=["a"])
 """

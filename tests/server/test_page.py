@@ -435,13 +435,12 @@ def test_browsing_by_date_and_more_by_scrolling(album, live):
 
 
 def test_more_photos_come_although_the_end_of_the_list_never_left_the_screen(album):
-    # Whoever scrolls as soon as photos are drawn is at the end before the browser has painted a frame without
-    # it.
+    # Whoever scrolls as soon as photos are drawn is at the end before the browser paints a frame without it.
     scroll_down(album, lambda: len(cards(album)) >= 150)
-    follow = (
-        "new MutationObserver(() => scrollTo(0, document.body.scrollHeight))"
-        ".observe(arguments[0], {childList: true})"
-    )
+    follow = """
+        new MutationObserver(() => scrollTo(0, document.body.scrollHeight))
+            .observe(arguments[0], {childList: true})
+    """
     album.execute_script(follow, find(album, "results"))
     choose(album, "filter-sort", "oldest")
     wait(album, lambda: "20190101" in cards(album)[0] and len(cards(album)) >= 150)

@@ -14,7 +14,9 @@ import odd_images
 import psutil
 import pytest
 from odd_images import encoded
-from PIL import Image
+from PIL import Image, ImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from fishermix.vision import images, picture_cost, remarks, worker
 from fishermix.vision.encoders import ImageEncoder
@@ -64,7 +66,8 @@ def test_absurd_pictures_are_refused_before_they_are_decoded(data, reason, monke
     def load(*_):
         raise AssertionError("it was decoded")
 
-    monkeypatch.setattr(images, "_load", load)
+    for kind in (ImageFile.ImageFile, TiffImageFile, WebPImageFile):
+        monkeypatch.setattr(kind, "load", load)
     with pytest.raises(UnreadableImage, match=reason):
         images._decode_within_limits(data, LIMIT, 0, "")
     with pytest.raises(UnreadableImage, match=reason):
@@ -73,11 +76,12 @@ def test_absurd_pictures_are_refused_before_they_are_decoded(data, reason, monke
 
 def test_tiles_larger_than_the_picture_are_refused():
     image = Image.open(io.BytesIO(READABLE["plain.tif"]))
-    assert picture_cost.find_disproportion(image, 9000) is None
+    picture_cost.check_proportion(image, image.size, 9000)
     image.tag_v2[322], image.tag_v2[323] = 256, 256
-    assert picture_cost.find_disproportion(image, 9000) is None
+    picture_cost.check_proportion(image, image.size, 9000)
     image.tag_v2[322], image.tag_v2[323] = 30_000, 30_000
-    assert "larger than the picture" in picture_cost.find_disproportion(image, 9000)
+    with pytest.raises(UnreadableImage, match="larger than the picture"):
+        picture_cost.check_proportion(image, image.size, 9000)
 
 
 def test_ordinary_pictures_are_not_absurd():

@@ -10,7 +10,7 @@ import odd_images
 import pytest
 from PIL import Image
 
-from fishermix.vision import formats, images
+from fishermix.vision import decoding, formats, images, pixel_limit
 from fishermix.vision.formats import FORMATS, explain_skipped, find_format, sniff_format, split_part
 from fishermix.vision.images import UnreadableImage, list_parts, open_photo
 
@@ -158,12 +158,12 @@ def test_what_is_decoded_at_its_full_size_obeys_the_limit():
 
 
 def test_the_default_limit_can_be_set(monkeypatch):
-    monkeypatch.setattr(images, "_chosen_max_pixels", None)
+    monkeypatch.setattr(pixel_limit, "_chosen_max_pixels", None)
     data = odd_images.encoded(PICTURE, "PNG")
-    images.set_default_max_pixels(1000)
+    pixel_limit.set_default_max_pixels(1000)
     with pytest.raises(UnreadableImage, match="limit is 1,000 pixels"):
         open_photo(data)
-    images.set_default_max_pixels(100_000)
+    pixel_limit.set_default_max_pixels(100_000)
     assert open_photo(data).size == PICTURE.size
 
 
@@ -193,7 +193,7 @@ def test_the_table_has_each_suffix_once_and_pillow_knows_no_program_runner():
     assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in suffixes)
     for suffix in [".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"]:
         assert find_format(f"x{suffix.upper()}") is formats.RAW
-    assert "EPS" not in images.FORMATS
+    assert "EPS" not in decoding.FORMATS
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from fishermix.vision.decoding import decode_bytes
 from fishermix.vision.heic import decode_reduced
-from fishermix.vision.images import decode_bytes
 
 pytest.importorskip("av")
 SIDE = 64

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fishermix.errors import FishermixError
-from fishermix.vision import images
+from fishermix.vision import images, pixel_limit
 from fishermix.vision.images import UnreadableImage, default_max_pixels, open_photo, read_bytes
 
 LIMIT = 10_000_000
@@ -74,10 +74,10 @@ def test_a_decompression_bomb_is_an_error_even_below_our_limit(monkeypatch, shar
 
 def test_the_limit_follows_from_memory(monkeypatch):
     assert default_max_pixels() > 1_000_000
-    monkeypatch.setattr(images, "memory_in_bytes", lambda: 4 * 2**30)
+    monkeypatch.setattr(pixel_limit, "memory_in_bytes", lambda: 4 * 2**30)
     assert default_max_pixels() == 2**24
-    monkeypatch.setattr(images, "memory_in_bytes", lambda: None)
-    assert default_max_pixels() == images.PIXELS_WITHOUT_KNOWN_MEMORY
+    monkeypatch.setattr(pixel_limit, "memory_in_bytes", lambda: None)
+    assert default_max_pixels() == pixel_limit.PIXELS_WITHOUT_KNOWN_MEMORY
 
 
 def test_a_file_too_large_for_an_image_is_not_read(tmp_path):
@@ -143,7 +143,7 @@ def test_no_other_module_opens_images():
         for node in imported:
             if node.module == "PIL.Image":
                 found[path.relative_to(package).as_posix()] = [alias.name for alias in node.names]
-    assert found == {"vision/images.py": ["Image.open"]}
+    assert found == {"vision/decoding.py": ["Image.open"]}
 
 
 SEEDS = [

@@ -15,7 +15,8 @@ from fishermix.errors import FishermixError, FishermixWarning
 
 if TYPE_CHECKING:
     from fishermix.model.model import ImageTextModel
-    from fishermix.retrieval.index import Changes, PhotoIndex
+    from fishermix.retrieval.index import PhotoIndex
+    from fishermix.retrieval.update import Changes
 
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
@@ -41,7 +42,7 @@ IndexOption = Annotated[
 
 def _set_max_pixels(pixels: int | None) -> int | None:
     if pixels is not None:
-        from fishermix.vision.images import set_default_max_pixels
+        from fishermix.vision.pixel_limit import set_default_max_pixels
 
         set_default_max_pixels(pixels)
     return pixels

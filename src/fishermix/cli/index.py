@@ -106,7 +106,7 @@ def remove(folder: Folder, index: IndexOption = None) -> None:
 
     Instead of the folder, you may name the index as `fishermix index list` prints it.
     """
-    from fishermix.retrieval.index import delete_store
+    from fishermix.retrieval.open import delete_store
 
     place, named = folder.expanduser().resolve(), None
     if index is None and not place.is_dir():
@@ -175,7 +175,7 @@ def verify(folder: Folder, index: IndexOption = None) -> None:
 
 
 def _open_existing(folder: Path, index: str | Path | None, folder_must_exist: bool = True):
-    from fishermix.retrieval.index import open_store, resolve_folder
+    from fishermix.retrieval.open import open_store, resolve_folder
 
     # An index can outlive its folder; it can still be checked and deleted.
     if index is None and not folder_must_exist and not folder.expanduser().is_dir():

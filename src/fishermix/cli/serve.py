@@ -154,7 +154,7 @@ def serve(
 
 def _find_folders(given: list[Path], every: bool) -> list[Path]:
     """The absolute paths of the folders to serve; with `every`, also those that have an index."""
-    from fishermix.retrieval.index import resolve_folder
+    from fishermix.retrieval.open import resolve_folder
 
     folders = [resolve_folder(folder) for folder in given]
     if every:

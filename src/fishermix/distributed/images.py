@@ -11,7 +11,8 @@ import numpy as np
 
 from fishermix.distributed.cluster import broadcast, current_client, map_in_order
 from fishermix.vision.encoders import ImageEncoder
-from fishermix.vision.images import ImageSource, UnreadableImage
+from fishermix.vision.images import ImageSource
+from fishermix.vision.unreadable import UnreadableImage
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -7,7 +7,7 @@ from fishermix import lazy
 if TYPE_CHECKING:
     from fishermix.retrieval.details import Filter as Filter
     from fishermix.retrieval.explain import Explainer as Explainer
-    from fishermix.retrieval.index import Hits as Hits
+    from fishermix.retrieval.hits import Hits as Hits
     from fishermix.retrieval.index import PhotoIndex as PhotoIndex
     from fishermix.retrieval.query import Query as Query
     from fishermix.retrieval.query import encode_terms as encode_terms
@@ -19,7 +19,7 @@ _MODULE_OF = {
     "Explainer": "explain",
     "Filter": "details",
     "Hit": "store",
-    "Hits": "index",
+    "Hits": "hits",
     "PhotoIndex": "index",
     "Query": "query",
     "SentencePool": "sentences",

@@ -13,7 +13,8 @@ from fishermix.disk import explain_os_error
 from fishermix.errors import FishermixError
 from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.storage import write_atomically
-from fishermix.vision.images import UnreadableImage, open_photo
+from fishermix.vision.images import open_photo
+from fishermix.vision.unreadable import UnreadableImage
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -18,9 +18,9 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.retrieval.details import Details
-from fishermix.retrieval.index import PhotoIndex, may_have_parts
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.threads import available_threads
-from fishermix.vision.formats import split_part
+from fishermix.vision.formats import may_have_parts, split_part
 
 # On Flickr8K, copies at half the size (250 pixels) have a cosine of 0.66 and more. Of the 255 bits, copies
 # differ in up to 15, copies without a margin of 2 % in up to 42, other photos of a scene in 89 and more.

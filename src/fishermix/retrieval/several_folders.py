@@ -18,8 +18,9 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.details import Details
-from fishermix.retrieval.index import Changes, PhotoIndex
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store, Summary
+from fishermix.retrieval.update import Changes
 
 T = TypeVar("T")
 

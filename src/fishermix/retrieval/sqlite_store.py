@@ -12,17 +12,15 @@ does not change.
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import shlex
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -37,7 +35,6 @@ from fishermix.disk import (
     explain_os_error,
     explain_sqlite_error,
     has_locks,
-    is_busy,
     make_private_folder,
 )
 from fishermix.errors import FishermixError
@@ -45,65 +42,47 @@ from fishermix.paths import data_folder
 from fishermix.retrieval.details import COLUMNS, Details, DetailsRow
 from fishermix.retrieval.exact_search import find_nearest
 from fishermix.retrieval.faiss_index import FaissIndex, build_faiss_index, open_faiss_index
-from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
+from fishermix.retrieval.index_files import (
+    NO_UPDATE,
+    delete_files,
+    expect_points,
+    hold_writer_lock,
+    remove_stale_files,
+    vector_file,
+)
+from fishermix.retrieval.sqlite_schema import connect, migrate
+from fishermix.retrieval.sqlite_write import copy_living, find_row, has_many_dead, write_entries
+from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
 from fishermix.schemas import Count, Row, Text, select, select_one
 
-OWN_FILE = re.compile(
-    r"(index\.sqlite|writer\.lock|thumbnails\.sqlite)(-wal|-shm|-journal)?|vectors-\d+\.f32|faiss-\d+(\..+)?"
-    r"|folder\.txt"
-)
-LOCK = "writer.lock"
-NO_UPDATE = " A search with --no-update uses the index as it is."
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
-FEWEST_DEAD_TO_COMPACT = 1_000
-ROWS_PER_COPY = 65_536
 ROWS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
-# Generation, model key, dimension, and the last committed row: each row is alive (in `vectors`) or dead.
-State: Any = tuple[Count, Text, Annotated[int, Meta(ge=0, le=2**20)], Row | None]
 STATE = """
     SELECT generation, model_key, dimension,
     (SELECT max(row) FROM (SELECT max(row) AS row FROM vectors UNION ALL SELECT max(row) FROM dead))
     FROM state
 """
-# The schema, as numbered migrations: opening an older index runs those that it has not seen.
-MIGRATIONS = (
-    """
-    CREATE TABLE state (generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL);
-    INSERT INTO state VALUES (0, '', 0);
-    CREATE TABLE vectors (row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL);
-    CREATE TABLE photos (
-        id TEXT PRIMARY KEY,
-        path BLOB NOT NULL UNIQUE,
-        size INTEGER NOT NULL,
-        mtime_ns INTEGER NOT NULL,
-        row INTEGER,
-        reason TEXT,
-        CHECK ((row IS NULL) != (reason IS NULL))
-    ) WITHOUT ROWID;
-    CREATE TABLE dead (row INTEGER PRIMARY KEY);
-    """,
-    # A search looks up the photos of the rows that it found.
-    "CREATE INDEX photos_by_row ON photos (row);",
-    # Details are read when they are missing. What could not be read is tried again once: there are more
-    # formats now.
-    """
-    ALTER TABLE photos ADD COLUMN taken TEXT;
-    ALTER TABLE photos ADD COLUMN taken_from TEXT;
-    ALTER TABLE photos ADD COLUMN camera TEXT;
-    ALTER TABLE photos ADD COLUMN latitude REAL;
-    ALTER TABLE photos ADD COLUMN longitude REAL;
-    ALTER TABLE photos ADD COLUMN width INTEGER;
-    ALTER TABLE photos ADD COLUMN height INTEGER;
-    UPDATE photos SET mtime_ns = -1 WHERE reason IS NOT NULL;
-    """,
-)
+
+
+class State(NamedTuple):
+    """What an index says of itself, read once per transaction."""
+
+    generation: Count
+    model_key: Text
+    dimension: Annotated[int, Meta(ge=0, le=2**20)]
+    last: Row | None  # the last committed row; each row is alive (in `vectors`) or dead
+
+    @property
+    def n_rows(self) -> int:
+        """The number of committed rows of the file of points."""
+        return 0 if self.last is None else self.last + 1
 
 
 class _ThreadConnection:
     """A connection that is closed when its thread ends: servers start threads again and again."""
 
     def __init__(self, file: Path):
-        self.connection = _connect(file)
+        self.connection = connect(file)
 
     def close(self) -> None:
         self.connection.close()
@@ -131,7 +110,7 @@ class LocalStore:
             ) from error
         try:
             with self._explain_damage():
-                _migrate(self._connection, self.name)
+                migrate(self._connection, self.name)
         except BaseException:
             self.close()
             raise
@@ -204,11 +183,7 @@ class LocalStore:
             yield
 
     def _remove_stale_files(self) -> None:
-        generation = self._meta(self._connection)[0]
-        for path in [*self.folder.glob("vectors-*.f32"), *self.folder.glob("faiss-*")]:
-            is_stale = path.stem.split("-")[1] != str(generation)
-            if is_stale and OWN_FILE.fullmatch(path.name) and not path.is_dir():
-                path.unlink(missing_ok=True)
+        remove_stale_files(self.folder, _read_state(self._connection).generation)
 
     def close(self) -> None:
         for held in list(self._connections):
@@ -222,33 +197,18 @@ class LocalStore:
 
     # State
 
-    @staticmethod
-    def _meta(connection: sqlite3.Connection) -> tuple[int, str, int]:
-        """Generation, model key and dimension."""
-        return select_one(connection, State, STATE)[:3]
-
-    @staticmethod
-    def _row_count(connection: sqlite3.Connection) -> int:
-        """The number of committed rows of the file."""
-        last = select_one(connection, State, STATE)[3]
-        return 0 if last is None else last + 1
-
-    def _vector_file(self, generation: int) -> Path:
-        return self.folder / f"vectors-{generation}.f32"
-
-    def _vectors(self, connection: sqlite3.Connection) -> np.ndarray:
+    def _vectors(self, state: State) -> np.ndarray:
         """All committed rows (N, d), memory-mapped. Committed rows never change, so the mapping is kept."""
-        generation, _, dimension, last = select_one(connection, State, STATE)
-        rows = 0 if last is None else last + 1
+        rows, dimension = state.n_rows, state.dimension
         mapped_generation, vectors = self._mapped
-        if mapped_generation != generation or len(vectors) < rows:
+        if mapped_generation != state.generation or len(vectors) < rows:
             vectors = np.empty((0, dimension), np.float32)
             if rows:
-                path = self._vector_file(generation)
+                path = vector_file(self.folder, state.generation)
                 if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
                     raise FishermixError(f"{path} is missing or too short. {self._advise_removal()}")
                 vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
-            self._mapped = generation, vectors
+            self._mapped = state.generation, vectors
         return vectors[:rows]
 
     def remember_folder(self, folder: Path) -> None:
@@ -259,12 +219,12 @@ class LocalStore:
 
     def model_key(self) -> str:
         with self._transaction("DEFERRED") as connection:
-            return self._meta(connection)[1]
+            return _read_state(connection).model_key
 
     def adopt(self, model_key: str, dimension: int) -> bool:
         with self._transaction("IMMEDIATE") as connection:
-            _, old_key, old_dimension = self._meta(connection)
-            if (old_key, old_dimension) == (model_key, dimension):
+            state = _read_state(connection)
+            if (state.model_key, state.dimension) == (model_key, dimension):
                 return False
             had_photos = connection.execute("SELECT EXISTS (SELECT 1 FROM photos)").fetchone()[0]
             for table in ("photos", "vectors", "dead"):
@@ -287,55 +247,26 @@ class LocalStore:
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
         with self._transaction("DEFERRED") as connection:
-            return {digest for digest in hashes if _row_of(connection, digest) is not None}
+            return {digest for digest in hashes if find_row(connection, digest) is not None}
 
     def vectors_of(self, hashes: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """The vectors of photos, by the hash of their content; only those that agree with their checksums."""
         found = {}
         with self._transaction("DEFERRED") as connection:
-            vectors = self._vectors(connection)
+            vectors = self._vectors(_read_state(connection))
             for digest in hashes:
                 query = "SELECT row, crc32 FROM vectors WHERE sha256 = ?"
                 for row, checksum in select(connection, tuple[Row, int], query, digest):
-                    _expect_points([row], vectors)
+                    expect_points([row], vectors)
                     if zlib.crc32(np.ascontiguousarray(vectors[row], "<f4").tobytes()) == checksum:
                         found[digest] = np.array(vectors[row])
         return found
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         with self._transaction("IMMEDIATE") as connection:
-            first = self._row_count(connection)
-            appended: list[bytes] = []
-            orphans: set[int | None] = set()
-            for entry in entries:
-                row = None
-                if entry.reason is None and (row := _row_of(connection, entry.sha256)) is None:
-                    if entry.vector is None:
-                        raise ValueError(f"There is no point for {entry.path}.")
-                    row = first + len(appended)
-                    appended.append(np.ascontiguousarray(entry.vector, "<f4").tobytes())
-                    connection.execute(
-                        "INSERT INTO vectors (row, sha256, crc32) VALUES (?, ?, ?)",
-                        (row, entry.sha256, zlib.crc32(appended[-1])),
-                    )
-                path = os.fsencode(entry.path)
-                orphans |= _rows_of_path(connection, path)
-                connection.execute(
-                    "INSERT INTO photos (id, path, size, mtime_ns, row, reason) VALUES (?, ?, ?, ?, ?, ?) "
-                    "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
-                    "row = excluded.row, reason = excluded.reason, taken = NULL",
-                    (secrets.token_hex(8), path, entry.stamp.size, entry.stamp.mtime_ns, row, entry.reason),
-                )
-            for name in removed:
-                orphans |= _rows_of_path(connection, os.fsencode(name))
-                connection.execute("DELETE FROM photos WHERE path = ?", (os.fsencode(name),))
-            for row in orphans - {None}:
-                if not connection.execute("SELECT 1 FROM photos WHERE row = ? LIMIT 1", (row,)).fetchone():
-                    connection.execute("DELETE FROM vectors WHERE row = ?", (row,))
-                    connection.execute("INSERT INTO dead (row) VALUES (?)", (row,))
-            if appended:
-                generation, _, dimension = self._meta(connection)
-                _append(self._vector_file(generation), first * dimension * 4, b"".join(appended))
+            state = _read_state(connection)
+            path = vector_file(self.folder, state.generation)
+            write_entries(connection, entries, removed, path, state.n_rows, state.dimension)
         if removed:
             self._compact()
 
@@ -369,24 +300,10 @@ class LocalStore:
     def _compact(self) -> None:
         """Copy the living rows to a new file when a quarter of a large file is dead."""
         with self._transaction("IMMEDIATE") as connection:
-            dead = connection.execute("SELECT count(*) FROM dead").fetchone()[0]
-            if dead < max(FEWEST_DEAD_TO_COMPACT, self._row_count(connection) // 4):
+            state = _read_state(connection)
+            if not has_many_dead(connection, state.n_rows):
                 return
-            generation = self._meta(connection)[0]
-            vectors = self._vectors(connection)
-            alive = [row for (row,) in select(connection, tuple[Row], "SELECT row FROM vectors ORDER BY row")]
-            _expect_points(alive, vectors)
-            target = self._vector_file(generation + 1)
-            target.unlink(missing_ok=True)
-            for start in range(0, len(alive), ROWS_PER_COPY):
-                block = vectors[alive[start : start + ROWS_PER_COPY]]
-                _append(target, start * block.shape[1] * 4, block.astype("<f4").tobytes())
-            # In ascending order, a row never moves to one that is still in use.
-            moves = [(new, old) for new, old in enumerate(alive) if new != old]
-            connection.execute("DELETE FROM dead")
-            connection.executemany("UPDATE vectors SET row = ? WHERE row = ?", moves)
-            connection.executemany("UPDATE photos SET row = ? WHERE row = ?", moves)
-            connection.execute("UPDATE state SET generation = generation + 1")
+            copy_living(connection, self._vectors(state), vector_file(self.folder, state.generation + 1))
         self._remove_stale_files()
 
     # Approximate search of a large index
@@ -394,27 +311,28 @@ class LocalStore:
     def tune(self) -> None:
         """Above `exact_up_to` points, build the faiss index, if faiss is installed."""
         with self._transaction("DEFERRED") as connection:
-            generation, vectors = self._meta(connection)[0], self._vectors(connection)
-        if len(vectors) > self.exact_up_to and not self._faiss_index(generation, len(vectors)):
-            build_faiss_index(self.folder, generation, vectors)
+            state = _read_state(connection)
+            vectors = self._vectors(state)
+        if len(vectors) > self.exact_up_to and not self._faiss_index(state):
+            build_faiss_index(self.folder, state.generation, vectors)
             self._faiss_indexes.clear()
 
-    def _faiss_index(self, generation: int, rows: int) -> FaissIndex | None:
-        if rows <= self.exact_up_to:
+    def _faiss_index(self, state: State) -> FaissIndex | None:
+        if state.n_rows <= self.exact_up_to:
             return None
-        if generation not in self._faiss_indexes:
-            self._faiss_indexes = {generation: open_faiss_index(self.folder, generation)}
-        found = self._faiss_indexes[generation]
-        return found if found and found.covers(rows) else None
+        if state.generation not in self._faiss_indexes:
+            self._faiss_indexes = {state.generation: open_faiss_index(self.folder, state.generation)}
+        found = self._faiss_indexes[state.generation]
+        return found if found and found.covers(state.n_rows) else None
 
     # Reading
 
     def nearest(self, queries: np.ndarray, n: int, prefix: str = "") -> list[list[Hit]]:
         """The n photos with the largest dot products, of those whose paths begin with `prefix`."""
         with self._transaction("DEFERRED") as connection:
-            vectors = self._vectors(connection)
+            state = _read_state(connection)
+            vectors, faiss_index = self._vectors(state), self._faiss_index(state)
             queries = np.ascontiguousarray(queries, np.float32)
-            faiss_index = self._faiss_index(self._meta(connection)[0], len(vectors))
             if faiss_index and not prefix:
                 found = faiss_index.find_nearest(vectors, queries, n, _dead_rows(connection))
             else:
@@ -426,10 +344,10 @@ class LocalStore:
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefix: str = "") -> np.ndarray:
         with self._transaction("DEFERRED") as connection:
-            vectors = self._vectors(connection)
+            vectors = self._vectors(_read_state(connection))
             alive = np.ones(len(vectors), bool)
             outside = _rows_outside(connection, prefix, len(vectors))
-            _expect_points(outside, vectors)
+            expect_points(outside, vectors)
             alive[outside] = False
             rows = np.flatnonzero(alive)
             step = max(1, -(-len(rows) // at_most))
@@ -441,8 +359,8 @@ class LocalStore:
         with self._transaction("DEFERRED") as connection:
             for row, path in select(connection, tuple[Row, bytes], query):
                 paths.setdefault(row, []).append(os.fsdecode(path))
-            vectors = self._vectors(connection)
-            _expect_points(list(paths), vectors)
+            vectors = self._vectors(_read_state(connection))
+            expect_points(list(paths), vectors)
             return list(paths.values()), vectors[list(paths)]
 
     def path_of(self, photo: str) -> str | None:
@@ -461,143 +379,32 @@ class LocalStore:
             found = select(connection, tuple[Row | None], "SELECT row FROM photos WHERE id = ?", photo)
             if not found or found[0][0] is None:
                 return None
-            vectors, row = self._vectors(connection), found[0][0]
-            _expect_points([row], vectors)
+            vectors, row = self._vectors(_read_state(connection)), found[0][0]
+            expect_points([row], vectors)
             return np.array(vectors[row])
 
     def summary(self, prefix: str = "") -> Summary:
         where, bounds = _limit_to(prefix)
         counts = f"SELECT count(row), count(DISTINCT row) FROM photos WHERE {where}"
         with self._transaction("DEFERRED") as connection:
-            _, model_key, dimension = self._meta(connection)
+            state = _read_state(connection)
             readable, contents = connection.execute(counts, bounds).fetchone()
             query = "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
             failed = select(connection, tuple[bytes, str], query)
             unreadable = {os.fsdecode(path): reason for path, reason in failed}
         size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-        return Summary(readable, contents, unreadable, model_key, dimension, size)
+        return Summary(readable, contents, unreadable, state.model_key, state.dimension, size)
 
     def verify(self) -> list[str]:
         from fishermix.retrieval.sqlite_check import find_problems
 
         with self._transaction("DEFERRED") as connection:
-            generation, _, dimension = self._meta(connection)
-            return find_problems(connection, self._vector_file(generation), dimension)
+            state = _read_state(connection)
+            return find_problems(connection, vector_file(self.folder, state.generation), state.dimension)
 
 
-@contextmanager
-def hold_writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of an index: an exclusive transaction on a separate file; it ends with the process."""
-    file = folder / LOCK
-    try:
-        if not file.exists():
-            create_private_file(file)
-        before = file.stat()
-    except OSError as error:
-        raise FishermixError(
-            f"The index in {folder} cannot be written. {explain_os_error(error)}{NO_UPDATE}"
-        ) from error
-    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as lock:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if not is_busy(error, folder):
-                reason = explain_sqlite_error(error, folder)
-                raise FishermixError(f"The index in {folder} cannot be locked ({error}). {reason}") from error
-            raise StoreLocked(
-                f"Another process is updating the index in {folder}. Wait until it has finished."
-            ) from error
-        if not file.exists() or not os.path.samestat(before, file.stat()):
-            raise StoreLocked(
-                f"Another process has just deleted the index in {folder}. Run the command again."
-            )
-        yield
-
-
-def _expect_points(rows: Sequence[int] | np.ndarray, vectors: np.ndarray) -> None:
-    """Raise if a row of a damaged database is beyond the points."""
-    if len(rows) and max(rows) >= len(vectors):
-        raise sqlite3.DatabaseError(f"the point {max(rows)} is missing")
-
-
-def delete_files(folder: Path) -> None:
-    """Delete the files of an index, damaged or not, and the folder if nothing else is in it; no other process
-    may be writing it.
-    """
-    with hold_writer_lock(folder):
-        for path in list(folder.iterdir()):
-            if OWN_FILE.fullmatch(path.name) and not path.is_dir():
-                with suppress(PermissionError):  # Windows: the lock itself is open
-                    path.unlink(missing_ok=True)
-        if os.name == "posix":
-            _remove_if_empty(folder)
-            return
-    (folder / LOCK).unlink(missing_ok=True)
-    _remove_if_empty(folder)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):  # other files are in it
-        folder.rmdir()
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    """A connection that writes or, in a read-only place, reads what was committed.
-
-    SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
-    database is opened as one that nobody changes, unless a log with newer content is there.
-    """
-    kind, name = "?mode=rw", file.absolute().as_uri()
-    if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
-        log = file.with_name(f"{file.name}-wal")
-        kind = "?mode=ro" if log.exists() and log.stat().st_size else "?mode=ro&immutable=1"
-    connection = sqlite3.connect(
-        name + kind, timeout=60, isolation_level=None, check_same_thread=False, uri=True
-    )
-    try:
-        if kind == "?mode=rw":
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _migrate(connection: sqlite3.Connection, name: str) -> None:
-    """Run the migrations that this index has not seen, all in one transaction."""
-    if _version(connection, name) == len(MIGRATIONS):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for migration in MIGRATIONS[_version(connection, name) :]:
-            for statement in migration.split(";"):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _version(connection: sqlite3.Connection, name: str) -> int:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
-        raise FishermixError(
-            f"The index in {name} has version {version}; this fishermix reads up to {len(MIGRATIONS)}. "
-            "Upgrade to a newer fishermix, or name another directory with --index."
-        )
-    return version
-
-
-def _row_of(connection: sqlite3.Connection, digest: bytes | None) -> int | None:
-    found = select(connection, tuple[Row], "SELECT row FROM vectors WHERE sha256 = ?", digest)
-    return found[0][0] if found else None
-
-
-def _rows_of_path(connection: sqlite3.Connection, path: bytes) -> set[int | None]:
-    found = select(connection, tuple[Row | None], "SELECT row FROM photos WHERE path = ?", path)
-    return {row for (row,) in found}
+def _read_state(connection: sqlite3.Connection) -> State:
+    return select_one(connection, State, STATE)
 
 
 def _limit_to(prefix: str) -> tuple[str, tuple[bytes, ...]]:
@@ -634,13 +441,3 @@ def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) 
         raise sqlite3.DatabaseError(f"the row {min(foreign)} was found, but not asked for")
     found.sort(key=lambda photo: (ranks[photo[0]], photo[2]))
     return [Hit(photo, os.fsdecode(path), scores[ranks[row]]) for row, photo, path in found]
-
-
-def _append(path: Path, offset: int, data: bytes) -> None:
-    """Write at `offset`, over what a killed writer may have left there, and flush to disk."""
-    create_private_file(path)
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

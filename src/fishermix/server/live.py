@@ -11,8 +11,9 @@ from pathlib import Path
 
 from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
-from fishermix.retrieval.index import Changes, PhotoIndex
+from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.store import StoreLocked
+from fishermix.retrieval.update import Changes
 from fishermix.server.messages import Progress
 from fishermix.server.photos import PhotoService
 from fishermix.server.watch import FolderWatcher

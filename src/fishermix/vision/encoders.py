@@ -17,8 +17,10 @@ from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.threads import count_threads
 from fishermix.vision.crops import count_crops, cut_crops, parse_view
-from fishermix.vision.images import ImageSource, UnreadableImage, allow_pixels, open_photo
+from fishermix.vision.images import ImageSource, open_photo
 from fishermix.vision.network_file import DEFAULT, Network, NetworkSession
+from fishermix.vision.pixel_limit import allow_pixels
+from fishermix.vision.unreadable import UnreadableImage
 
 CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results
 DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`

@@ -34,7 +34,8 @@ from fishermix.progress import progress
 from fishermix.schemas import DATABASE_ERRORS, select
 from fishermix.storage import write_atomically
 from fishermix.vision.encoders import ImageEncoder
-from fishermix.vision.images import UnreadableImage, read_bytes
+from fishermix.vision.pixel_limit import read_bytes
+from fishermix.vision.unreadable import UnreadableImage
 
 FILE = "features.sqlite"
 VERSION = 1

@@ -130,6 +130,12 @@ def split_part(path: str) -> tuple[str, str, float]:
     return path, "", 0.0
 
 
+def may_have_parts(path: str) -> bool:
+    """Whether a file may be several photos: the frames of a video or the pages of a TIFF file."""
+    found = find_format(path)
+    return found is not None and found.name in ("video", "TIFF")
+
+
 def locate_part(path: str) -> tuple[str, float | None, int | None]:
     """The file, the time in seconds if it is a video, and the page of a TIFF file if it is not the first."""
     file, part, number = split_part(path)

@@ -6,8 +6,9 @@ import os
 from datetime import datetime
 from typing import Any
 
+from fishermix.vision.decoding import ORIENTATION
 from fishermix.vision.formats import VIDEO, find_format
-from fishermix.vision.images import ORIENTATION, open_header
+from fishermix.vision.images import open_header
 from fishermix.vision.remarks import collect_remarks
 
 MAKE, MODEL, DATE_TIME = 0x010F, 0x0110, 0x0132

@@ -7,8 +7,14 @@ picture, and a WebP of 3 kB can need gigabytes. The functions here look at bytes
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from PIL import Image
+
+from fishermix.vision.pixel_limit import BYTES_PER_PIXEL
+from fishermix.vision.unreadable import UnreadableImage, explain_limit
+
+LARGEST_REDUCTION = 16  # a JPEG may have this many times the pixels it is decoded to
+COEFFICIENT_BYTES = 6  # per pixel of a progressive JPEG, which libjpeg keeps whole at its full size
 MAX_SCANS = 64  # of a JPEG; encoders write about ten
 MAX_SEGMENTS = 10_000  # of a JPEG before its first scan
 MAX_CHUNKS = 20_000  # of a PNG: 160 MB in the usual pieces of 8 kB
@@ -59,19 +65,49 @@ def find_excess(data: bytes) -> str | None:
     return None
 
 
-def find_disproportion(image: Any, n_bytes: int) -> str | None:
-    """The reason why the header of an opened picture does not fit a file of `n_bytes`; None if it does."""
+def check_opened(
+    image: Image.Image, full: tuple[int, int], max_pixels: int, n_bytes: int | None = None
+) -> None:
+    """Raise if decoding an opened picture takes too much memory, or its header does not fit its file.
+
+    full : the size in the file, before a reduction
+    n_bytes : the size of the file; None: it is not known
+    """
+    if n_bytes is not None:
+        check_proportion(image, full, n_bytes)
     width, height = image.size
-    pixels, limit = width * height, PIXELS_PER_BYTE.get(image.format)
+    # Pillow only warns of a decompression bomb below twice its own limit; here it is an error.
+    limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
+    pixels = full[0] * full[1]
+    needed = max(width * height, pixels // LARGEST_REDUCTION)
+    if image.info.get("progressive"):
+        needed = max(needed, pixels * COEFFICIENT_BYTES // BYTES_PER_PIXEL)
+    if needed > limit:
+        check_size(*full, limit)
+    if width * height == 0:
+        raise UnreadableImage("the image has no pixels")
+
+
+def check_size(width: int, height: int, limit: int) -> None:
+    """Raise if a picture has more pixels than the limit."""
+    if width * height > limit:
+        reason = f"it has {width} x {height} pixels; {explain_limit(limit)}"
+        raise UnreadableImage(reason, may_change=True)
+
+
+def check_proportion(image: Image.Image, full: tuple[int, int], n_bytes: int) -> None:
+    """Raise if the header of an opened picture of the size `full` does not fit a file of `n_bytes`."""
+    width, height = full
+    pixels, limit = width * height, PIXELS_PER_BYTE.get(image.format or "")
     if limit and pixels > max(UNQUESTIONED_PIXELS, limit * n_bytes):
-        return f"{n_bytes:,} bytes are too few for {width} x {height} pixels"
+        raise UnreadableImage(f"{n_bytes:,} bytes are too few for {width} x {height} pixels")
     tags = getattr(image, "tag_v2", {})
     tile_width, tile_length = tags.get(TILE_WIDTH, 0), tags.get(TILE_LENGTH, 0)
     if not all(isinstance(side, int) for side in (tile_width, tile_length)):
-        return "the size of its tiles is damaged"
+        raise UnreadableImage("the size of its tiles is damaged")
     if tile_width * tile_length > max(UNQUESTIONED_PIXELS, 2 * pixels):
-        return f"its tiles of {tile_width} x {tile_length} pixels are larger than the picture"
-    return None
+        reason = f"its tiles of {tile_width} x {tile_length} pixels are larger than the picture"
+        raise UnreadableImage(reason)
 
 
 def _has_many_scans(data: bytes) -> bool:

@@ -185,7 +185,8 @@ if hasattr(os, "register_at_fork"):
 
 def serve() -> None:
     """Decode pictures from standard input until it ends."""
-    from fishermix.vision.images import UnreadableImage, decode_bytes
+    from fishermix.vision.decoding import decode_bytes
+    from fishermix.vision.unreadable import UnreadableImage
 
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "wb") as nowhere:  # no library may write between the answers
@@ -215,7 +216,7 @@ def _answer(stream: BinaryIO, *parts: bytes) -> None:
 
 def _limit_memory(max_pixels: int, size: int) -> None:
     """Limit the address space of this process, where the system can: not on Windows and macOS."""
-    from fishermix.vision.images import BYTES_PER_PIXEL
+    from fishermix.vision.pixel_limit import BYTES_PER_PIXEL
 
     try:
         import resource
