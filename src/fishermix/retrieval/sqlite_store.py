@@ -353,9 +353,10 @@ class LocalStore:
         state = select_one(connection, State, STATE)
         found = select(connection, tuple[Row], inside if prefix else "SELECT row FROM dead", *bounds)
         vectors, rows = self._vectors(state), np.array(found, np.int64).reshape(-1)
+        if len(rows):
+            expect_points(rows, vectors)
         if not prefix:
             return state, vectors, rows
-        expect_points(rows, vectors)
         outside = np.ones(len(vectors), bool)
         outside[rows] = False
         return state, vectors, np.flatnonzero(outside)
