@@ -50,12 +50,11 @@ from fishermix.retrieval.index_files import (
     remove_stale_files,
 )
 from fishermix.retrieval.sqlite_schema import connect, migrate
-from fishermix.retrieval.sqlite_write import copy_living, find_row, has_many_dead, write_entries
+from fishermix.retrieval.sqlite_write import copy_living, has_many_dead, write_entries
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
-from fishermix.schemas import Count, Row, Text, select, select_one
+from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
 
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
-ROWS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 STATE = """
     SELECT generation, model_key, dimension,
     (SELECT max(row) FROM (SELECT max(row) AS row FROM vectors UNION ALL SELECT max(row) FROM dead))
@@ -248,7 +247,9 @@ class LocalStore:
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
         with self._transaction("DEFERRED") as connection:
-            return {digest for digest in hashes if find_row(connection, digest) is not None}
+            query = "SELECT sha256 FROM vectors WHERE sha256 IN"
+            found = {digest for (digest,) in select_keys(connection, tuple[bytes], query, hashes)}
+        return found.intersection(hashes)
 
     def vectors_of(self, hashes: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """The vectors of photos, by the hash of their content; only those that agree with their checksums."""
@@ -291,11 +292,7 @@ class LocalStore:
                 rows = select(connection, DetailsRow, query)
             else:
                 wanted = [os.fsencode(path) for path in paths]
-                rows = [
-                    row
-                    for one in wanted
-                    for row in select(connection, DetailsRow, f"{query} AND path = ?", one)
-                ]
+                rows = list(select_keys(connection, DetailsRow, f"{query} AND path IN", wanted))
         return {os.fsdecode(path): Details(*values) for path, *values in rows}
 
     def _compact(self) -> None:
@@ -434,11 +431,9 @@ def _limit_to(prefix: str) -> tuple[str, tuple[bytes, ...]]:
 
 def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) -> list[Hit]:
     """The photos of these rows, in their order; photos of the same content by their paths."""
-    ranks, found = {row: rank for rank, row in enumerate(rows)}, list[tuple[int, str, bytes]]()
-    for start in range(0, len(rows), ROWS_PER_QUERY):
-        chunk = rows[start : start + ROWS_PER_QUERY]
-        query = f"SELECT row, id, path FROM photos WHERE row IN ({', '.join('?' * len(chunk))})"
-        found += select(connection, tuple[int, str, bytes], query, *chunk)
+    ranks = {row: rank for rank, row in enumerate(rows)}
+    query = "SELECT row, id, path FROM photos WHERE row IN"
+    found = list(select_keys(connection, tuple[int, str, bytes], query, rows))
     if foreign := {row for row, _, _ in found}.difference(ranks):
         raise sqlite3.DatabaseError(f"the row {min(foreign)} was found, but not asked for")
     found.sort(key=lambda photo: (ranks[photo[0]], photo[2]))
