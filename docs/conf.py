@@ -8,7 +8,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import document_api  # noqa: E402
 import document_commands  # noqa: E402
-
 from sphinx.ext.autodoc.mock import mock  # noqa: E402
 
 from fishermix import __version__  # noqa: E402

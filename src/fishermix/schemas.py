@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import Annotated, Any, TypeVar
 
@@ -36,6 +37,7 @@ __all__ = [
     "parse",
     "parse_json",
     "select",
+    "select_keys",
     "select_one",
 ]
 
@@ -61,6 +63,7 @@ Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
 DAMAGED = "The file is damaged."
 # What sqlite3 raises for a damaged file; its own messages may quote bytes that are not UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 LARGEST_JSON = 64 * 2**20  # bytes; the vocabulary of a captioner takes 1 MB
 
 
@@ -117,6 +120,17 @@ def select(connection: sqlite3.Connection, row: type[T], query: str, *values: An
         return msgspec.convert(found, list[row])  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
         raise sqlite3.DatabaseError(f"a value has a wrong type: {error}") from error
+
+
+def select_keys(
+    connection: sqlite3.Connection, row: type[T], query: str, keys: Iterable[Any], *values: Any
+) -> Iterator[T]:
+    """The rows that a query, which ends in IN, finds for these keys; some hundred keys at a time."""
+    distinct = list(dict.fromkeys(keys))
+    for start in range(0, len(distinct), KEYS_PER_QUERY):
+        chunk = distinct[start : start + KEYS_PER_QUERY]
+        marks = ", ".join("?" * len(chunk))
+        yield from select(connection, row, f"{query} ({marks})", *values, *chunk)
 
 
 def select_one(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> T:

@@ -54,12 +54,14 @@ class FolderKind:
     """A kind of folder: its name and version in `config.json`, and the schema of the other fields.
 
     upgrade : makes the fields that an older version wrote those of this one
+    parts : the kinds of the folders inside that are loaded with it, by their names in `Head.parts`
     """
 
     name: str
     version: int
     schema: type[Any]
     upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    parts: Mapping[str, FolderKind] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -72,6 +74,16 @@ class Head(Struct, kw_only=True):
     sha256: Digest | None = None
     parts: dict[PlainName, PlainName] = field(default_factory=dict)
     pending: list[PlainName] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SavedFolder:
+    """The checked content of a folder: the value of its schema, its tensors, and the parts that are there."""
+
+    folder: Path
+    config: Any
+    tensors: dict[str, np.ndarray]
+    parts: dict[str, SavedFolder]
 
 
 class TensorEntry(Struct):
@@ -329,12 +341,24 @@ def tensor_path(folder: str | os.PathLike, head: Head) -> Path:
 
 def load_folder(folder: str | os.PathLike, kind: FolderKind) -> tuple[Any, dict[str, np.ndarray]]:
     """Config, as a value of the kind's schema, and tensors of a saved folder; their hash is checked."""
+    found = load_whole(folder, kind)
+    return found.config, found.tensors
 
-    def load() -> tuple[Any, dict[str, np.ndarray]]:
-        head, config = load_config(folder, kind)
-        return config, load_tensors(folder, head)
 
-    return load_settled(folder, load)
+def load_whole(folder: str | os.PathLike, kind: FolderKind) -> SavedFolder:
+    """Read and check a saved folder and its parts."""
+    return load_settled(folder, lambda: _load_whole(Path(folder), kind))
+
+
+def _load_whole(folder: Path, kind: FolderKind) -> SavedFolder:
+    head, config = load_config(folder, kind)
+    tensors, parts = load_tensors(folder, head), {}
+    for name, part in (kind.parts or {}).items():
+        # 0.1 did not name the parts in config.json.
+        place = folder / head.parts.get(name, f"{part.name}-{str(head.sha256)[:NAME_DIGITS]}")
+        if place.is_dir():
+            parts[name] = _load_whole(place, part)
+    return SavedFolder(folder, config, tensors, parts)
 
 
 def load_settled(folder: str | os.PathLike, load: Callable[[], T]) -> T:
@@ -364,9 +388,10 @@ def load_tensors(folder: str | os.PathLike, head: Head) -> dict[str, np.ndarray]
     """The tensors of a saved folder; their hash is checked."""
     path = tensor_path(folder, head)
     verify_tensors(path, head)
-    read_tensor_header(path)
-    with explain_damage(path):
+    try:
         return load_file(path)
+    except Exception as error:
+        raise describe_damage(path, error) from error
 
 
 def verify_tensors(path: Path, head: Head) -> None:
@@ -400,8 +425,15 @@ def explain_damage(path: str | os.PathLike, advice: str = "The file is damaged."
     except FishermixError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise FishermixError(f"{path} cannot be read ({reason}). {advice}") from error
+        raise describe_damage(path, error, advice) from error
+
+
+def describe_damage(
+    path: str | os.PathLike, error: Exception, advice: str = "The file is damaged."
+) -> FishermixError:
+    """The error that says what another package could not parse, and where."""
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return FishermixError(f"{path} cannot be read ({reason}). {advice}")
 
 
 def require_tensor(
@@ -422,6 +454,25 @@ def require_tensor(
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise FishermixError(f"{where}: tensor '{name}' holds NaN or infinity")
     return value
+
+
+def require_tensors(
+    tensors: Mapping[str, np.ndarray], shapes: Mapping[str, str], where: str | os.PathLike
+) -> list[np.ndarray]:
+    """The tensors that `shapes` names, checked as by `require_tensor`.
+
+    A shape such as "k d" has a name or a number for each length. The same name is the same length in all
+    tensors. The first word "int" is for integers: "int k d".
+    """
+    lengths: dict[str, int] = {}
+    found = []
+    for name, shape in shapes.items():
+        kinds = "iu" if shape.startswith("int ") else "f"
+        words = shape.removeprefix("int ").split()
+        wanted = tuple([int(word) if word.isdecimal() else lengths.get(word) for word in words])
+        found.append(require_tensor(tensors, name, wanted, where, kinds))
+        lengths.update(zip(words, found[-1].shape))
+    return found
 
 
 def list_feature_names(estimator: Any) -> list[str] | None:

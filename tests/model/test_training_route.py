@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fishermix import HybridMixture, SentenceEncoder, WordVectors
-from fishermix.cca.estimator import choose_method
+from fishermix.cca.ridge_grid import choose_method
 from fishermix.datasets import Dataset
 from fishermix.evaluation.ranks import search_ranks
 from fishermix.model import training

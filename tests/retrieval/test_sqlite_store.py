@@ -240,6 +240,7 @@ def test_a_crash_at_each_step_of_a_change_leaves_the_old_state_or_the_new_one(st
     assert set(again.stamps()) == ({"b", "new"} if step == "compacted" else {"a", "b"})
     np.testing.assert_array_equal(again.vector_of(again.id_of("b")), point(2))
     with again.writing():
+        assert not again.adopt("model", 4)  # as every update does; it removes what the crash left
         again.write([entry("c", 3)], removed=["b"])
     assert again.verify() == []
     assert len(list(again.folder.glob("vectors-*.f32"))) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, cast, overload
+from typing import Any, ClassVar, cast, overload
 
 import numpy as np
 from msgspec import structs
@@ -14,15 +14,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fishermix.cca.covariances import CovarianceSums, choose_block_rows, parse_pairs
+from fishermix.cca.covariances import CovarianceSums, parse_pairs
 from fishermix.cca.grams import GramSums
-from fishermix.cca.problem import solve
 from fishermix.cca.projections import CanonicalProjections, CCAConfig, CCAParameters, FitMethod
+from fishermix.cca.ridge_grid import choose_best, form_statistics, solve_grid
 from fishermix.errors import FishermixError
 from fishermix.storage import FolderKind, check_feature_names, list_feature_names, load_folder, save_folder
 
 KIND = FolderKind("cca", 1, CCAConfig)
-T = TypeVar("T")
 
 
 class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -182,21 +181,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None.")
         Y = _parse_y(Y)
         pairs = parse_pairs(pairs, len(X), len(Y))
-        method = self.method
-        if method == "auto":
-            method = choose_method(len(X), len(Y), X.shape[1], Y.shape[1], n_ridges)
-        if method == "dual":
-            return GramSums(X, Y, pairs)
-        step = choose_block_rows(Y.shape[1])
-        parts = [slice(start, start + step) for start in range(0, len(Y), step)]
-        if pairs is None:
-            sums = CovarianceSums.from_blocks(X, (Y[part] for part in parts))
-        else:
-            # Sentences of one image come together, so that they meet it in one product.
-            order = np.argsort(pairs, kind="stable")
-            sums = CovarianceSums.from_blocks(X, (Y[order[part]] for part in parts), pairs[order])
-        sums.method = "primal"
-        return sums
+        return form_statistics(X, Y, pairs, self.method, n_ridges)
 
     def path(
         self,
@@ -219,35 +204,9 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The ridges of Y to try, as shares of its largest eigenvalue.
         """
         self._validate_params()
-        for regs, projections, ridges in self._solve(statistics, reg_x, reg_y):
+        for regs, projections, ridges in solve_grid(statistics, self.n_components, reg_x, reg_y):
             fitted = clone(self).set_params(reg_x=regs[0], reg_y=regs[1])
             yield fitted._set_fit(projections, statistics.method, *ridges)
-
-    def _solve(
-        self,
-        statistics: CovarianceSums | GramSums,
-        reg_x: float | Sequence[float],
-        reg_y: float | Sequence[float],
-    ) -> Iterator[tuple[tuple[float, float], CanonicalProjections, tuple[float, float]]]:
-        """(reg_x, reg_y), the projections and (x_ridge_, y_ridge_) for each pair of ridges."""
-        p, q = len(statistics.x_mean), len(statistics.y_mean)
-        at_most = min(p, q)
-        if self.n_components is not None and self.n_components > at_most:
-            raise FishermixError(
-                f"n_components is {self.n_components}, but the smaller side has {at_most} features."
-            )
-        n_components = self.n_components or max(1, min(at_most, statistics.n - 1))
-        x_is_small = p <= q
-        regs_x, regs_y = _parse_ridges("reg_x", reg_x), _parse_ridges("reg_y", reg_y)
-        regs = (regs_x, regs_y) if x_is_small else (regs_y, regs_x)
-        for pair in solve(statistics.problem(), n_components, *regs):
-            small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
-            large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
-            x, y = (small, large) if x_is_small else (large, small)
-            projections = CanonicalProjections(
-                pair.correlations, x[2], y[2], statistics.x_mean, statistics.y_mean
-            )
-            yield (x[0], y[0]), projections, (x[1], y[1])
 
     def fit_best(
         self,
@@ -468,7 +427,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._fit_statistics(statistics)
 
     def _fit_statistics(self, statistics: CovarianceSums | GramSums) -> RegularizedCCA:
-        _, projections, ridges = next(self._solve(statistics, self.reg_x, self.reg_y))
+        _, projections, ridges = next(solve_grid(statistics, self.n_components, self.reg_x, self.reg_y))
         return self._set_fit(projections, statistics.method, *ridges)
 
     def _set_fit(
@@ -498,49 +457,6 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1) -> str:
-    """ "primal" or "dual", the one with fewer multiplications for n pairs of m rows (p,) and n rows (q,).
-
-    Both form sums of the large side, and for each of its ridges a Cholesky factor, a solution and a product.
-    The dual also maps every solution back to features, but if the small side has far fewer rows than features
-    it solves in the space of these rows.
-    """
-    small, large = min(p, q), max(p, q)
-    rows = m if p <= q else n
-    in_rows = rows if 2 * rows < small else small
-
-    def cost(size: int, inner: int, columns: int) -> float:
-        return size**2 * inner + n_ridges * (size**3 / 3 + 2 * size**2 * columns + size * columns**2)
-
-    dual = cost(n, large, in_rows) + n_ridges * 2.0 * large * n * in_rows
-    return "dual" if dual < cost(large, n, small) + 2.0 * m * p * q else "primal"
-
-
-def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
-    """The candidate of a grid with the highest score, the first of equal ones; a NaN is never the highest.
-
-    `candidates` may be a generator: only the best so far is held.
-    """
-    best, best_score, n_scored = None, np.nan, 0
-    for candidate in candidates:
-        value = float(score(candidate))
-        n_scored += 1
-        if not np.isnan(value) and (best is None or value > best_score):
-            best, best_score = candidate, value
-    if not n_scored:
-        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
-    if best is None:
-        raise FishermixError(f"The score is NaN for all {n_scored} pairs of ridges.")
-    return best
-
-
-def _parse_ridges(name: str, given: float | Sequence[float]) -> list[float]:
-    ridges = np.atleast_1d(np.asarray(given, np.float64))
-    if ridges.ndim != 1 or not np.isfinite(ridges).all() or (ridges < 0).any():
-        raise FishermixError(f"{name} must be one ridge or a list of ridges, each at least 0, not {given!r}.")
-    return ridges.tolist()
 
 
 def _parse_y(Y) -> np.ndarray:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fishermix.schemas import Number, Positive, Size, Struct, Text
-from fishermix.storage import require_tensor
+from fishermix.storage import require_tensors
 
+SHAPES = {"correlations_": "k", "x_weights_": "p k", "y_weights_": "q k", "x_mean_": "p", "y_mean_": "q"}
 FitMethod = Literal["primal", "dual", "streaming"]
 
 
@@ -83,10 +84,4 @@ class CanonicalProjections:
         cls, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
     ) -> CanonicalProjections:
         """Read what `to_tensors` gave; errors name `where`."""
-        correlations = require_tensor(tensors, "correlations_", (None,), where)
-        shape = None, len(correlations)
-        x_weights = require_tensor(tensors, "x_weights_", shape, where)
-        y_weights = require_tensor(tensors, "y_weights_", shape, where)
-        x_mean = require_tensor(tensors, "x_mean_", (len(x_weights),), where)
-        y_mean = require_tensor(tensors, "y_mean_", (len(y_weights),), where)
-        return cls(correlations, x_weights, y_weights, x_mean, y_mean)
+        return cls(*require_tensors(tensors, SHAPES, where))

@@ -136,7 +136,8 @@ def search(
     limit = _parse_min_score(min_score)
     shape = None if portrait is None else ("portrait" if portrait else "landscape")
     only = _make_filter(after, before, in_folder, camera, near, shape)
-    expect_folder_of(html)
+    if html:
+        expect_folder_of(html)
     terms, folders = _split_folders(query)
     if index is not None and len(folders) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
@@ -203,13 +204,14 @@ def _judge(found: list[Found], query: Query) -> list[Found]:
 def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: str | None) -> None:
     """Print scores and paths. On a terminal, headings say which photos are likely right and which may be."""
     from fishermix.retrieval.index import LIKELY, MAYBE
+    from fishermix.vision.formats import locate_part
 
     chances = [one.probability for one in found if one.probability is not None]
     nothing = bool(chances) and max(chances) < MAYBE
     if nothing:
         tell("Nothing here looks like this. The nearest:")
     heading = ""
-    places = [(one.hit.file, one.hit.time, one.hit.page) for one in found]
+    places = [locate_part(one.hit.path) for one in found]
     for one, (file, time, page) in zip(found, places):
         if one.probability is not None and divided and not nothing and sys.stdout.isatty():
             kind = (

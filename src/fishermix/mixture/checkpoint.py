@@ -14,7 +14,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.mixture.em import Progress, State
 from fishermix.mixture.families import family_from_config, family_to_config
-from fishermix.mixture.parameters import StateConfig, parse_choice, parse_fits
+from fishermix.mixture.parameters import StateConfig, parse_tensors
 from fishermix.rows.blocks import Block, RowSource, Statistics
 from fishermix.schemas import Count, Digest, Struct
 from fishermix.storage import FolderKind, is_vacant, load_folder, require_tensor, save_folder
@@ -60,9 +60,8 @@ def pack_state(state: State) -> tuple[StateConfig, dict[str, np.ndarray]]:
 
 def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
     """Check and read what `pack_state` returned."""
+    weights, choice, parts = parse_tensors(tensors, len(config.families), list(TENSORS), where)
     families = [family_from_config(family) for family in config.families]
-    weights, choice = parse_choice(tensors, len(families), where)
-    parts = parse_fits(tensors, list(TENSORS), (len(families), *choice.shape), where)
     start = weights, parts["location"][0], parts["scale"][0]
     state = State.start(families, start, config.min_scale, 1.0, config.seed)
     fits = tuple(

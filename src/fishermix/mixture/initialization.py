@@ -1,16 +1,22 @@
-"""Initialization of EM: k-means++ seeds, random rows, or given values."""
+"""What EM starts from: rows and families, checked; and k-means++ seeds, random rows or given values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from fishermix.errors import FishermixError
+from fishermix.mixture.families import REGISTERED, Family
+from fishermix.mixture.family_check import check_family
 from fishermix.mixture.parameters import LONGEST, SHORTEST
-from fishermix.rows.blocks import RowSource
+from fishermix.rows.blocks import ArraySource, RowSource
+from fishermix.rows.open import open_rows
 
+LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
 LARGEST = 1e150  # numbers whose squares float64 can sum
 SAMPLE = 16_384  # rows that the seeds are chosen from: more would not improve them and cost a pass
 ROWS_PER_COMPONENT = 20  # at least, in that sample
@@ -122,3 +128,81 @@ def _parse_array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     if not np.isfinite(value).all():
         raise ValueError(f"The parameter '{name}' should be finite.")
     return value
+
+
+# What a fit is given
+
+
+def open_source(
+    estimator: Any, X: Any, sample_weight: Any, *, reset: bool, fewest: int | None = None
+) -> RowSource:
+    """Open and check the rows to fit."""
+    source = find_source(X, sample_weight, estimator.n_jobs)
+    if source is None:
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=fewest or 2,
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not sample_weight.any():
+                raise ValueError("Sample weights must contain at least one non-zero number.")
+        source = ArraySource(X, sample_weight, estimator.n_jobs)
+    elif reset:
+        estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
+        estimator.n_features_in_ = source.shape[1]
+    elif source.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {source.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    if not LIGHTEST <= source.total_weight <= HEAVIEST:
+        raise ValueError(
+            f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
+            f"{source.total_weight:g}. Multiply all of them by the same factor."
+        )
+    if source.shape[0] < (fewest or estimator.n_components):
+        raise ValueError(
+            f"Expected n_samples >= n_components but got n_components = {estimator.n_components}, "
+            f"n_samples = {source.shape[0]}. Every component needs a row: set n_components to at most "
+            f"{source.shape[0]}."
+        )
+    return source
+
+
+def find_source(X: Any, sample_weight: Any, threads: int | None) -> RowSource | None:
+    """Open rows that are not in memory; None for arrays and whatever scikit-learn turns into one."""
+    if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        return None
+    if isinstance(X, RowSource):
+        if sample_weight is not None:
+            raise ValueError("Pass sample_weight to the RowSource, not to fit.")
+        return X
+    return open_rows(X, sample_weight, threads)
+
+
+def parse_families(given: Sequence[str | Family]) -> list[Family]:
+    """The families that a user named or made, checked."""
+    if isinstance(given, str) or not len(given):
+        raise FishermixError("families must be a list such as ['gaussian', 'laplace'].")
+    families: list[Family] = []
+    for family in given:
+        if isinstance(family, str):
+            if family not in REGISTERED:
+                known = ", ".join(sorted(REGISTERED))
+                raise FishermixError(f"There is no family named '{family}'. Choose among: {known}.")
+            family = REGISTERED[family]()
+        if isinstance(family, type) and issubclass(family, Family):
+            raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
+        if not isinstance(family, Family):
+            raise FishermixError(f"A family is a name such as 'laplace' or a Family object, got {family!r}.")
+        if type(family).__module__ != Family.__module__:
+            check_family(family, quick=True)
+        if family in families:
+            raise FishermixError(f"families contains '{family.name}' twice.")
+        families.append(family)
+    return families

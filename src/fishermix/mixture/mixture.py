@@ -6,42 +6,36 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-import scipy.sparse
 from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fishermix import progress as progress_bars
 from fishermix.errors import FishermixError, warn_user
 from fishermix.locks import hold_folder
-from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
 from fishermix.mixture.em import Progress, State, run_starts
-from fishermix.mixture.families import REGISTERED, Family
-from fishermix.mixture.family_check import check_family
-from fishermix.mixture.initialization import LARGEST, initialize
+from fishermix.mixture.families import Family
+from fishermix.mixture.initialization import LARGEST, initialize, open_source, parse_families
 from fishermix.mixture.memory import Memory, remember
 from fishermix.mixture.minibatch import VISITS, fit_batch, replay
 from fishermix.mixture.parameters import (
     EstimatorParameters,
     MixtureConfig,
-    MixtureParameters,
     check_parameters,
 )
-from fishermix.mixture.statistics import Posteriors
-from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
-from fishermix.rows.open import open_rows
+from fishermix.mixture.prediction import PredictionMixin
+from fishermix.rows.blocks import RowSource
 from fishermix.storage import (
     FolderKind,
     check_feature_names,
@@ -52,12 +46,11 @@ from fishermix.storage import (
 )
 
 KIND = FolderKind("mixture", 1, MixtureConfig)
-LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
-class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
+class Mixture(CallbackSupportMixin, PredictionMixin, DensityMixin, BaseEstimator):
     """Diagonal mixture in which each (component, dimension) has the family that fits it best.
 
     p(x) = sum_k tau_k prod_d f_kd((x_d - location_kd) / scale_kd) / scale_kd, with f_kd one of the `families`
@@ -238,13 +231,13 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
         warm = self.warm_start and hasattr(self, "weights_")
-        source = self._open_source(X, sample_weight, reset=not warm)
+        source, families = open_source(self, X, sample_weight, reset=not warm), parse_families(self.families)
         if warm and self.locations_.shape != (self.n_components, source.shape[1]):
             raise ValueError(
                 f"warm_start continues with {self.locations_.shape[0]} components, but n_components = "
                 f"{self.n_components}. Set warm_start=False to start again."
             )
-        new_start = self._prepare_starts(source)
+        new_start = self._prepare_starts(source, families)
         n_starts = 1 if warm else self.n_init
         listener = self._listen(X, sample_weight, n_starts * self.max_iter)
         checkpoint = progress = None
@@ -305,12 +298,12 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self._validate_params()
         if not hasattr(self, "weights_"):
             self.fit(X, sample_weight=sample_weight)
-            source = self._open_source(X, sample_weight, reset=False)
+            source = open_source(self, X, sample_weight, reset=False)
             empty = Memory.empty(source.shape[1], source.dtype)
             first = remember(empty, source, self.n_components, self._last.seed, VISITS)
             self._memory = replace(first, credit=0.0, restarted_at=first.n_seen)
             return self
-        source = self._open_source(X, sample_weight, reset=False, fewest=1)
+        source = open_source(self, X, sample_weight, reset=False, fewest=1)
         old = self._recover_state()
         state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
         if (memory := self._memory) is not None:
@@ -329,64 +322,13 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 f"partial_fit continues with {len(self.weights_)} components, but n_components = "
                 f"{self.n_components}. Call fit to start again."
             )
-        new_start = self._prepare_starts(source)
+        new_start = self._prepare_starts(source, parse_families(self.families))
         progress = Progress(new_start(0))
         run_starts(progress, source, new_start, self.n_init, self.max_iter, self.tol)
         return progress
 
-    def _open_source(self, X, sample_weight, *, reset: bool, fewest: int | None = None) -> RowSource:
-        """Open and check the rows to fit."""
-        source = self._find_source(X, sample_weight)
-        if source is None:
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=[np.float64, np.float32],
-                order="C",
-                ensure_min_samples=fewest or 2,
-            )
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(
-                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
-                )
-                if not sample_weight.any():
-                    raise ValueError("Sample weights must contain at least one non-zero number.")
-            source = ArraySource(X, sample_weight, self.n_jobs)
-        elif reset:
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
-            self.n_features_in_ = source.shape[1]
-        elif source.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {source.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        if not LIGHTEST <= source.total_weight <= HEAVIEST:
-            raise ValueError(
-                f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
-                f"{source.total_weight:g}. Multiply all of them by the same factor."
-            )
-        if source.shape[0] < (fewest or self.n_components):
-            raise ValueError(
-                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {source.shape[0]}. Every component needs a row: set n_components to at most "
-                f"{source.shape[0]}."
-            )
-        return source
-
-    def _find_source(self, X, sample_weight) -> RowSource | None:
-        """Open rows that are not in memory; None for arrays and whatever scikit-learn turns into one."""
-        if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-            return None
-        if isinstance(X, RowSource):
-            if sample_weight is not None:
-                raise ValueError("Pass sample_weight to the RowSource, not to fit.")
-            return X
-        return open_rows(X, sample_weight, self.n_jobs)
-
-    def _prepare_starts(self, source: RowSource) -> Callable[[int], State]:
+    def _prepare_starts(self, source: RowSource, families: list[Family]) -> Callable[[int], State]:
         """Return the function that initializes each of the `n_init` starts."""
-        families = self._parse_families()
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
 
         def new_start(number: int) -> State:
@@ -397,29 +339,6 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             return State.start(families, start, self.min_scale, source.shape[0], seed)
 
         return new_start
-
-    def _parse_families(self) -> list[Family]:
-        if isinstance(self.families, str) or not len(self.families):
-            raise FishermixError("families must be a list such as ['gaussian', 'laplace'].")
-        families: list[Family] = []
-        for family in self.families:
-            if isinstance(family, str):
-                if family not in REGISTERED:
-                    known = ", ".join(sorted(REGISTERED))
-                    raise FishermixError(f"There is no family named '{family}'. Choose among: {known}.")
-                family = REGISTERED[family]()
-            if isinstance(family, type) and issubclass(family, Family):
-                raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
-            if not isinstance(family, Family):
-                raise FishermixError(
-                    f"A family is a name such as 'laplace' or a Family object, got {family!r}."
-                )
-            if type(family).__module__ != Family.__module__:
-                check_family(family, quick=True)
-            if family in families:
-                raise FishermixError(f"families contains '{family.name}' twice.")
-            families.append(family)
-        return families
 
     def _listen(self, X, sample_weight, max_iter: int) -> AbstractContextManager[IterationCallbacks | None]:
         """Return the callbacks of a fit, or None if nobody watches it."""
@@ -470,7 +389,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         parameters = self.get_params()
         if self.n_init == 1:
             del parameters["max_iter"]  # a single start can be continued, several cannot
-        families = [(type(f).__qualname__, f.parameters()) for f in self._parse_families()]
+        families = [(type(f).__qualname__, f.parameters()) for f in parse_families(self.families)]
         unused = (*PARAMETERS_WITHOUT_EFFECT, "families")
         kept = {name: value for name, value in parameters.items() if name not in unused}
         arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
@@ -518,137 +437,13 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         mixture = (
             cls(max(1, weights.size)) if families is None else cls(max(1, weights.size), families=families)
         )
-        offered = mixture._parse_families()
+        offered = parse_families(mixture.families)
         check_parameters(weights, locations, scales, chosen, len(offered))
         mixture.min_scale = float(min(mixture.min_scale, scales.min()))
         state = State.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
         mixture._set_state(replace(state, choice=chosen.astype(np.int64)), False, state.rows)
         mixture.n_features_in_ = locations.shape[1]
         return mixture
-
-    # Prediction
-
-    @property
-    def lower_bound_(self) -> float:
-        """Mean log likelihood per row in the last iteration."""
-        check_is_fitted(self, "weights_")
-        if not self.lower_bounds_:
-            raise AttributeError(
-                "lower_bound_ is known after fit; this mixture was made of given parameters."
-            )
-        return float(self.lower_bounds_[-1])
-
-    @property
-    def parameters_(self) -> MixtureParameters:
-        """The fitted attributes as one plain object, which does the computing."""
-        check_is_fitted(self, "weights_")
-        return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the posteriors (N, K).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        """
-        return np.concatenate(self._map_panels(X, _keep_posteriors))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the most likely component of each row (N,).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        """
-        return self.predict_proba(X).argmax(axis=1)
-
-    def sparse_posteriors(self, X: Any, threshold: float = 1e-6) -> scipy.sparse.csr_matrix:
-        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        threshold : float, optional
-            Posteriors below it are 0 and are not stored.
-        """
-        found = Posteriors.of_panels(
-            self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
-        )
-        shape = len(found.indptr) - 1, found.n_components
-        return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Return the log likelihood of each row (N,).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        """
-        return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log likelihood per row.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        y : ignored
-            Present for the interface of scikit-learn.
-        """
-        return float(self.score_samples(X).mean())
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion on X; lower is better. The choices are not counted.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        """
-        log_likelihood = self.score_samples(X)
-        return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
-
-    def aic(self, X: Any) -> float:
-        """Akaike information criterion on X; lower is better. The choices are not counted.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        """
-        return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
-
-    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows (n, D), component after component; returns them and their components (n,).
-
-        Parameters
-        ----------
-        n_samples : int
-            The number of rows to draw.
-        """
-        parameters = self.parameters_
-        if n_samples < 1:
-            raise ValueError(
-                f"Invalid value for 'n_samples': {n_samples}. The sampling requires at least one."
-            )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        return parameters.sample(n_samples, np.random.default_rng(seed))
-
-    def _map_panels(self, X, use: Callable[[np.ndarray, np.ndarray], Any]) -> list[Any]:
-        """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
-        parameters = self.parameters_
-        source = self._find_source(X, None)
-        if source is None:
-            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
-            source = ArraySource(X, threads=self.n_jobs)
-        elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
-            raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
-        return source.total(_MapPanels(parameters, use))["panels"]
 
     # Saving
 
@@ -730,31 +525,6 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             mixture.feature_names_in_ = np.array(names, object)
         mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture
-
-
-@dataclass(frozen=True)
-class _MapPanels:
-    """A step that keeps what `use` makes of each panel of a block."""
-
-    parameters: MixtureParameters
-    use: Callable[[np.ndarray, np.ndarray], Any]
-
-    def __call__(self, block: Block) -> Statistics:
-        return Statistics(panels=self.parameters.map_panels(block.rows, self.use))
-
-
-def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(posterior.T)
-
-
-def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    return log_likelihood
-
-
-def _keep_large(
-    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
-) -> tuple[np.ndarray, ...]:
-    return kernels.keep_large(posterior, threshold)
 
 
 def _list_attributes(state: State) -> dict[str, Any]:

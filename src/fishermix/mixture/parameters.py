@@ -20,7 +20,7 @@ from fishermix.mixture.families import Family, FamilyConfig, Gaussian, Laplace, 
 from fishermix.mixture.statistics import PanelPosteriors, Posteriors
 from fishermix.rows.blocks import PANEL, Statistics
 from fishermix.schemas import Count, Name, Number, Positive, Seed, Size, Struct, Text, field
-from fishermix.storage import require_tensor
+from fishermix.storage import require_tensors
 from fishermix.threads import count_threads
 
 T = TypeVar("T")
@@ -97,9 +97,8 @@ class MixtureParameters:
         cls, config: StateConfig, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
     ) -> MixtureParameters:
         """Read what `Mixture.to_tensors` wrote; error messages name `where`."""
+        weights, choice, fits = parse_tensors(tensors, len(config.families), ("location", "scale"), where)
         families = [family_from_config(family) for family in config.families]
-        weights, choice = parse_choice(tensors, len(families), where)
-        fits = parse_fits(tensors, ("location", "scale"), (len(families), *choice.shape), where)
         locations = np.take_along_axis(fits["location"], choice[None], 0)[0]
         scales = np.take_along_axis(fits["scale"], choice[None], 0)[0]
         return cls(families, weights, locations, scales, choice)
@@ -347,26 +346,21 @@ def check_parameters(
         )
 
 
-def parse_choice(
-    tensors: Mapping[str, np.ndarray], n_families: int, where: str | os.PathLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """Read the weights (K,) and the choice (K, D) of a saved mixture."""
-    weights = require_tensor(tensors, "weights", (None,), where).astype(np.float64, copy=False)
+def parse_tensors(
+    tensors: Mapping[str, np.ndarray], n_families: int, names: Sequence[str], where: str | os.PathLike
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Read the weights (K,), the choice (K, D) and the tensors `names` (families, K, D) of a saved mixture.
+
+    "scale" is among the names.
+    """
+    shapes = {"weights": "K", "choice": "int K D"} | dict.fromkeys(names, f"{n_families} K D")
+    weights, choice, *fits = require_tensors(tensors, shapes, where)
+    weights = weights.astype(np.float64, copy=False)
     if not n_families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
         raise FishermixError(f"Tensor 'weights' of {where} must be positive and sum to 1.")
-    choice = require_tensor(tensors, "choice", (len(weights), None), where, kinds="iu")
     if choice.shape[1] == 0 or (choice < 0).any() or (choice >= n_families).any():
         raise FishermixError(f"Tensor 'choice' of {where} must hold indices of the {n_families} families.")
-    return weights, choice.astype(np.int64)
-
-
-def parse_fits(
-    tensors: Mapping[str, np.ndarray], names: Sequence[str], shape: tuple[int, ...], where: str | os.PathLike
-) -> dict[str, np.ndarray]:
-    """Read tensors (families, K, D) of a saved mixture, "scale" among them."""
-    parts = {
-        name: require_tensor(tensors, name, shape, where).astype(np.float64, copy=False) for name in names
-    }
+    parts = {name: values.astype(np.float64, copy=False) for name, values in zip(names, fits)}
     if (parts["scale"] <= 0).any():
         raise FishermixError(f"Tensor 'scale' of {where} must be positive.")
-    return parts
+    return weights, choice.astype(np.int64), parts

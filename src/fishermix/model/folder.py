@@ -26,18 +26,15 @@ from msgspec import structs
 from fishermix.cca.projections import CanonicalProjections, CCAFit, CCAParameters, FitMethod
 from fishermix.errors import FishermixError
 from fishermix.mixture.parameters import MixtureConfig, MixtureParameters
+from fishermix.model.hubness import KIND as HUBNESS_KIND
 from fishermix.model.hubness import HubnessCorrection
 from fishermix.model.joint_space import JointSpace, image_networks
-from fishermix.model.recipe import Recipe, upgrade_recipe
+from fishermix.model.recipe import Recipe, upgrade_model
 from fishermix.schemas import Digest, Json, Name, Number, Positive, Size, Struct, Text, field
 from fishermix.storage import (
     CONFIG,
-    NAME_DIGITS,
     FolderKind,
-    Head,
-    load_config,
-    load_settled,
-    load_tensors,
+    load_whole,
     save_folder,
 )
 from fishermix.text.sentence_vectors import SentenceVectors, WhiteningTransform
@@ -88,15 +85,7 @@ class ModelConfig(Struct, kw_only=True):
     report: dict[Name, Json] = field(default_factory=dict)
 
 
-def _upgrade(fields: dict[str, Any]) -> dict[str, Any]:
-    recipe = upgrade_recipe(fields.get("recipe"))
-    for name in ("variant", "image_power", "image_l2"):  # a default would give other points
-        if isinstance(recipe, dict) and name not in recipe:
-            raise FishermixError(f"'recipe.{name}' is missing in {CONFIG} of the model. The file is damaged.")
-    return fields | {"recipe": recipe}
-
-
-KIND = FolderKind("image-text model", 1, ModelConfig, _upgrade)
+KIND = FolderKind("image-text model", 1, ModelConfig, upgrade_model, {HUBNESS: HUBNESS_KIND})
 
 
 def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = False) -> None:
@@ -146,26 +135,30 @@ def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:
 
 def load_model(folder: str | os.PathLike) -> SavedParts:
     """Read and check the folder of a model."""
-    return load_settled(folder, lambda: _load_model(Path(folder)))
-
-
-def _load_model(folder: Path) -> SavedParts:
-    head, config = load_config(folder, KIND)
-    tensors = load_tensors(folder, head)
+    saved = load_whole(folder, KIND)
+    config, tensors, recipe = saved.config, saved.tensors, saved.config.recipe
     projections = CanonicalProjections.from_tensors(_take_part("cca.", tensors), folder)
     if sum(config.widths) != len(projections.x_weights):
-        raise FishermixError(f"'widths' in {folder / CONFIG} do not add up to the features of the CCA.")
-    recipe = config.recipe
+        raise FishermixError(f"'widths' in {saved.folder / CONFIG} do not add up to the features of the CCA.")
+    if HUBNESS in saved.parts:
+        hubness = HubnessCorrection.from_saved(saved.parts[HUBNESS], len(projections.correlations))
+    elif recipe.csls_neighbours:
+        raise FishermixError(
+            f"The hubness correction in {folder} is missing: the model is incomplete. Copy it again or train "
+            "it again."
+        )
+    else:
+        hubness = None
     space = JointSpace(
         projections,
         power=config.cca.scale,
-        hubness=_load_hubness(folder, head, recipe.csls_neighbours, len(projections.correlations)),
+        hubness=hubness,
         image_power=recipe.image_power,
         image_l2=recipe.image_l2,
         image_widths=config.widths,
         n_word_features=_count_word_features(config, tensors) if config.transformer else 0,
     )
-    return SavedParts(folder, config, tensors, space)
+    return SavedParts(saved.folder, config, tensors, space)
 
 
 def _count_word_features(config: ModelConfig, tensors: Mapping[str, np.ndarray]) -> int:
@@ -175,16 +168,6 @@ def _count_word_features(config: ModelConfig, tensors: Mapping[str, np.ndarray])
     if vectors is None or any(choice is None for choice in choices):
         return 0  # the folder is damaged, which is reported when these parts are made
     return sum(2 * choice.size for choice in choices if choice is not None) or vectors.shape[1]
-
-
-def _load_hubness(folder: Path, head: Head, neighbours: int, dimension: int) -> HubnessCorrection | None:
-    # 0.1 did not name the folder in config.json.
-    place = folder / head.parts.get(HUBNESS, f"crowding-{str(head.sha256)[:NAME_DIGITS]}")
-    if place.is_dir():
-        return HubnessCorrection.load(place, dimension)
-    if neighbours:
-        raise FishermixError(f"{place} is missing: the model is incomplete. Copy it again or train it again.")
-    return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.schemas import Number, Size, Struct
-from fishermix.storage import FolderKind, load_folder, require_tensor, save_folder
+from fishermix.storage import FolderKind, SavedFolder, load_whole, require_tensors, save_folder
 
 BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time
 
@@ -161,12 +161,25 @@ class HubnessCorrection:
         dimension : int
             The dimension d that the points must have.
         """
-        config, tensors = load_folder(folder, KIND)
-        images = require_tensor(tensors, "images", (None, dimension), folder, kinds="i")
-        sentences = require_tensor(tensors, "sentences", (None, dimension), folder, kinds="i")
+        return cls.from_saved(load_whole(folder, KIND), dimension)
+
+    @classmethod
+    def from_saved(cls, saved: SavedFolder, dimension: int) -> HubnessCorrection:
+        """Make the correction of a folder that was read.
+
+        Parameters
+        ----------
+        saved : SavedFolder
+            The content of a folder that `save` wrote.
+        dimension : int
+            The dimension d that the points must have.
+        """
+        shapes = {"images": f"int m {dimension}", "sentences": f"int n {dimension}"}
+        images, sentences = require_tensors(saved.tensors, shapes, saved.folder)
         for bank in (images, sentences):
             if bank.dtype != np.int8 or not len(bank) or not bank.any(axis=1).all():
-                raise FishermixError(f"{folder} is damaged: a bank of points is invalid.")
+                raise FishermixError(f"{saved.folder} is damaged: a bank of points is invalid.")
+        config = saved.config
         return cls(images, sentences, config.neighbours, config.mean_of_images, config.mean_of_sentences)
 
 

@@ -145,6 +145,15 @@ def upgrade_recipe(fields: Any) -> Any:
     return {RECIPE_KEYS.get(name, name): value for name, value in fields.items()}
 
 
+def upgrade_model(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a saved model, with its recipe under today's names."""
+    recipe = upgrade_recipe(fields.get("recipe"))
+    for name in ("variant", "image_power", "image_l2"):  # a default would give other points
+        if isinstance(recipe, dict) and name not in recipe:
+            raise FishermixError(f"'recipe.{name}' is missing in config.json of the model. It is damaged.")
+    return fields | {"recipe": recipe}
+
+
 def _accept_old_keys(given_init: Any) -> Any:
     def init(self: Recipe, *values: Any, **fields: Any) -> None:
         given_init(self, *values, **_rename_keys(fields))

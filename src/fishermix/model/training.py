@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fishermix.cca import CovarianceSums, RegularizedCCA
-from fishermix.cca.estimator import choose_best, choose_method
 from fishermix.cca.grams import ROWS_IN_DOUBLE, GramSums
 from fishermix.cca.projections import CanonicalProjections
+from fishermix.cca.ridge_grid import choose_best, choose_method
 from fishermix.datasets import Dataset
 from fishermix.errors import FishermixError
 from fishermix.evaluation.ranks import recall_sum

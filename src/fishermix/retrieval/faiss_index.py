@@ -36,7 +36,7 @@ class FaissIndex:
         return self.rows <= rows and rows - self.rows <= LARGEST_NEW_SHARE * rows
 
     def find_nearest(
-        self, vectors: np.ndarray, queries: np.ndarray, n: int, excluded: Sequence[int]
+        self, vectors: np.ndarray, queries: np.ndarray, n: int, excluded: Sequence[int] | np.ndarray
     ) -> list[tuple[list[int], list[float]]]:
         """Rows and exact scores of approximately the n nearest rows of each query, best first."""
         # More candidates than wanted: some rows are dead, and 8 bits order close points only roughly.

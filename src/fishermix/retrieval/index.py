@@ -90,11 +90,12 @@ class PhotoIndex:
         store: Store | None = None,
         exclude: Sequence[str] = (),
     ):
-        self.folder = resolve_folder(folder)
-        self.model = model
-        self.store = store or open_store(self.folder, index, model_key=model.key)
+        key = model.key
+        self.model, self.folder = model, resolve_folder(folder)
+        self.store = store or open_store(self.folder, index, model_key=key)
         self._index_option = f" --index {shlex.quote(str(index))}" if index is not None else ""
-        self.exclude, self._patterns = tuple(exclude), parse_patterns(exclude)
+        self.exclude = tuple(exclude)
+        self._patterns = parse_patterns(exclude) if exclude else []
 
     def __repr__(self) -> str:
         return f"PhotoIndex({str(self.folder)!r}, {self.store.summary().photos:,} photos)"
@@ -198,10 +199,11 @@ class PhotoIndex:
         asked, allowed = n, self._filter(only)
         while True:
             found = self.store.nearest(vector[None], asked)[0]
+            files = [split_part(hit.path)[0] for hit in found]
             best: dict[str, Hit] = {}
-            for hit in found:
+            for file, hit in zip(files, found):
                 if allowed is None or hit.path in allowed:
-                    best.setdefault(hit.file, hit)
+                    best.setdefault(file, hit)
             if len(best) >= n or len(found) < asked:
                 return list(best.values())[:n]
             asked *= 4

@@ -52,11 +52,6 @@ def hold_writer_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def vector_file(folder: Path, generation: int) -> Path:
-    """The file of points of one generation of an index."""
-    return folder / f"vectors-{generation}.f32"
-
-
 def append(path: Path, offset: int, data: bytes) -> None:
     """Write at `offset`, over what a killed writer may have left there, and flush to disk."""
     create_private_file(path)

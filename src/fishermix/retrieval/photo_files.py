@@ -26,7 +26,7 @@ from fishermix.retrieval.ignore import (
     read_ignore_files_above,
 )
 from fishermix.retrieval.store import Stamp
-from fishermix.vision.formats import RAW, VIDEO, find_format, is_photo_name
+from fishermix.vision.formats import RAW, VIDEO, Format, find_format, is_photo_name
 
 __all__ = ["Listing", "default_index", "is_photo_name", "list_indexes", "list_photos", "scan_folder"]
 LIVE_PHOTO = ".mov"  # the video that a phone keeps next to a photo of the same name
@@ -72,7 +72,8 @@ def scan_folder(folder: Path, exclude: Sequence[str] = (), root: Path | None = N
     above = "" if root is None else f"{folder.relative_to(root).as_posix()}/"
     ignored = [] if root is None else read_ignore_files_above(root, folder)
     listing = Listing()
-    found = _walk(folder, above, listing, ignored, parse_patterns(exclude, above))
+    excluded = parse_patterns(exclude, above) if exclude else []
+    found = _walk(folder, above, listing, ignored, excluded)
     listing.photos = {path.removeprefix(above): stamp for path, stamp in sorted(found)}
     listing.unreadable = {path.removeprefix(above): why for path, why in listing.unreadable.items()}
     if "" in listing.unreadable:
@@ -96,24 +97,28 @@ def _walk(
         return
     if any(entry.name == IGNORE_FILE for entry in entries):
         ignored = [*ignored, *read_ignore_file(folder, prefix)]
-    pictures: list[os.DirEntry[str]] = []
+    formats, installed = list[Format | None](), set[str]()
     for entry in entries:
+        formats.append(found := find_format(entry.name))
+        if found is not None and found.name not in installed and found.is_installed:
+            installed.add(found.name)
+    pictures: list[os.DirEntry[str]] = []
+    readable, processed = set[str](), set[str]()  # suffixes, and the stems of photos that are no RAW
+    for entry, found in zip(entries, formats):
         try:
-            if entry.is_symlink() or _leave_out(entry, prefix, listing, ignored, exclude):
+            if entry.is_symlink() or _leave_out(entry, found is None, prefix, listing, ignored, exclude):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", listing, ignored, exclude)
-            elif find_format(entry.name) is not None and entry.is_file(follow_symlinks=False):
+            elif found is not None and entry.is_file(follow_symlinks=False):
                 pictures.append(entry)
+                stem, suffix = os.path.splitext(entry.name.lower())
+                if found.name in installed:
+                    readable.add(suffix)
+                    if found is not RAW and found is not VIDEO:
+                        processed.add(stem)
         except OSError:
             continue  # deleted since the listing
-    readable, processed = set[str](), set[str]()  # suffixes, and the stems of photos that are no RAW
-    for entry in pictures:
-        stem, suffix = os.path.splitext(entry.name.lower())
-        if is_photo_name(entry.name):
-            readable.add(suffix)
-            if suffix not in (*RAW.suffixes, *VIDEO.suffixes):
-                processed.add(stem)
     for entry in pictures:
         stem, suffix = os.path.splitext(entry.name.lower())
         if (suffix in RAW.suffixes or suffix == LIVE_PHOTO) and stem in processed:
@@ -130,14 +135,18 @@ def _walk(
 
 def _leave_out(
     entry: os.DirEntry[str],
+    is_other: bool,
     prefix: str,
     listing: Listing,
     ignored: Sequence[Pattern],
     exclude: Sequence[Pattern],
 ) -> bool:
-    """Whether a file or folder is left out; counts it if it is a folder or looks like a photo."""
+    """Whether a file or folder is left out; counts it if it is a folder or looks like a photo.
+
+    is_other : whether the name is not that of a picture
+    """
     is_folder = entry.is_dir(follow_symlinks=False)
-    if not is_folder and find_format(entry.name) is None:
+    if not is_folder and is_other:
         return entry.name.startswith(".")
     path = prefix + entry.name
     if entry.name.startswith("."):

@@ -48,15 +48,13 @@ from fishermix.retrieval.index_files import (
     expect_points,
     hold_writer_lock,
     remove_stale_files,
-    vector_file,
 )
 from fishermix.retrieval.sqlite_schema import connect, migrate
-from fishermix.retrieval.sqlite_write import copy_living, find_row, has_many_dead, write_entries
+from fishermix.retrieval.sqlite_write import copy_living, has_many_dead, write_entries
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
-from fishermix.schemas import Count, Row, Text, select, select_one
+from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
 
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
-ROWS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 STATE = """
     SELECT generation, model_key, dimension,
     (SELECT max(row) FROM (SELECT max(row) AS row FROM vectors UNION ALL SELECT max(row) FROM dead))
@@ -178,8 +176,6 @@ class LocalStore:
     @contextmanager
     def writing(self) -> Iterator[None]:
         with hold_writer_lock(self.folder):
-            with self._explain_damage():
-                self._remove_stale_files()
             yield
 
     def _remove_stale_files(self) -> None:
@@ -197,6 +193,9 @@ class LocalStore:
 
     # State
 
+    def _vector_file(self, generation: int) -> Path:
+        return self.folder / f"vectors-{generation}.f32"
+
     def _vectors(self, state: State) -> np.ndarray:
         """All committed rows (N, d), memory-mapped. Committed rows never change, so the mapping is kept."""
         rows, dimension = state.n_rows, state.dimension
@@ -204,7 +203,7 @@ class LocalStore:
         if mapped_generation != state.generation or len(vectors) < rows:
             vectors = np.empty((0, dimension), np.float32)
             if rows:
-                path = vector_file(self.folder, state.generation)
+                path = self._vector_file(state.generation)
                 if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
                     raise FishermixError(f"{path} is missing or too short. {self._advise_removal()}")
                 vectors = np.memmap(path, np.float32, "r", shape=(rows, dimension))
@@ -225,6 +224,7 @@ class LocalStore:
         with self._transaction("IMMEDIATE") as connection:
             state = _read_state(connection)
             if (state.model_key, state.dimension) == (model_key, dimension):
+                remove_stale_files(self.folder, state.generation)  # of a writer that was killed
                 return False
             had_photos = connection.execute("SELECT EXISTS (SELECT 1 FROM photos)").fetchone()[0]
             for table in ("photos", "vectors", "dead"):
@@ -247,7 +247,9 @@ class LocalStore:
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
         with self._transaction("DEFERRED") as connection:
-            return {digest for digest in hashes if find_row(connection, digest) is not None}
+            query = "SELECT sha256 FROM vectors WHERE sha256 IN"
+            found = {digest for (digest,) in select_keys(connection, tuple[bytes], query, hashes)}
+        return found.intersection(hashes)
 
     def vectors_of(self, hashes: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """The vectors of photos, by the hash of their content; only those that agree with their checksums."""
@@ -265,7 +267,7 @@ class LocalStore:
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         with self._transaction("IMMEDIATE") as connection:
             state = _read_state(connection)
-            path = vector_file(self.folder, state.generation)
+            path = self._vector_file(state.generation)
             write_entries(connection, entries, removed, path, state.n_rows, state.dimension)
         if removed:
             self._compact()
@@ -290,11 +292,7 @@ class LocalStore:
                 rows = select(connection, DetailsRow, query)
             else:
                 wanted = [os.fsencode(path) for path in paths]
-                rows = [
-                    row
-                    for one in wanted
-                    for row in select(connection, DetailsRow, f"{query} AND path = ?", one)
-                ]
+                rows = list(select_keys(connection, DetailsRow, f"{query} AND path IN", wanted))
         return {os.fsdecode(path): Details(*values) for path, *values in rows}
 
     def _compact(self) -> None:
@@ -303,7 +301,7 @@ class LocalStore:
             state = _read_state(connection)
             if not has_many_dead(connection, state.n_rows):
                 return
-            copy_living(connection, self._vectors(state), vector_file(self.folder, state.generation + 1))
+            copy_living(connection, self._vectors(state), self._vector_file(state.generation + 1))
         self._remove_stale_files()
 
     # Approximate search of a large index
@@ -330,25 +328,41 @@ class LocalStore:
     def nearest(self, queries: np.ndarray, n: int, prefix: str = "") -> list[list[Hit]]:
         """The n photos with the largest dot products, of those whose paths begin with `prefix`."""
         with self._transaction("DEFERRED") as connection:
-            state = _read_state(connection)
-            vectors, faiss_index = self._vectors(state), self._faiss_index(state)
+            state, vectors, excluded = self._read_points(connection, prefix)
+            faiss_index = self._faiss_index(state)
             queries = np.ascontiguousarray(queries, np.float32)
             if faiss_index and not prefix:
-                found = faiss_index.find_nearest(vectors, queries, n, _dead_rows(connection))
+                found = faiss_index.find_nearest(vectors, queries, n, excluded)
             else:
-                excluded = _rows_outside(connection, prefix, len(vectors))
                 rows, scores = find_nearest(vectors, queries, n, excluded)
                 found = list(zip(rows.tolist(), scores.tolist()))
             hits = [_hits(connection, *pair) for pair in found]
         return [[hit for hit in some if hit.path.startswith(prefix)][:n] for some in hits]
 
+    def _read_points(
+        self, connection: sqlite3.Connection, prefix: str
+    ) -> tuple[State, np.ndarray, np.ndarray]:
+        """The state, all points (N, d), and the rows that no photo below `prefix` has; without a prefix, the
+        dead rows.
+        """
+        where, bounds = _limit_to(prefix)
+        inside = f"SELECT DISTINCT row FROM photos WHERE row IS NOT NULL AND {where}"
+        state = select_one(connection, State, STATE)
+        found = select(connection, tuple[Row], inside if prefix else "SELECT row FROM dead", *bounds)
+        vectors, rows = self._vectors(state), np.array(found, np.int64).reshape(-1)
+        if len(rows):
+            expect_points(rows, vectors)
+        if not prefix:
+            return state, vectors, rows
+        outside = np.ones(len(vectors), bool)
+        outside[rows] = False
+        return state, vectors, np.flatnonzero(outside)
+
     def sample_scores(self, query: np.ndarray, at_most: int, prefix: str = "") -> np.ndarray:
         with self._transaction("DEFERRED") as connection:
-            vectors = self._vectors(_read_state(connection))
+            _, vectors, excluded = self._read_points(connection, prefix)
             alive = np.ones(len(vectors), bool)
-            outside = _rows_outside(connection, prefix, len(vectors))
-            expect_points(outside, vectors)
-            alive[outside] = False
+            alive[excluded] = False
             rows = np.flatnonzero(alive)
             step = max(1, -(-len(rows) // at_most))
             return vectors[rows[::step]] @ np.asarray(query, np.float32)
@@ -400,7 +414,7 @@ class LocalStore:
 
         with self._transaction("DEFERRED") as connection:
             state = _read_state(connection)
-            return find_problems(connection, vector_file(self.folder, state.generation), state.dimension)
+            return find_problems(connection, self._vector_file(state.generation), state.dimension)
 
 
 def _read_state(connection: sqlite3.Connection) -> State:
@@ -415,28 +429,11 @@ def _limit_to(prefix: str) -> tuple[str, tuple[bytes, ...]]:
     return "path >= ? AND path < ?", (start, start[:-1] + b"0")  # 0 follows the slash
 
 
-def _rows_outside(connection: sqlite3.Connection, prefix: str, rows: int) -> np.ndarray | list[int]:
-    """The rows that no photo below `prefix` has; without one, the dead rows."""
-    if not prefix:
-        return _dead_rows(connection)
-    where, bounds = _limit_to(prefix)
-    query = f"SELECT DISTINCT row FROM photos WHERE row IS NOT NULL AND {where}"
-    outside = np.ones(rows, bool)
-    outside[[row for (row,) in select(connection, tuple[Row], query, *bounds)]] = False
-    return np.flatnonzero(outside)
-
-
-def _dead_rows(connection: sqlite3.Connection) -> list[int]:
-    return [row for (row,) in select(connection, tuple[Row], "SELECT row FROM dead")]
-
-
 def _hits(connection: sqlite3.Connection, rows: list[int], scores: list[float]) -> list[Hit]:
     """The photos of these rows, in their order; photos of the same content by their paths."""
-    ranks, found = {row: rank for rank, row in enumerate(rows)}, list[tuple[int, str, bytes]]()
-    for start in range(0, len(rows), ROWS_PER_QUERY):
-        chunk = rows[start : start + ROWS_PER_QUERY]
-        query = f"SELECT row, id, path FROM photos WHERE row IN ({', '.join('?' * len(chunk))})"
-        found += select(connection, tuple[int, str, bytes], query, *chunk)
+    ranks = {row: rank for rank, row in enumerate(rows)}
+    query = "SELECT row, id, path FROM photos WHERE row IN"
+    found = list(select_keys(connection, tuple[int, str, bytes], query, rows))
     if foreign := {row for row, _, _ in found}.difference(ranks):
         raise sqlite3.DatabaseError(f"the row {min(foreign)} was found, but not asked for")
     found.sort(key=lambda photo: (ranks[photo[0]], photo[2]))

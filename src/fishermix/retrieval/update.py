@@ -78,6 +78,7 @@ class IndexUpdate:
             changes = Changes(another_model=self.store.adopt(key, dimension))
             self.store.remember_folder(self.folder)
             listing = scan_folder(self.folder, self.exclude, self.store.root)
+            changes.left_out, changes.skipped = listing.explain_left_out(), dict(listing.skipped)
             known = self.store.stamps()
             files = {path: split_part(path)[0] for path in known}
             if self.exclude:
@@ -101,8 +102,7 @@ class IndexUpdate:
                 if file not in present and not path.startswith(tuple(unreadable))
             ]
             changes.removed = len({files[path] for path in gone})
-            changes.unreadable, changes.skipped = unreadable, dict(listing.skipped)
-            changes.left_out = listing.explain_left_out()
+            changes.unreadable = unreadable
             # A file that changed may have other parts than before.
             old_parts = [path for path, file in files.items() if path != file and file in todo]
             if old_parts:

@@ -19,7 +19,7 @@ import numpy as np
 from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
-from fishermix.storage import require_tensor
+from fishermix.storage import require_tensors
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
 from fishermix.text.transformer import SentenceTransformer
 from fishermix.text.vectors import WordVectors
@@ -61,9 +61,8 @@ class WhiteningTransform:
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
         """Read and check what `to_tensors` wrote."""
         where = "The whitening is damaged"
-        mean = require_tensor(tensors, "whitening_mean", (None,), where)
-        matrix = require_tensor(tensors, "whitening_matrix", (len(mean), len(mean)), where)
-        flags = require_tensor(tensors, "whitening_flags", (3,), where, kinds="i")
+        shapes = {"whitening_mean": "d", "whitening_matrix": "d d", "whitening_flags": "int 3"}
+        mean, matrix, flags = require_tensors(tensors, shapes, where)
         kind, before, after = flags.tolist()
         if not 0 <= kind < len(KINDS):
             raise FishermixError(f"{where}: it has the unknown kind {kind}.")
@@ -239,19 +238,15 @@ class _WordScores:
         """Compute the scores of new words from their whitened vectors (m, D)."""
         posteriors = self.scores.find_posteriors(vectors)
         components = posteriors.components.astype(np.int64, copy=False)
-        self.scores.score_entries(vectors, posteriors, self._grow(len(components)))
+        used, needed = len(self._components), len(self._components) + len(components)
+        if needed > len(self._entries):  # they grow by half, so that few new words are a copy
+            grown = np.zeros((max(needed, used * 3 // 2), *self._entries.shape[1:]), np.float32)
+            grown[:used] = self._entries[:used]
+            self._entries = grown
+        self.scores.score_entries(vectors, posteriors, self._entries[used:needed])
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
         self._indptr = np.concatenate([self._indptr, self._indptr[-1] + posteriors.indptr[1:]])
         self._components = np.concatenate([self._components, components])
-
-    def _grow(self, n: int) -> np.ndarray:
-        """Zeros (n, 2, D) behind the entries in use; they grow by half, so that few new words are a copy."""
-        used = len(self._components)
-        if used + n > len(self._entries):
-            grown = np.zeros((max(used + n, used * 3 // 2), *self._entries.shape[1:]), np.float32)
-            grown[:used] = self._entries[:used]
-            self._entries = grown
-        return self._entries[used : used + n]
 
     def encode(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""

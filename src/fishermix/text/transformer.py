@@ -12,13 +12,13 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.paths import data_folder
-from fishermix.storage import explain_damage, sha256_of_file
+from fishermix.storage import describe_damage, sha256_of_file
 from fishermix.threads import available_threads
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -27,6 +27,15 @@ GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 MOST_TOKENS = 128  # of a sentence; what follows is cut off
 SMALLEST_NORM = 1e-12
 ERRORS_ONLY = 3  # onnxruntime's log level
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class _Session(NamedTuple):
+    """An open graph, those of `INPUTS` that it has, and the width of its output, if it says so."""
+
+    graph: Any
+    inputs: list[str]
+    width: int | str | None
 
 
 class SentenceTransformer:
@@ -53,9 +62,11 @@ class SentenceTransformer:
         name : str or path
             A name, or a folder.
         """
+        is_plain = Path(name).name == str(name)
+        if is_plain and (SHIPPED / name / GRAPH).is_file():
+            return cls(SHIPPED / name)
         added = data_folder() / "transformers"
-        places = [SHIPPED / name, added / name] if Path(name).name == str(name) else []
-        for folder in (*places, Path(name)):
+        for folder in (*([added / name] if is_plain else []), Path(name)):
             if (folder / GRAPH).is_file():
                 return cls(folder)
         raise FishermixError(
@@ -71,10 +82,7 @@ class SentenceTransformer:
 
     @cached_property
     def n_features(self) -> int:
-        session = self._session
-        with explain_damage(self.folder / GRAPH):
-            shape = session.get_outputs()[0].shape
-        width = shape[-1] if shape else None
+        width = self._session.width
         return width if isinstance(width, int) else len(self._run([0]))
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
@@ -88,11 +96,9 @@ class SentenceTransformer:
         sentences : sequence of str
             The sentences.
         """
-        tokenizer, texts = self._tokenizer, [_replace_undecodable(sentence) for sentence in sentences]
-        with explain_damage(self.folder / TOKENIZER):
-            ids = [encoded.ids for encoded in tokenizer.encode_batch(texts)]
+        ids = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
         out = np.zeros((len(ids), self.n_features), np.float32)
-        threads = min(available_threads(), len(ids))
+        threads = min(available_threads(), len(ids)) if len(ids) > 1 else 1
         if threads <= 1:
             for row, tokens in enumerate(ids):
                 out[row] = self._run(tokens)
@@ -107,49 +113,51 @@ class SentenceTransformer:
     def _run(self, ids: list[int]) -> np.ndarray:
         """The unit vector (n_features,) of the tokens of one sentence."""
         tokens = np.array([ids], np.int64)
-        given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": 0 * tokens}
+        given = dict(zip(INPUTS, (tokens, np.ones_like(tokens), 0 * tokens)))
         try:
-            vectors = self._session.run(None, {name: given[name] for name in self._inputs})[0]
+            graph, inputs, _ = self._session
+            vectors = graph.run(None, {name: given[name] for name in inputs})[0]
             mean = vectors[0].mean(axis=0, dtype=np.float32)
             return mean / max(float(np.linalg.norm(mean)), SMALLEST_NORM)
         except Exception as error:  # onnxruntime raises its own classes
             raise FishermixError(f"{self.folder / GRAPH} does not run on a sentence: {error}") from error
 
     @cached_property
-    def _session(self) -> Any:
+    def _session(self) -> _Session:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = ERRORS_ONLY
-        with explain_damage(
-            self.folder / GRAPH
-        ):  # onnxruntime raises its own classes for every kind of damage
+        try:
             session = onnxruntime.InferenceSession(
                 self.folder / GRAPH, options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
-            unknown = {value.name for value in session.get_inputs()} - {
-                "input_ids", "attention_mask", "token_type_ids"
-            }  # fmt: skip
-            has_output = bool(session.get_outputs())
-        if not has_output:
+            inputs = [value.name for value in session.get_inputs()]
+            shapes = [value.shape for value in session.get_outputs()]
+            width = shapes[0][-1] if shapes and shapes[0] else None
+        except Exception as error:  # onnxruntime raises its own classes for every kind of damage
+            raise describe_damage(self.folder / GRAPH, error) from error
+        if not shapes:
             raise FishermixError(f"{self.folder / GRAPH} has no output.")
-        if unknown:
+        if unknown := set(inputs).difference(INPUTS):
             raise FishermixError(
                 f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."
             )
-        return session
+        return _Session(session, inputs, width)
 
-    @cached_property
-    def _inputs(self) -> list[str]:
-        return [value.name for value in self._session.get_inputs()]
+    def _tokenize(self, sentences: list[str]) -> list[list[int]]:
+        """The numbers of the tokens of each sentence."""
+        try:
+            return [encoded.ids for encoded in self._tokenizer.encode_batch(sentences)]
+        except Exception as error:
+            raise describe_damage(self.folder / TOKENIZER, error) from error
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        with explain_damage(self.folder / TOKENIZER):
-            tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
         tokenizer.no_padding()
         tokenizer.enable_truncation(MOST_TOKENS)
         return tokenizer

@@ -16,7 +16,7 @@ import numpy as np
 
 from fishermix.disk import DAMAGED, create_private_file, explain_os_error, explain_sqlite_error
 from fishermix.errors import FishermixError
-from fishermix.schemas import DATABASE_ERRORS, select
+from fishermix.schemas import DATABASE_ERRORS, select_keys
 from fishermix.text.transformer import SentenceTransformer
 
 FILE = "sentences.sqlite"
@@ -26,7 +26,7 @@ TABLE = (
     "(transformer TEXT, sentence BLOB, vector BLOB NOT NULL, PRIMARY KEY (transformer, sentence))"
 )
 INSERT = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)"
-SELECT = "SELECT vector FROM vectors WHERE transformer = ? AND sentence = ?"
+SELECT = "SELECT sentence, vector FROM vectors WHERE transformer = ? AND sentence IN"
 
 
 class WrongSize(sqlite3.DatabaseError):
@@ -62,26 +62,22 @@ class CachedTransformer(SentenceTransformer):
     def _encode(self, sentences: Sequence[str], database: sqlite3.Connection) -> np.ndarray:
         with database:
             database.execute(TABLE)
-        found = {text: self._find(text, database) for text in dict.fromkeys(sentences)}
-        missing = [text for text, vector in found.items() if vector is None]
+        keys = {text: _to_key(text) for text in sentences}
+        found = dict(select_keys(database, tuple[bytes, bytes], SELECT, keys.values(), self.key))
+        width = 4 * self.n_features
+        if wrong := [len(data) for data in found.values() if len(data) != width]:
+            raise WrongSize(f"a vector has {wrong[0]} bytes")
+        missing = [text for text, key in keys.items() if key not in found]
         if missing:
             made = self.transformer.encode(missing).astype("<f4")
-            rows = [(self.key, _to_key(text), vector.tobytes()) for text, vector in zip(missing, made)]
+            new = {keys[text]: vector.tobytes() for text, vector in zip(missing, made)}
             with database:
-                database.executemany(INSERT, rows)
-            found |= dict(zip(missing, made))
+                database.executemany(INSERT, [(self.key, *pair) for pair in new.items()])
+            found |= new
         out = np.empty((len(sentences), self.n_features), np.float32)
         for row, text in enumerate(sentences):
-            out[row] = found[text]
+            out[row] = np.frombuffer(found[keys[text]], "<f4")
         return out
-
-    def _find(self, text: str, database: sqlite3.Connection) -> np.ndarray | None:
-        rows = select(database, tuple[bytes], SELECT, self.key, _to_key(text))
-        if not rows:
-            return None
-        if len(rows[0][0]) != 4 * self.n_features:
-            raise WrongSize(f"a vector has {len(rows[0][0])} bytes")
-        return np.frombuffer(rows[0][0], "<f4")
 
     def __reduce__(self):
         return SentenceTransformer, (self.folder,)

@@ -13,12 +13,10 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,7 @@ from fishermix.disk import (
 )
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.schemas import DATABASE_ERRORS, select
+from fishermix.schemas import DATABASE_ERRORS, select, select_keys
 from fishermix.storage import write_atomically
 from fishermix.vision.encoders import ImageEncoder
 from fishermix.vision.pixel_limit import read_bytes
@@ -41,7 +39,6 @@ FILE = "features.sqlite"
 VERSION = 1
 SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
 SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS = 60.0
-KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 # A file changed this recently may change again within the resolution of its time: its hash is not stored.
 UNSETTLED_NANOSECONDS = 2_000_000_000
 TABLES = (
@@ -169,12 +166,11 @@ class _FeatureCache:
         """The files whose images the cache lacks, or may lack: those that are new or have changed."""
         keys = {name: _make_path_key(name) for name in names}
         query = "SELECT path, stamp, content FROM files WHERE path IN"
-        stored = {
-            path: found for path, *found in self._select(tuple[bytes, str, bytes], query, keys.values())
-        }
+        rows = select_keys(self.database, tuple[bytes, str, bytes], query, keys.values())
+        stored = {path: (stamp, content) for path, stamp, content in rows}
         for name, key in keys.items():
             with suppress(OSError):
-                stamp, content = stored.get(key, (None, b""))
+                stamp, content = stored.get(key, ("", b""))
                 if stamp == _make_stamp(os.stat(name)):
                     self.contents[name] = content
         query = (
@@ -183,13 +179,6 @@ class _FeatureCache:
         )
         self.known = {content for (content,) in select(self.database, tuple[bytes], query, *self._of_encoder)}
         return [name for name in keys if self.contents.get(name) not in self.known]
-
-    def _select(self, row: Any, query: str, keys: Iterable[bytes], *values: object) -> Iterator[Any]:
-        """The rows that a query, which ends in IN, finds for these keys; some hundred keys at a time."""
-        remaining = iter(dict.fromkeys(keys))
-        while chunk := list(islice(remaining, KEYS_PER_QUERY)):
-            marks = ", ".join("?" * len(chunk))
-            yield from select(self.database, row, f"{query} ({marks})", *values, *chunk)
 
     def fill(self, names: Sequence[str]) -> int:
         """Encode the images of these files that the cache lacks; returns how many images were encoded.
@@ -258,13 +247,14 @@ class _FeatureCache:
             if name not in failed:
                 rows_of[self.contents[name]].append(row)
         query = "SELECT content, vector FROM vectors WHERE encoder = ? AND content IN"
-        for content, vector in self._select(tuple[bytes, bytes], query, list(rows_of), self.key):
+        found = select_keys(self.database, tuple[bytes, bytes], query, list(rows_of), self.key)
+        for content, vector in found:
             if len(vector) != 4 * n_features:
                 raise sqlite3.DatabaseError(f"a vector has {len(vector)} bytes")
             # A damaged database may answer with a row twice, or with another.
             features[rows_of.pop(content, [])] = np.frombuffer(vector, "<f4")
         query = "SELECT content, reason FROM failures WHERE encoder = ? AND max_pixels = ? AND content IN"
-        reasons = dict(self._select(tuple[bytes, str], query, rows_of, *self._of_encoder))
+        reasons = dict(select_keys(self.database, tuple[bytes, str], query, rows_of, *self._of_encoder))
         for content, rows in rows_of.items():
             failed |= {names[row]: reasons.get(content) or "not encoded" for row in rows}
         return features, failed
