@@ -80,6 +80,8 @@ def _decode_within_limits(
 def open_header(path: str | os.PathLike) -> tuple[tuple[int, int], Image.Exif]:
     """The size of a photo before it is turned upright, and its EXIF; the pixels are not decoded."""
     data = read_bytes(path, default_max_pixels())
+    if not data:
+        raise UnreadableImage("the file is empty")
     kind = sniff_format(data)
     may_be_raw = kind == "RAW" or (kind == "TIFF" and looks_like_raw(data) is not False and RAW.is_installed)
     if may_be_raw and (header := _open_raw_header(data)) is not None:
