@@ -20,18 +20,20 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The tests of the library with exactly the minimum versions that pyproject.toml declares.
+# The tests of the library, and of what each extra but torch adds, with exactly the minimum versions in pyproject.toml.
 MINIMUM := $(CACHE)/minimum
 LIBRARY_TESTS := tests/mixture tests/fisher tests/cca tests/text tests/rows tests/evaluation tests/model tests/cli \
   tests/test_storage.py tests/test_progress.py tests/test_paths.py tests/test_old_folders.py tests/test_read_only.py
+EXTRA_TESTS := tests/server/test_access.py tests/server/test_api.py tests/server/test_live.py tests/vision/test_formats.py \
+  tests/retrieval/test_faiss_index.py tests/retrieval/test_postgres_store.py tests/distributed
 test-minimum: $(MINIMUM)/.installed
-	PYTHONPATH=$(CURDIR)/src $(MINIMUM)/bin/python -m pytest $(LIBRARY_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR)/src $(MINIMUM)/bin/python -m pytest $(LIBRARY_TESTS) $(EXTRA_TESTS) $(PYTEST_ARGS)
 
 $(MINIMUM)/.installed: pyproject.toml tools/list_minima.py
 	$(PYTHON) -m venv --clear $(MINIMUM)
-	$(PYTHON) tools/list_minima.py serve dask > $(MINIMUM)/pins.txt
-	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt \
-	  pytest hypothesis pandas psutil scikit-image sacrebleu httpx
+	$(PYTHON) tools/list_minima.py serve watch dask raw video jxl tiff faiss postgres plots export test \
+	  > $(MINIMUM)/pins.txt
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt
 	touch $@
 
 # Damaged files into every reader, for hours: make fuzz FUZZ="--minutes 600". Findings go to tests/fuzz/crashes.

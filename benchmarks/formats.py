@@ -3,8 +3,8 @@
     python benchmarks/formats.py PHOTO_FOLDER [PHOTOS]
 
 Writes each of the first photos of the folder, enlarged to 4032 x 3024 pixels, in every format, and encodes
-them with one thread. The HEIC photos have a thumbnail of 320 x 240 pixels, as those of phones do; those
-called "no thumbnail" have none.
+them with one thread. The HEIC photos consist of tiles of 512 x 512 pixels and have a thumbnail of 320 x 240
+pixels, as those of phones do; those called "no thumbnail" have none.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ import make_formats
 SIZE = (4032, 3024)
 MAKERS = {
     "JPEG": (".jpg", lambda image: make_formats.to_bytes(image, "JPEG", quality=90)),
-    "HEIC": (".heic", lambda image: make_formats.make_heic(image, quality=60, thumbnails=[320])),
-    "HEIC, no thumbnail": (".heic", lambda image: make_formats.make_heic(image, quality=60)),
+    "HEIC": (
+        ".heic",
+        lambda image: make_formats.make_heic(image, quality=60, tile_size=512, thumbnails=[320]),
+    ),
+    "HEIC, no thumbnail": (".heic", lambda image: make_formats.make_heic(image, quality=60, tile_size=512)),
+    "HEIC, one tile": (".heic", lambda image: make_formats.make_heic(image, quality=60)),
     "AVIF": (".avif", lambda image: make_formats.to_bytes(image, "AVIF", quality=60, speed=9)),
     "JPEG XL": (".jxl", make_formats.make_jxl),
     "WebP": (".webp", lambda image: make_formats.to_bytes(image, "WEBP", quality=80)),

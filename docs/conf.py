@@ -8,6 +8,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import document_api  # noqa: E402
 import document_commands  # noqa: E402
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 
 from fishermix import __version__  # noqa: E402
 
@@ -30,6 +31,7 @@ exclude_patterns = ["_build"]
 
 suppress_warnings = ["config.cache"]
 
+autodoc_mock_imports = ["torch"]  # only training a captioner needs it, and it is a large download
 autodoc_typehints = "none"  # the docstrings name types and shapes
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # autodoc lists them
@@ -70,7 +72,8 @@ def _link_to_pages(app, name, source) -> None:
 
 
 def _make_reference(app) -> None:
-    document_api.write_pages(Path(app.srcdir, "reference", "api"))
+    with mock(autodoc_mock_imports):
+        document_api.write_pages(Path(app.srcdir, "reference", "api"))
     document_commands.write_pages(Path(app.srcdir, "reference", "commands"))
 
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NOT_IN_CORE = ("pillow", "pillow-heif", "onnxruntime", "typer")
+NOT_IN_CORE = ("pillow", "pillow-heif", "onnxruntime", "tokenizers", "typer")
 DROPPED_TABLES = ("project.scripts", "dependency-groups", "tool.hatch.build.targets.sdist")
 
 

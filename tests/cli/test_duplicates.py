@@ -1,6 +1,7 @@
 """`fishermix duplicates` finds copies and no other photos."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image, ImageEnhance
 from skimage import data
 from tiny_model import paint
 
-from fishermix.retrieval.duplicates import GRAY_SIDE, HASH_SIDE, hash_pixels
+from fishermix.retrieval.duplicates import GRAY_SIDE, HASH_SIDE, _judge_file, hash_pixels
 
 
 @pytest.fixture
@@ -32,20 +33,35 @@ def test_groups_are_copies_with_the_largest_first(tiny, folder):
     groups = json.loads(tiny("duplicates", folder, "--json"))
     names = [[entry["path"].removeprefix(f"{folder}/") for entry in group["photos"]] for group in groups]
     assert names == [
-        ["cat bright.webp", "cat copy.png", "cat.png", "cat small.jpg"],
-        ["cup 40.jpg", "cup.jpg"],
+        ["cat.png", "cat bright.webp", "cat copy.png", "cat small.jpg"],
+        ["cup.jpg", "cup 40.jpg"],
     ]
     assert [group["exact"] for group in groups] == [False, False]
     assert groups[0]["photos"][-1]["width"] == 225
     text = tiny("duplicates", folder)
-    assert text.split("\n\n")[1] == f"{folder}/cup 40.jpg\n{folder}/cup.jpg\n"
+    assert text.split("\n\n")[1] == f"{folder}/cup.jpg\n{folder}/cup 40.jpg\n"
 
 
 def test_exact_copies_for_pipes(tiny, folder):
-    assert tiny("duplicates", folder, "--exact", "-0") == f"{folder}/cat copy.png\0{folder}/cat.png\0"
-    assert tiny("duplicates", folder, "--exact", "--omit-first", "-0") == f"{folder}/cat.png\0"
+    assert tiny("duplicates", folder, "--exact", "-0") == f"{folder}/cat.png\0{folder}/cat copy.png\0"
+    assert tiny("duplicates", folder, "--exact", "--omit-first", "-0") == f"{folder}/cat copy.png\0"
     [group] = json.loads(tiny("duplicates", folder, "--exact", "--json"))
     assert group["exact"] is True
+
+
+@pytest.mark.parametrize(
+    "name", ["cup_copy", "cup - Copy (2)", "Copy of cup", "cup (1)", "KOPIE cup", "cup_copy2"]
+)
+def test_the_original_is_kept_although_the_copy_is_older_and_comes_first(name, tmp_path):
+    original, copy = tmp_path / "the original, a photocopy of a cup.png", tmp_path / f"{name}.png"
+    original.touch()
+    copy.touch()
+    os.utime(copy, (0, 0))
+    assert sorted([copy, original], key=_judge_file) == [original, copy]
+    os.utime(original, (9, 9))
+    younger = tmp_path / "z.png"
+    younger.touch()
+    assert sorted([younger, original], key=_judge_file) == [original, younger]
 
 
 def test_a_subfolder_and_a_folder_without_duplicates(tiny, folder):

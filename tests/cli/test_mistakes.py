@@ -1,9 +1,13 @@
 """Mistakes are reported once, on one line, and before anything slow."""
 
+import os
 import sys
+from dataclasses import replace
 
 import pytest
 from tiny_model import paint
+
+from fishermix.retrieval.plain_words import read_words
 
 
 def test_a_contact_sheet_needs_a_folder_and_the_message_says_so_once(tiny, photos, tmp_path):
@@ -53,3 +57,98 @@ def test_explain_reports_mistakes_before_it_opens_the_network(tiny, tmp_path, mo
     message = tiny("explain", "red", tmp_path / "notes.txt", fails=True)
     assert message.startswith(f"Cannot read {tmp_path / 'notes.txt'}: not an image")
     assert sys.modules["tiny_model"].TinyModel.encode_images is fail
+
+
+def test_a_minus_without_a_space_is_explained(tiny, photos):
+    message = tiny("search", "red", "-blue", photos, fails=True)
+    assert message == (
+        "-blue was read as options. To subtract a word, put a space after the minus: "
+        f"`fishermix search red - blue {photos}`."
+    )
+
+
+@pytest.mark.parametrize("term", ["-1:red", "1e400:red", "+2:red", "0:red", "101:red", "-0.5:red"])
+def test_odd_weights_are_not_words(tiny, photos, term):
+    message = tiny("search", "--", term, photos, fails=True)
+    assert message.startswith(f"The weight {term.partition(':')[0]} must be above 0 and at most 100.")
+
+
+@pytest.mark.parametrize("query", ['""', '" "', '2:""'])
+def test_empty_quotes_are_an_empty_query(tiny, photos, query):
+    assert tiny("search", query, photos, fails=True).startswith("The query is empty.")
+
+
+def test_dates_that_are_none_are_reported(tiny, photos, monkeypatch):
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
+    tiny("search", "red 2019-02-31", photos)
+    assert remarks[0].startswith("'2019-02-31' was not read as a date.")
+    message = tiny("search", "red", photos, "--after", "2020", "--before", "2019", fails=True)
+    assert message.startswith("No photo is taken in 2020 or later and before 2019. Swap --after and --before")
+    assert tiny("search", "red", photos, "--after", "1970", "--before", "2100")
+
+
+def test_reversed_years_of_a_query_are_swapped():
+    assert read_words("dogs from 2019 to 2017") == replace(
+        read_words("dogs from 2017 to 2019"),
+        remarks=[
+            "'from 2019 to 2017' was read as a date: only photos taken from 2017-01-01 until 2019-12-31. "
+            "Put the words in double quotes to search for them instead."
+        ],
+    )
+
+
+def test_the_folder_that_is_missing_is_named(tiny, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert tiny("search", "red", "photos", "nowhere", fails=True).startswith("nowhere is not a folder.")
+
+
+def test_what_is_excluded_is_not_blamed_on_a_score(tiny, photos, monkeypatch):
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
+    tiny("search", "red", photos, "--exclude", "**")
+    assert remarks.pop() == f"There are no photos in {photos} besides those that --exclude names."
+    tiny("search", "red", photos)
+    tiny("search", "red", photos, "--exclude", "**")
+    assert remarks == ["--exclude excludes all 8 photos. Omit it to see the best ones."]
+
+
+def test_an_empty_place_for_the_index(tiny, photos):
+    assert tiny("search", "red", photos, "--index", "", fails=True).startswith("--index is empty.")
+
+
+def test_an_empty_folder_has_no_photos_rather_than_no_duplicates(tiny, tmp_path, monkeypatch):
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.duplicates.tell", remarks.append)
+    (tmp_path / "empty").mkdir()
+    tiny("duplicates", tmp_path / "empty")
+    assert remarks == [f"There are no photos in {tmp_path / 'empty'}."]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files cannot have line breaks")
+def test_a_line_of_the_list_is_an_index(tiny, tmp_path):
+    folder = tmp_path / "a\n99  /etc"
+    paint(folder / "red.png", "red")
+    tiny("index", "add", folder)
+    assert tiny("index", "list") == f"1  {tmp_path}/a?99  /etc\n"
+
+
+def test_an_emptied_subfolder_gets_advice_that_works(tiny, photos):
+    tiny("index", "add", photos)
+    (photos / "sub" / "flag.png").unlink()
+    message = tiny("search", "red", photos / "sub", fails=True)
+    assert message.endswith(f"with `fishermix index update {photos}`.")
+    assert "1 removed" in tiny("index", "update", photos)
+
+
+def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.explain.tell", remarks.append)
+    photo = paint(tmp_path / "a.png", "red")
+    plain = tiny("explain", "red", photo, "--json")
+    assert remarks == []
+    for query in ("red without blue", "red - blue", "red in 2019"):
+        assert tiny("explain", query, photo, "--json") == plain
+        assert remarks.pop() == "Explaining the words that are wanted: red."
+    (tmp_path / "empty.png").touch()
+    assert tiny("explain", "red", tmp_path / "empty.png", fails=True).endswith("the file is empty.")

@@ -142,6 +142,11 @@ def test_typing_mistakes():
     assert suggest_spelling("moutnian", words) == "mountain"
     assert suggest_spelling("surfng", words) == "surfing"
     assert suggest_spelling("dg", words) is None
+    zoo = Vocabulary.from_words(["elegant", "elephant", "bread", "bear", "beard"])
+    assert suggest_spelling("elefant", zoo) == "elephant"
+    assert suggest_spelling("beer", zoo) == "bear"
+    assert suggest_spelling("bearb", zoo) == "bear"
+    assert suggest_spelling("bearb", zoo, {"beard": 2, "bear": 1}) == "beard"
     assert suggest_spelling("zorblax", words) is None
     query = encode_terms(parse_query("yelow red"), TinyModel())
     assert query.remarks == ["Did you mean yellow instead of yelow?"]

@@ -134,7 +134,7 @@ def live(served, sentences, tmp_path_factory):
         colours = NAMES[number % 3], NAMES[number % 7]
         paint(place / f"IMG_{year}{month:02}{day:02}_120000.png", *colours)
     index = PhotoIndex(folder, TinyModel(), index=tmp_path_factory.mktemp("index") / "i")
-    following = LiveFolder(folder, lambda: index, sentences)
+    following = LiveFolder([folder], lambda: index, sentences)
     following.start()
     while not (following.progress().state == "ready" and following.progress().photos == 150):
         time.sleep(0.02)

@@ -97,6 +97,21 @@ def test_the_cookie_of_another_server_does_not_open_this_one(client, index, sent
     assert client.get("/api/health", headers=headers).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "others",
+    [['odd={"a b": [1, 2]}', "x=é, y"], ["a b c; =", 'q="unfinished'], ["fishermix_8321=wrong", "z=1"]],
+)
+def test_cookies_of_other_programs_do_not_lock_anybody_out(client, token, others):
+    cookie = client.get(f"/?token={token}").headers["set-cookie"].split(";")[0]
+    client.cookies.clear()
+    before, after = (other.encode("latin-1") for other in others)
+    together = b"; ".join([before, cookie.encode(), after])
+    assert client.get("/api/health", headers=[(b"Cookie", together)]).status_code == 200
+    apart = [(b"Cookie", before), (b"Cookie", cookie.encode()), (b"Cookie", after)]
+    assert client.get("/api/health", headers=apart).status_code == 200
+    assert client.get("/api/health", headers=[(b"Cookie", before + b"; " + after)]).status_code == 401
+
+
 def test_guessing_is_slowed_down(client, token):
     statuses = [client.get("/", params={"token": f"guess{n}"}).status_code for n in range(15)]
     assert statuses == [401] * 10 + [429] * 5
@@ -156,6 +171,11 @@ def test_an_ipv6_device_has_one_bucket():
         ("192.168.1.7.evil.example:8321", False, False),
         ("", False, False),
         ("[", False, False),
+        ("127.0.0.1:", False, False),
+        ("127.0.0.1:evil", False, False),
+        ("127.0.0.1:8321:8321", False, False),
+        ("127.0.0.1:99999", False, False),
+        ("localhost:-1", False, False),
     ],
 )
 def test_hosts(host, local, network):

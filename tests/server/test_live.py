@@ -11,6 +11,7 @@ from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.several_folders import SeveralFolders
 from fishermix.server import watch
 from fishermix.server.app import create_app
 from fishermix.server.live import LiveFolder
@@ -43,7 +44,7 @@ def follow(tmp_path, request, monkeypatch):
             return PhotoIndex(folder, TinyModel(), tmp_path / "index")
 
         live = LiveFolder(
-            folder, open_index or open_here, SENTENCES, polling=request.param == "polling", **options
+            [folder], open_index or open_here, SENTENCES, polling=request.param == "polling", **options
         )
         live.start()
         started.append(live)
@@ -210,6 +211,40 @@ def test_what_another_process_wrote_appears(tmp_path, follow):
     wait_for(lambda: live.progress().version > version)
 
 
+def test_two_servers_of_one_folder_both_follow_it(tmp_path, follow):
+    folder = tmp_path / "photos"
+    paint(folder / "a.png", "red")
+    servers = [follow(), follow()]
+    wait_for(lambda: all(live.is_ready and live.count() == 1 for live in servers))
+    paint(folder / "b.png", "blue")
+    wait_for(lambda: all(live.count() == 2 for live in servers))
+    (folder / "a.png").unlink()
+    wait_for(lambda: all(live.count() == 1 for live in servers))
+    wait_for(lambda: all(live.progress().problem is None for live in servers))
+
+
+def test_several_folders_are_followed_although_one_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr("fishermix.server.live.SECONDS_UNTIL_RETRY", 0.2)
+    monkeypatch.setattr(watch, "SHORTEST_PAUSE", 0.2)
+    folders = [paint(tmp_path / name / "a.png", "red").parent for name in ("one", "two")]
+    indexes = [PhotoIndex(folder, TinyModel(), tmp_path / f"of {folder.name}") for folder in folders]
+    live = LiveFolder(folders, lambda: SeveralFolders(indexes), SENTENCES)
+    live.start()
+    try:
+        wait_for(lambda: live.is_ready and live.count() == 2)
+        folders[0].rename(tmp_path / "away")
+        paint(folders[1] / "b.png", "blue")
+        wait_for(lambda: live.count() == 3)
+        assert "one" in wait_for(lambda: live.progress().problem)
+        (tmp_path / "away").rename(folders[0])
+        paint(folders[0] / "c.png", "green")
+        wait_for(lambda: live.count() == 4 and live.progress().problem is None)
+    finally:
+        live.stop()
+        live.service.close()
+        live.service.index.close()
+
+
 def test_a_failure_ends_the_server(follow):
     ended = threading.Event()
 
@@ -278,7 +313,7 @@ def test_a_system_that_cannot_watch_is_polled(tmp_path, monkeypatch):
     monkeypatch.setattr(watchfiles, "watch", refuse)
     monkeypatch.setattr(watch, "SHORTEST_PAUSE", 0.05)
     stop = threading.Event()
-    watcher = FolderWatcher(tmp_path, stop)
+    watcher = FolderWatcher([tmp_path], stop)
     assert not watcher.polling
     watcher.look()
     timer = threading.Timer(0.3, paint, [tmp_path / "a.png", "red"])

@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import zipfile
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from tiny_model import TinyModel, paint
 
+from fishermix.errors import FishermixError
 from fishermix.retrieval.index import PhotoIndex
 from fishermix.server.app import create_app
 from fishermix.server.guards import Limits
@@ -119,7 +121,7 @@ def test_a_file_that_became_a_link_a_pipe_or_nothing(client, album, tmp_path):
         replace()
         assert original(client, album, "red.png").status_code == 404
         answer = client.get("/api/export", params={"id": album.store.id_of("red.png")})
-        assert zipfile.ZipFile(io.BytesIO(answer.content)).namelist() == []
+        assert answer.status_code == 404
         file.rmdir() if file.is_dir() else file.unlink(missing_ok=True)
     album.folder.rename(tmp_path / "old")
     album.folder.symlink_to(tmp_path / "elsewhere")  # a folder on the way became a link
@@ -144,6 +146,35 @@ def test_the_zip_file_has_the_files(client, album):
             assert stat.S_IMODE(archive.getinfo(name).external_attr >> 16) == 0o600
 
 
+def test_a_zip_file_of_files_that_are_gone_is_an_error_and_not_empty(client, album):
+    ids = [album.store.id_of(path) for path in ("red.png", "blue.png")]
+    (album.folder / "red.png").unlink()
+    answer = client.get("/api/export", params={"id": ids})
+    assert zipfile.ZipFile(io.BytesIO(answer.content)).namelist() == ["blue.png"]
+    (album.folder / "blue.png").unlink()
+    answer = client.get("/api/export", params={"id": ids})
+    assert (answer.status_code, answer.json()["detail"]) == (404, "The files of these photos are gone.")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="making links needs a privilege")
+def test_a_folder_that_was_replaced_by_a_link_is_not_followed(client, album, tmp_path):
+    photo = album.store.id_of("red.png")
+    known = client.get(f"/api/photos/{photo}/details").json()
+    assert known["bytes"]
+    assert known["version"]
+    elsewhere = paint(tmp_path / "elsewhere" / "red.png", "blue").parent
+    paint(elsewhere / "secret.png", "green")
+    album.folder.rename(tmp_path / "moved")
+    album.folder.symlink_to(elsewhere)
+    with pytest.raises(FishermixError, match="replaced by a link"):
+        album.update()
+    assert album.store.id_of("secret.png") is None
+    known = client.get(f"/api/photos/{photo}/details").json()
+    assert (known["bytes"], known["version"]) == (None, "")
+    assert client.get(f"/api/photos/{photo}").status_code == 404
+    assert client.get("/api/export", params={"id": photo}).status_code == 404
+
+
 def test_the_list_has_the_paths(client, album):
     ids = [album.store.id_of(path) for path in ("blue.png", "red.png")]
     answer = client.get("/api/export", params={"id": ids, "kind": "list"})
@@ -152,10 +183,12 @@ def test_the_list_has_the_paths(client, album):
 
 def test_the_zip_file_is_made_while_it_is_sent(album, served):
     """A file that cannot be in memory twice: the first bytes come before the last are read."""
-    from fishermix.server.originals import zip_files
+    from fishermix.server.originals import open_original, zip_files
 
     (album.folder / "large.png").write_bytes(bytes(50_000_000))
-    sizes = [len(piece) for piece in zip_files(album.folder, ["large.png", "red.png"])]
+    sizes = [
+        len(piece) for piece in zip_files(["large.png", "red.png"], partial(open_original, album.folder))
+    ]
     assert max(sizes) < 1_000_000
     assert sum(sizes) > 50_000_000
 

@@ -21,10 +21,19 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
 ]
+
+
+def _check_index(index: str | None) -> str | None:
+    if index is not None and not index.strip():
+        raise FishermixError("--index is empty. Name a directory or a postgresql:// address, or omit it.")
+    return index
+
+
 IndexOption = Annotated[
     str | None,
     typer.Option(
         "--index",
+        callback=_check_index,
         help="Where the index is kept: a directory, or postgresql://HOST/DATABASE#NAME. "
         "Default: a folder in your data directory.",
     ),

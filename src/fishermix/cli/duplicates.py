@@ -51,13 +51,14 @@ def duplicates(
     """Find photos that are the same: equal files, and copies in another size, format or quality.
 
     Prints one path per line, an empty line between groups, and in each group the photo with the most pixels
-    first. No photo is changed or deleted.
+    first; of equal ones, the one that is not called a copy, then the oldest. No photo is changed or deleted.
     """
     from fishermix.retrieval.duplicates import find_duplicates
 
     with open_index(folder, index, open_model(model), update, exclude) as photos:
         groups = find_duplicates(photos, exact)
         details = photos.store.details() if as_json else {}
+        is_empty = not photos.store.summary().photos
     start = 1 if omit_first else 0
     if as_json:
         listed = [(group, group.paths[start:]) for group in groups]
@@ -74,7 +75,8 @@ def duplicates(
             say(format_path(folder, path), end="\0" if null else "\n")
     count = sum(len(group.paths) for group in groups)
     noun = "group" if len(groups) == 1 else "groups"
-    tell(f"{len(groups):,} {noun} with {count:,} photos." if groups else "No duplicates found.")
+    nothing = f"There are no photos in {folder}." if is_empty else "No duplicates found."
+    tell(f"{len(groups):,} {noun} with {count:,} photos." if groups else nothing)
 
 
 def _describe(folder: Path, path: str, details: Mapping[str, Details]) -> dict[str, str | float | int]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import MaxPixelsOption, ModelOption, check_photo, open_model, say
+from fishermix.cli.common import MaxPixelsOption, ModelOption, check_photo, open_model, say, tell
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
@@ -25,20 +25,23 @@ def explain(
 ) -> None:
     """Show how much each word of a sentence contributes to its score with a photo.
 
-    A word contributes what the score would lose without it.
+    A word contributes what the score would lose without it. Subtracted words and dates are left out.
     With --verbose, the contributions of the mixture's components and of the transformer are printed too; they
     and the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
-    from fishermix.retrieval.query import encode_sentence
+    from fishermix.retrieval.query import encode_sentence, find_wanted_words
     from fishermix.vision.images import check_header
 
     check_photo(photo)
     loaded = open_model(model)
     # Mistakes are reported before the image network is opened, which takes seconds.
-    encode_sentence(sentence, loaded)
+    wanted = find_wanted_words(sentence)
+    encode_sentence(wanted, loaded)
     check_header(photo)
-    explanation = Explainer(loaded).explain(sentence, loaded.encode_images([photo])[0])
+    if wanted != sentence:
+        tell(f"Explaining the words that are wanted: {wanted}.")
+    explanation = Explainer(loaded).explain(wanted, loaded.encode_images([photo])[0])
     if as_json:
         say(json.dumps(explanation.as_json(), indent=1))
         return

@@ -78,7 +78,8 @@ def list_all(
     for entry in found:
         place = entry["folder"] or f"unknown folder; the index is called {entry['index']}"
         gone = "  (gone)" if entry["folder_exists"] is False else ""
-        say(f"{entry['problem'] or format(entry['photos'], ',')}  {place}{gone}")
+        line = f"{entry['problem'] or format(entry['photos'], ',')}  {place}{gone}"
+        say(line.replace("\n", "?").replace("\r", "?"))  # a line is an index; JSON has the name as it is
     if not found:
         tell("There is no index yet. A search creates one.")
 

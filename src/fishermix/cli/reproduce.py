@@ -53,6 +53,9 @@ def reproduce(
             "Default: the recipe's."
         ),
     ] = None,
+    transformer_weight: Annotated[
+        float | None, typer.Option(help="Factor of the transformer's vectors. Default: the recipe's.")
+    ] = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
         ".cache/reproduce"
     ),
@@ -92,6 +95,8 @@ def reproduce(
         chosen = chosen.with_(mixture_components=mixture_components)
     if transformer:
         chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
+    if transformer_weight is not None:
+        chosen = chosen.with_(transformer_weight=transformer_weight)
     names = variants.split(",")
     for name in names:
         chosen.with_(variant=name)  # raises before the work begins

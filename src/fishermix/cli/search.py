@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from fishermix.cli import app
 from fishermix.cli.common import (
@@ -47,13 +49,32 @@ if TYPE_CHECKING:
     from fishermix.retrieval.query import Query
     from fishermix.retrieval.store import Hit
 
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's, of which typer may have a copy
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
 
 
+class SearchCommand(TyperCommand):
+    """Explains a minus without a space, which the command line takes for options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except USAGE_ERROR:
+            word = next((one for one in args if re.fullmatch(r"-[^\W\d_][\w\s'-]+", one)), None)
+            if word is None:
+                raise
+            terms = [part for one in args for part in (("-", one[1:]) if one == word else (one,))]
+            raise FishermixError(
+                f"{word} was read as options. To subtract a word, put a space after the minus: "
+                f"`fishermix search {shlex.join(terms)}`."
+            ) from None
+
+
 @app.command(
+    cls=SearchCommand,
     epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
     'fishermix search beach - people -n 5 · fishermix search photo.jpg + "at night" --html night.html · '
-    'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/'
+    'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/',
 )
 def search(
     query: Annotated[
@@ -143,7 +164,8 @@ def search(
             found.sort(key=lambda one: one.details.get("taken", ""))
         if not found:
             conditions = combine_filters(encoded.only, only)
-            tell(_explain_nothing(sum(one.store.summary().photos for one in opened), folders, conditions))
+            photos = sum(one.store.summary().photos for one in opened)
+            tell(_explain_nothing(photos, folders, conditions, bool(exclude), limit is not None))
         if html:
             _write_contact_sheet(html, " ".join(terms), found)
     if as_json:
@@ -187,7 +209,7 @@ def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: 
     chances = [one.probability for one in found if one.probability is not None]
     nothing = bool(chances) and max(chances) < MAYBE
     if nothing:
-        tell("Nothing here looks like this; the nearest:")
+        tell("Nothing here looks like this. The nearest:")
     heading = ""
     places = [locate_part(one.hit.path) for one in found]
     for one, (file, time, page) in zip(found, places):
@@ -272,7 +294,10 @@ def _split_folders(arguments: list[str]) -> tuple[list[str], list[Path]]:
                 folders.insert(0, Path(other))
                 before.pop()
             return before, folders
-        if last.endswith("/") or last.startswith(("/", "~", "./", "../")):
+        is_folder_missing = (
+            len(before) > 1 and before[-2] not in ("+", "-") and os.path.isdir(os.path.expanduser(before[-1]))
+        )
+        if is_folder_missing or last.endswith("/") or last.startswith(("/", "~", "./", "../")):
             raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
     return arguments, [Path(".")]
 
@@ -285,6 +310,7 @@ def _make_filter(*conditions: str | None):
 
     only = Filter(*conditions)
     only.check()
+    only.check_order()
     return only
 
 
@@ -300,14 +326,19 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(photos: int, folders: list[Path], conditions: Filter | None) -> str:
+def _explain_nothing(
+    photos: int, folders: list[Path], conditions: Filter | None, excluded: bool, limited: bool
+) -> str:
     if not photos:
-        return f"There are no photos in {' and '.join(map(str, folders))}."
+        besides = " besides those that --exclude names" if excluded else ""
+        return f"There are no photos in {' and '.join(map(str, folders))}{besides}."
     if conditions:
         given = {name for name, value in vars(conditions).items() if value is not None}
         if len(given) == 1 or given == {"after", "before"}:
             return f"None of the {photos:,} photos meets the condition. Omit it to see the best ones."
         return f"None of the {photos:,} photos meets all conditions. Omit one of them."
+    if not limited:
+        return f"--exclude excludes all {photos:,} photos. Omit it to see the best ones."
     return f"Nothing in {photos:,} photos looks like this. Omit --min-score to see the nearest ones."
 
 

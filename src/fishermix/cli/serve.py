@@ -33,10 +33,19 @@ if TYPE_CHECKING:
 
 @app.command(
     epilog="Examples: fishermix serve ~/Pictures, then open http://127.0.0.1:8321 · "
+    "fishermix serve ~/Pictures ~/Camera · "
     "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
 )
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The folder that contains the photos.")] = Path("."),
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FOLDER...]",
+            help="The folders that contain the photos. Default: the current folder.",
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Serve all folders that have an index.")] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8321,
     host: Annotated[
         str,
@@ -70,7 +79,7 @@ def serve(
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Serve a page for searching a folder, and its JSON API, on 127.0.0.1 only unless --host is given.
+    """Serve a page for searching folders, and its JSON API, on 127.0.0.1 only unless --host is given.
 
     Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
     The page opens at once and shows the photos as they are indexed.
@@ -86,11 +95,12 @@ def serve(
         raise FishermixError(
             f"The server needs {error.name}. Install it with `{install_command('serve')}`."
         ) from error
-    from fishermix.retrieval.open import resolve_folder
     from fishermix.retrieval.sentences import read_sentences
 
     candidates = read_sentences(sentences) if sentences else None
-    place = resolve_folder(folder)
+    places = _find_folders(folders or [], every)
+    if index is not None and len(places) > 1:
+        raise FishermixError("--index names the index of one folder. Name one folder.")
     tls = _check_certificate(cert, key)
     local = is_loopback(host)
     access = Access(create_token() if token or not local else None, local)
@@ -100,20 +110,30 @@ def serve(
         from fishermix.retrieval.index import PhotoIndex
 
         loaded = open_model(model)
-        if update:
-            return PhotoIndex(place, loaded, index, exclude=exclude or ())
-        return open_index(place, index, loaded, False)
+        opened = [
+            PhotoIndex(place, loaded, index, exclude=exclude or ())
+            if update
+            else open_index(place, index, loaded, False)
+            for place in places
+        ]
+        if len(opened) == 1:
+            return opened[0]
+        from fishermix.retrieval.several_folders import SeveralFolders
+
+        return SeveralFolders(opened)
+
+    named = places[0] if len(places) == 1 else Path("FOLDER")  # in the command that lists unreadable files
 
     def stop_server() -> None:
         server.should_exit = True
 
     live = LiveFolder(
-        place,
+        places,
         open_photos,
         candidates,
         update,
         poll,
-        on_first_update=lambda changes, photos: tell_changes(changes, photos, folder, index),
+        on_first_update=lambda changes, photos: tell_changes(changes, photos, named, index),
         on_failure=stop_server,
         say=tell,
     )
@@ -130,6 +150,25 @@ def serve(
         live.stop()
     if live.failure is not None:
         raise live.failure
+
+
+def _find_folders(given: list[Path], every: bool) -> list[Path]:
+    """The absolute paths of the folders to serve; with `every`, also those that have an index."""
+    from fishermix.retrieval.open import resolve_folder
+
+    folders = [resolve_folder(folder) for folder in given]
+    if every:
+        from fishermix.retrieval.library import list_library
+
+        found = [one.folder for one in list_library() if one.folder is not None and not one.is_orphan]
+        if not found:
+            raise FishermixError("No folder has an index yet. Name a folder: `fishermix serve FOLDER`.")
+        folders += [resolve_folder(folder) for folder in found]
+    if not folders:
+        return [resolve_folder(Path("."))]
+    from fishermix.retrieval.several_folders import drop_inner_folders
+
+    return drop_inner_folders(folders)
 
 
 def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:

@@ -69,6 +69,9 @@ def train(
             "Default: the recipe's."
         ),
     ] = None,
+    transformer_weight: Annotated[
+        float | None, typer.Option(help="Factor of the transformer's vectors. Default: the recipe's.")
+    ] = None,
     work: Annotated[
         Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
     ] = None,
@@ -106,6 +109,7 @@ def train(
         "variant": variant,
         "mixture_components": mixture_components,
         "n_components": n_components,
+        "transformer_weight": transformer_weight,
     }
     chosen = find_recipe(recipe).with_(**{k: v for k, v in changes.items() if v is not None})
     if encoder:

@@ -153,13 +153,19 @@ class ClusterSource:
         return total
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and their weights.
+        """Return the rows at the given positions, and their weights.
 
         Parameters
         ----------
-        rows : dask.array, paths, or array of shape (N, D)
-            The rows: a `dask.array`, files that the workers can read, or an array that is sent there
-            once.
+        rows : array of int of shape (m,)
+            Positions of the rows, in ascending order.
+
+        Returns
+        -------
+        rows : array of shape (m, D)
+            The rows.
+        weight : array of shape (m,)
+            Their weights: ones if the source has none.
         """
         edges = np.searchsorted(rows, self.starts)
         wanted = [

@@ -24,6 +24,7 @@ from fishermix.text.vectors import WordVectors
 BASE = RECIPES["best"].with_(
     variant="hglmm", mixture_components=10, view="squeeze", reg_y=(0.002, 0.005), transformer=None
 )
+TWO_NETWORKS = ("efficientnet-lite2:depths", "resnet50:depths")
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "with the sentence transformer": {"transformer": "all-MiniLM-L6-v2"},
@@ -48,10 +49,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "two views (mirror image)": {"view": "flip"},
     "with ResNet-50": {"encoders": ("efficientnet-lite2:depths", "resnet50")},
     "ResNet-50 alone": {"encoders": ("resnet50",)},
-    "with ResNet-50, three depths, two views": {
-        "encoders": ("efficientnet-lite2:depths", "resnet50:depths"),
-        "view": "flip",
-    },
+    "with ResNet-50, three depths, two views": {"encoders": TWO_NETWORKS, "view": "flip"},
     "no scaling by correlations": {"correlation_powers": (0.0,)},
     "scaled by correlations, power 1": {"correlation_powers": (1.0,)},
     "scaled by correlations, power 4": {"correlation_powers": (4.0,)},
@@ -59,6 +57,22 @@ CHANGES: dict[str, dict[str, Any]] = {
     "1,024 dimensions": {"n_components": 1024},
     "one ridge for both sides (0.005)": {"reg_x": (0.005,), "reg_y": (0.005,)},
 }
+SENTENCE_VIEWS: dict[str, dict[str, Any]] = {
+    "no transformer": {},
+    "all-MiniLM-L6-v2": {"transformer": "all-MiniLM-L6-v2"},
+    "all-MiniLM-L6-v2, ResNet-50": {"transformer": "all-MiniLM-L6-v2", "encoders": TWO_NETWORKS},
+    "gte-small": {"transformer": "gte-small"},  # tools/add_gte_small.py
+    "both": {"transformer": "minilm+gte"},
+    "both, weight 1": {"transformer": "minilm+gte", "transformer_weight": 1.0},
+    "both, weight 1.4": {"transformer": "minilm+gte", "transformer_weight": 1.4},
+    "both, weight 1, ResNet-50": {
+        "transformer": "minilm+gte",
+        "transformer_weight": 1.0,
+        "encoders": TWO_NETWORKS,
+    },
+}
+TWO_VIEWS = {"variant": "gmm", "view": "flip", "reg_y": (0.001, 0.003)}
+CHANGES |= {f"GMM, two views, {name}": TWO_VIEWS | change for name, change in SENTENCE_VIEWS.items()}
 
 
 def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> Iterator[tuple[str, Figures]]:
@@ -68,7 +82,7 @@ def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> I
     for name, change in CHANGES.items():
         try:
             model = ImageTextModel(first, BASE.with_(**change)).fit(dataset, work)
-        except FishermixError as error:  # a network that is not installed
+        except FishermixError as error:  # a network or a transformer that is not installed
             print(f"{name}: {error}", file=sys.stderr)
             continue
         yield name, model.evaluate(dev, f"{work}/features")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,7 +156,16 @@ class ImageTextModel:
         """
         from fishermix.text.spelling import suggest_spelling
 
-        return suggest_spelling(word, self._sentences.lookup.vocabulary)
+        return suggest_spelling(word, self._sentences.lookup.vocabulary, self._count_words())
+
+    def _count_words(self) -> Mapping[str, int]:
+        """How often the sentences of the pool, which describe photos, use each word."""
+        if "word_counts" not in self._parts:
+            from collections import Counter
+
+            sentences = self.pool.sentences if self.pool is not None else ()
+            self._parts["word_counts"] = Counter(word for one in sentences for word in one.lower().split())
+        return self._parts["word_counts"]
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Points (n, d) of photos (paths, bytes or Pillow images), float32 of length 1.
@@ -441,7 +450,7 @@ class ImageTextModel:
 
     @pool.setter
     def pool(self, pool: Pool | None) -> None:
-        self._parts["pool"] = pool
+        self._set_part("pool", pool, "word_counts")
 
     def __getstate__(self) -> dict[str, Any]:
         # Sentence vectors remember the words they have seen and hold a lock; they are made again.

@@ -104,6 +104,16 @@ class Filter:
             if text is not None and not text.strip("/ "):
                 raise FishermixError(f"{option} must be a name, not '{text}'. Omit it to search all photos.")
 
+    def check_order(self) -> None:
+        """Raise if the dates are reversed, so that no photo can meet both."""
+        if self.after is None or self.before is None:
+            return
+        if parse_day(self.after, "--after") >= parse_day(self.before, "--before"):
+            raise FishermixError(
+                f"No photo is taken in {self.after} or later and before {self.before}. Swap --after and "
+                "--before, or omit one of them."
+            )
+
     def matches(self, path: str, details: Details) -> bool:
         """Whether a photo meets all conditions.
 

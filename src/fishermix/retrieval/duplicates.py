@@ -6,6 +6,8 @@ gray photo), so that two photos of one scene are no group.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,11 +28,14 @@ LEAST_COSINE = 0.65  # of the points of two photos whose hashes are compared
 MOST_DIFFERENT_BITS = 48
 HASH_SIDE, GRAY_SIDE = 16, 64  # frequencies per direction; side of the gray photo in pixels
 ROWS_AT_ONCE = 1024
+# How programs call a copy: "photo copy", "photo - Copy (2)", "Copy of photo", "photo (1)".
+COPY_MARK = re.compile(r"(?<![^\W_])(?:copy|copie|copia|kopie)(?![^\W\d_])|\(\d+\)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Group:
-    """paths : of at least two photos; the first one has the most pixels
+    """paths : of at least two photos; the first one has the most pixels and, of several such photos, is
+        likely the original
     is_exact : whether all files are equal, byte by byte
     """
 
@@ -52,7 +57,7 @@ def find_duplicates(index: PhotoIndex, exact: bool = False) -> list[Group]:
     for rows in groups.list():
         # What an index has not yet seen to be deleted must not be the copy that is kept.
         paths = sorted(path for row in rows for path in files[row] if (index.folder / path).is_file())
-        paths.sort(key=lambda path: -_count_pixels(details.get(path)))
+        paths.sort(key=lambda path: (-_count_pixels(details.get(path)), *_judge_file(index.folder / path)))
         if len(paths) > 1:
             found.append(Group(paths, is_exact=len(rows) == 1))
     return sorted(found, key=lambda group: min(group.paths))
@@ -60,6 +65,15 @@ def find_duplicates(index: PhotoIndex, exact: bool = False) -> list[Group]:
 
 def _count_pixels(details: Details | None) -> int:
     return (details.width or 0) * (details.height or 0) if details else 0
+
+
+def _judge_file(path: Path) -> tuple[bool, int, int]:
+    """Lower for an original than for its copies: not called a copy, older, with a shorter name."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = sys.maxsize
+    return COPY_MARK.search(path.stem) is not None, changed, len(path.name)
 
 
 def _find_pairs(

@@ -110,6 +110,21 @@ class PhotoIndex:
         """Close the store."""
         self.store.close()
 
+    @property
+    def parts(self) -> list[PhotoIndex]:
+        """The indexes of single folders that this one consists of: itself."""
+        return [self]
+
+    def part_of(self, path: str) -> tuple[PhotoIndex, str]:
+        """The index of a single folder that has a photo, and the path relative to that folder.
+
+        Parameters
+        ----------
+        path : str
+            The path relative to the folder of this index.
+        """
+        return self, path
+
     def path(self, hit: Hit) -> Path:
         """The file of a photo that a search found.
 
@@ -209,7 +224,10 @@ class PhotoIndex:
         only = only or Filter()
         only.check()
         matching = (path for path, details in self.store.details().items() if only.matches(path, details))
-        return {path for path in matching if not is_excluded(split_part(path)[0], self._patterns)}
+        return {path for path in matching if not self._excludes(path)}
+
+    def _excludes(self, path: str) -> bool:
+        return is_excluded(split_part(path)[0], self._patterns)
 
     def estimate_threshold(self, query: Query, hits: list[Hit]) -> float:
         """The score from which on a photo may be right; `hits` are the query's best photos.

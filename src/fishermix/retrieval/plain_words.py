@@ -48,6 +48,7 @@ _ONE = re.compile(
     rf"(?:the\s+)?(?:year\s+)?{_period('')}{_FOLLOWED}",
     re.IGNORECASE,
 )
+_ODD = re.compile(rf"(?<![\w-]){_YEAR}-\d{{1,2}}(?:-\d{{1,2}})?(?![\w-])")
 _LINKS = {"with", "but", "and", "that", "which", "who", "is", "are", "has", "have", "there", "having"}
 _ENDS = {
     *(
@@ -105,8 +106,8 @@ def make_filter(reading: Reading) -> Filter:
 def _read_dates(text: str) -> Reading:
     if found := _RANGE.search(text):
         first, last = _find_days(found, "1"), _find_days(found, "2")
-        if first and last and first[0] < last[1]:
-            return _limit(text, found, first[0], last[1])
+        if first and last:
+            return _limit(text, found, min(first[0], last[0]), max(first[1], last[1]))
     for found in _ONE.finditer(text):
         days = _find_days(found, "")
         how = (found["how"] or "").lower()
@@ -120,6 +121,9 @@ def _read_dates(text: str) -> Reading:
         if how in ("before", "until", "till"):
             return _limit(text, found, None, start if how == "before" else end)
         return _limit(text, found, start, end)
+    if found := _ODD.search(text):
+        remark = f"'{found[0]}' was not read as a date. Dates are 2019, 2019-07 or 2019-07-14, up to today."
+        return Reading(text, remarks=[remark])
     return Reading(text)
 
 

@@ -26,7 +26,8 @@ WEIGHT = {"+": 1.0, "-": -1.0}
 TOKEN = re.compile(r'((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+)')
 WEIGHTED = re.compile(r"(\d+(?:\.\d+)?|\.\d+):(?=[^\s\d])(.+)", re.DOTALL)  # not a time such as 10:30
 SIGN_INSIDE = re.compile(r"\S\s+[+-]\s+\S")
-QUOTED = re.compile(r'"([^"]+)"')
+LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DOTALL | re.IGNORECASE)
+QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
 NEGATIONS = frozenset(("without", "excluding", "no", "not"))
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
@@ -95,12 +96,16 @@ def parse_arguments(arguments: Sequence[str]) -> list[Term]:
 
 def _split_weight(term: Term) -> Term:
     """A term whose text begins with a weight, as in `2:dog`, without it."""
-    if (found := WEIGHTED.fullmatch(term.value)) is None:
-        return term
-    weight = float(found[1])
-    if not 0 < weight <= LARGEST_WEIGHT:
-        raise FishermixError(f"The weight {found[1]} must be above 0 and at most {LARGEST_WEIGHT:g}.")
-    return replace(term, value=found[2], weight=weight)
+    found = WEIGHTED.fullmatch(term.value)
+    weight = float(found[1]) if found else 0.0
+    if found and 0 < weight <= LARGEST_WEIGHT:
+        return replace(term, value=found[2], weight=weight)
+    if odd := LIKE_A_WEIGHT.fullmatch(term.value):
+        raise FishermixError(
+            f"The weight {odd[1]} must be above 0 and at most {LARGEST_WEIGHT:g}. "
+            "To subtract a term, put a minus and a space before it."
+        )
+    return term
 
 
 def _find_photo(term: Term) -> Term:
@@ -187,6 +192,15 @@ def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], F
             only = make_filter(reading)
         remarks += reading.remarks
     return found, only, remarks
+
+
+def find_wanted_words(query: str) -> str:
+    """The sentences that a line adds, as one; what it subtracts, photos and dates are left out."""
+    terms, *_ = read_terms(parse_query(query))
+    wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
+    if not wanted:
+        raise FishermixError("Only sentences can be explained, and this query contains none.")
+    return " ".join(wanted)
 
 
 def _means_more(text: str) -> bool:

@@ -69,6 +69,11 @@ class IndexUpdate:
     def run(self) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
         dimension, key = self.model.match_dimension, self.model.key
+        if (place := self.folder.resolve()) != self.folder:
+            raise FishermixError(
+                f"{self.folder} has been replaced by a link to {place}, which is not followed. "
+                "Start again to use it."
+            )
         with self.store.writing():
             changes = Changes(another_model=self.store.adopt(key, dimension))
             self.store.remember_folder(self.folder)
@@ -84,8 +89,7 @@ class IndexUpdate:
             if known and not present and not unreadable:
                 raise FishermixError(
                     f"The index has {len(known):,} photos, but {self.folder} has none. Is the disk mounted? "
-                    "If you deleted the photos, delete the index with "
-                    f"`fishermix index remove {shlex.quote(str(self.folder))}{self.index_option}`."
+                    f"If you deleted the photos, {self._explain_forgetting()}."
                 )
             todo = {
                 path: stamp
@@ -107,6 +111,14 @@ class IndexUpdate:
                 self._write(todo, gone, changes)
             self._read_details()
             return changes
+
+    def _explain_forgetting(self) -> str:
+        """How to have the index forget all photos of the folder."""
+        if (root := self.store.root) is not None:
+            command = f"fishermix index update {shlex.quote(str(root))}"
+            return f"update the index of the whole folder with `{command}`"
+        name = shlex.quote(str(self.folder))
+        return f"delete the index with `fishermix index remove {name}{self.index_option}`"
 
     def _read_details(self) -> None:
         """Read what photos say of themselves; for an index of an older version, that of all photos."""

@@ -6,6 +6,7 @@ from fishermix import lazy
 
 if TYPE_CHECKING:
     from fishermix.rows.blocks import ArraySource as ArraySource
+    from fishermix.rows.blocks import block_rows as block_rows
     from fishermix.rows.files import open_table as open_table
     from fishermix.rows.open import open_rows as open_rows
     from fishermix.rows.stream import StreamSource as StreamSource
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "ArraySource": "blocks",
     "StreamSource": "stream",
+    "block_rows": "blocks",
     "open_rows": "open",
     "open_table": "files",
 }
 __all__ = [
     "ArraySource",
     "StreamSource",
+    "block_rows",
     "open_rows",
     "open_table",
 ]

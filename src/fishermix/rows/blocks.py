@@ -119,19 +119,38 @@ class ArraySource:
             return sum_in_tree(pool.map(lambda number: step(self._block(number)), numbers))
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and their weights.
+        """Return the rows at the given positions, and their weights.
 
         Parameters
         ----------
-        rows : array of shape (N, D)
-            The rows, in memory or memory-mapped.
+        rows : array of int of shape (m,)
+            Positions of the rows, in ascending order.
+
+        Returns
+        -------
+        rows : array of shape (m, D)
+            The rows.
+        weight : array of shape (m,)
+            Their weights: ones if the source has none.
         """
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         return np.asarray(self.rows[rows], self.dtype), weight
 
 
 def block_rows(n_rows: int) -> int:
-    """Return the number of rows per block: a multiple of PANEL that depends on the number of rows alone."""
+    """Return the number of rows per block into which an array of this many rows is cut.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows of the array.
+
+    Returns
+    -------
+    size : int
+        2,048 for up to 32,768 rows. Above, a sixteenth of the rows, rounded up to a multiple of 1,024, and at
+        most 65,536.
+    """
     size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
     return min(max(size, FEWEST_ROWS), MOST_ROWS)
 

@@ -103,12 +103,19 @@ class StreamSource:
         return Block(rows, None if self.weight is None else self.weight[start:stop], self._memos[number])
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and their weights.
+        """Return the rows at the given positions, and their weights.
 
         Parameters
         ----------
-        rows : Table or path
-            A table or the path of one.
+        rows : array of int of shape (m,)
+            Positions of the rows, in ascending order.
+
+        Returns
+        -------
+        rows : array of shape (m, D)
+            The rows.
+        weight : array of shape (m,)
+            Their weights: ones if the source has none.
         """
         weight = np.ones(len(rows)) if self.weight is None else self.weight[rows]
         found = take_rows(self.table, rows).astype(self.dtype, copy=False)

@@ -8,14 +8,15 @@ the token is nowhere but in the link. Both have 256 random bits and are compared
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import socket
 import threading
 import time
 from collections import OrderedDict
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
+PORT, LARGEST_PORT = re.compile(r"(?<=[^:]):\d{1,5}\Z", re.ASCII), 65535  # at the end of a `Host`
 LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 100.0, 600  # of one address; a page of results asks for 60 thumbnails
 WRONG_TOKENS_PER_SECOND, WRONG_TOKENS_AT_ONCE = 1 / 6, 10
@@ -72,8 +73,10 @@ class Access:
         """Whether the `Host` names this machine. The owner of another name could point it at this machine; a
         plain address cannot be pointed elsewhere, so a server on a network accepts those.
         """
-        name = host if host in self._names else _without_port(host)
-        return name.lower() in self._names or (not self.local and _is_address(name))
+        name, _, port = host.lower().rpartition(":") if PORT.search(host) else (host.lower(), "", "")
+        return int(port or 0) <= LARGEST_PORT and (
+            name in self._names or (not self.local and _is_address(name))
+        )
 
     def allows_rate(self, address: str) -> bool:
         return self.token is None or self._requests.take(_group(address))
@@ -89,11 +92,10 @@ class Access:
         return False
 
     def accepts_cookie(self, header: str, port: int) -> bool:
-        try:
-            found = SimpleCookie(header).get(cookie_name(port))
-        except CookieError:
-            return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self._session.encode())
+        # Not http.cookies, which stops at the first cookie of another program that it does not understand.
+        pairs = (piece.strip().partition("=") for piece in header.split(";"))
+        values = [value for name, _, value in pairs if name == cookie_name(port)]
+        return any(secrets.compare_digest(value.encode(), self._session.encode()) for value in values)
 
     def make_cookie(self, port: int, secure: bool) -> str:
         value = f"{cookie_name(port)}={self._session}"
@@ -137,10 +139,6 @@ def find_own_address(host: str) -> str:
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1" if host == "0.0.0.0" else "::1"
-
-
-def _without_port(host: str) -> str:
-    return host.rsplit(":", 1)[0] if not host.endswith("]") else host
 
 
 def _is_address(name: str) -> bool:

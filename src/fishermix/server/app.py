@@ -65,7 +65,7 @@ def create_app(
             status="ok",
             version=__version__,
             photos=await run_in_threadpool(live.count),
-            folder=replace_undecodable(live.folder.name),
+            folder=replace_undecodable(live.name),
             captions=captions,
             reveal=access.local and can_reveal(),
         )

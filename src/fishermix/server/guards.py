@@ -85,6 +85,7 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers["cookie"] = _join_cookies(scope)
         host = headers.get("host", "")
         if not self.access.allows_host(host):
             raise Refused(421, "This server responds only to 127.0.0.1 and localhost.")
@@ -143,6 +144,11 @@ class Guard:
             return message
 
         return counted
+
+
+def _join_cookies(scope: Scope) -> str:
+    """All `Cookie` headers as one: browsers and proxies may send several."""
+    return "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
 
 
 def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -1,12 +1,12 @@
-"""A folder that stays up to date while it is served: the server starts at once, loads in the background, says
-what it is doing, and follows the changes of the folder.
+"""Folders that stay up to date while they are served: the server starts at once, loads in the background,
+says what it is doing, and follows the changes of the folders.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fishermix.errors import FishermixError
@@ -32,7 +32,7 @@ class Stopped(BaseException):
 
 
 class LiveFolder:
-    """Opens the index of a folder in a thread, brings it up to date and watches the folder.
+    """Opens the index of one or more folders in a thread, brings it up to date and watches the folders.
 
     open_index : opens the model and the index; may take long
     update : whether to look for changes at all
@@ -42,7 +42,7 @@ class LiveFolder:
 
     def __init__(
         self,
-        folder: Path,
+        folders: Sequence[Path],
         open_index: Callable[[], PhotoIndex],
         sentences: list[str] | None,
         update: bool = True,
@@ -51,12 +51,12 @@ class LiveFolder:
         on_failure: Callable[[], None] = lambda: None,
         say: Callable[[str], None] = lambda text: None,
     ):
-        self.folder, self.failure = folder, None
+        self.folders, self.failure = list(folders), None
         self._open_index, self._sentences, self._wants_update = open_index, sentences, update
         self._on_first_update, self._on_failure, self._tell = on_first_update, on_failure, say
         self._has_updated = False
         self._stop = threading.Event()
-        self._watcher = FolderWatcher(folder, self._stop, polling)
+        self._watcher = FolderWatcher(self.folders, self._stop, polling)
         self._thread = threading.Thread(target=self._run, name="fishermix-live", daemon=True)
         self._lock = threading.Lock()
         self._service: PhotoService | None = None
@@ -71,11 +71,16 @@ class LiveFolder:
     @classmethod
     def of_index(cls, index: PhotoIndex, sentences: list[str] | None) -> LiveFolder:
         """An index that is open already, and stays as it is."""
-        live = cls(index.folder, lambda: index, sentences, update=False)
+        live = cls([part.folder for part in index.parts], lambda: index, sentences, update=False)
         live._service = PhotoService(index, sentences)
         live._service.load()
         live._set("ready", "")
         return live
+
+    @property
+    def name(self) -> str:
+        """What the folders are called."""
+        return " and ".join(folder.name or str(folder) for folder in self.folders)
 
     def start(self) -> None:
         self._thread.start()
@@ -179,8 +184,9 @@ class LiveFolder:
         """Bring the index up to date; whether that worked."""
         service = self.service
         if not self._has_updated:
-            self._tell(f"Looking for new, changed and deleted photos in {self.folder}.")
-        self._set("updating", f"Looking for new, changed and deleted photos in {self.folder.name}.")
+            names = " and ".join(map(str, self.folders))
+            self._tell(f"Looking for new, changed and deleted photos in {names}.")
+        self._set("updating", f"Looking for new, changed and deleted photos in {self.name}.")
         try:
             with listen_to_progress(self._hear):
                 changes = service.index.update()
@@ -188,6 +194,8 @@ class LiveFolder:
             if str(error) != self._problem:
                 self._tell(str(error))
             self._problem = str(error)
+            if service.has_changed():  # of several folders, others may be up to date
+                self._announce()
             self._set("ready", "")
             return False
         self._problem = None

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,11 +46,20 @@ class Original:
     modified: float
 
 
+def find_inside(folder: Path, relative: str) -> Path | None:
+    """The path of a file of the folder without links; None if it is gone or now leads out of the folder."""
+    try:
+        path = (folder / relative).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links that lead to each other
+        return None
+    return path if path.is_relative_to(folder) else None
+
+
 def open_original(folder: Path, relative: str) -> Original | None:
     """Open a file of the folder; None if it is gone, no regular file, or now leads out of the folder."""
     try:
-        path = (folder / relative).resolve(strict=True)
-        if not path.is_relative_to(folder):
+        path = find_inside(folder, relative)
+        if path is None:
             return None
         # A link that replaced the file in the meantime is not followed; a pipe does not block.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -125,12 +134,12 @@ class _Pieces(io.RawIOBase):
         return data
 
 
-def zip_files(folder: Path, paths: list[str]) -> Iterator[bytes]:
+def zip_files(paths: list[str], open_file: Callable[[str], Original | None]) -> Iterator[bytes]:
     """A zip file with these files, not compressed: photos are. Files that are gone are skipped."""
     pieces = _Pieces()
     with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
         for path in paths:
-            original = open_original(folder, path)
+            original = open_file(path)
             if original is None:
                 continue
             entry = zipfile.ZipInfo(

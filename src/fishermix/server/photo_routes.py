@@ -2,8 +2,8 @@
 
 # No `from __future__ import annotations` here: the types of the parameters below depend on the limits given.
 
+import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Header, HTTPException, Query, Response
@@ -142,9 +142,11 @@ def add_photo_routes(app: FastAPI, live: LiveFolder, work: Work, limits: Limits,
             lines = [str(service.index.folder / path) if access.local else path for path in paths]
             text = replace_undecodable("".join(f"{line}\n" for line in lines))
             return PlainTextResponse(text, headers={"Content-Disposition": name_download("photos.txt")})
+        if not await run_in_threadpool(has_any_file, service, paths):
+            raise HTTPException(404, "The files of these photos are gone.")
         slots.take()
         return Download(
-            zip_files(service.index.folder, paths),
+            zip_files(paths, service.open_file),
             slots.give_back,
             media_type="application/zip",
             headers={"Content-Disposition": name_download("photos.zip")},
@@ -184,13 +186,22 @@ def find_paths(service: PhotoService, ids: list[str]) -> list[str]:
     return list(dict.fromkeys(split_part(path)[0] for path in found if path is not None))
 
 
+def has_any_file(service: PhotoService, paths: list[str]) -> bool:
+    """Whether one of the files is still there, and can be read."""
+    for path in paths:
+        if (found := service.open_file(path)) is not None:
+            found.file.close()
+            return True
+    return False
+
+
 def describe_photo(service: PhotoService, photo: str, local: bool) -> Details:
     path, known = service.path_of(photo), service.details_of(photo)
     file = service.index.folder / split_part(path)[0]
     return Details(
         **describe_item(service, photo, path, known),
         file=replace_undecodable(str(file)) if local else None,
-        bytes=_size(file),
+        bytes=status.st_size if (status := _stat(service, split_part(path)[0])) else None,
         camera=known.camera,
         latitude=known.latitude,
         longitude=known.longitude,
@@ -210,7 +221,7 @@ def describe_item(service: PhotoService, photo: str, path: str, known: Any) -> d
         "taken": known.taken if known else None,
         "width": known.width if known else None,
         "height": known.height if known else None,
-        "version": _version(service.index.folder / file),
+        "version": f"{status.st_mtime_ns:x}" if (status := _stat(service, file)) else "",
         "time": number if kind == "video" else None,
         "page": int(number) if part == "page" else None,
     }
@@ -220,15 +231,10 @@ def make_caption(found: Description) -> Caption:
     return Caption(caption=found.sentence, confidence=found.confidence, unsure=found.unsure)
 
 
-def _version(file: Path) -> str:
+def _stat(service: PhotoService, relative: str) -> os.stat_result | None:
+    """The status of a file of the folder; None if it is gone or leads out of the folder."""
+    file = service.find_file(relative)
     try:
-        return f"{file.stat().st_mtime_ns:x}"
-    except OSError:
-        return ""
-
-
-def _size(file: Path) -> int | None:
-    try:
-        return file.stat().st_size
+        return file.stat() if file is not None else None
     except OSError:
         return None

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,11 +20,11 @@ from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
 from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
-from fishermix.retrieval.query import Query, parse_query, read_terms
+from fishermix.retrieval.query import Query, find_wanted_words
 from fishermix.retrieval.sentences import SentencePool
-from fishermix.retrieval.store import Hit, Stamp
+from fishermix.retrieval.store import Hit, Stamp, Store
 from fishermix.server.catalog import Catalog, Entry, PageFilter
-from fishermix.server.originals import Original, open_original
+from fishermix.server.originals import Original, find_inside, open_original
 from fishermix.server.thumbnails import Thumbnails, choose_place, find_whole
 from fishermix.server.topics import find_topics
 from fishermix.vision.formats import split_part
@@ -73,7 +73,7 @@ class PhotoService:
         self._lock = threading.Lock()
         self._counted = (float("-inf"), 0)
         self.catalog = Catalog(index.store)
-        self._thumbnails = Thumbnails(choose_place(index.store))
+        self._thumbnails = {id(part): Thumbnails(choose_place(part.store)) for part in index.parts}
         self._topics: tuple[list[Entry], list[str]] = [], []  # of these files
 
     # What takes seconds to load: a search does not wait for it
@@ -127,14 +127,9 @@ class PhotoService:
             self._counted = (float("-inf"), 0)
 
     def remove_stale_thumbnails(self) -> None:
-        store = find_whole(self.index.store)
-        stamps = store.stamps()
-
-        def stamp_of(photo: str) -> Stamp | None:
-            path = store.path_of(photo)
-            return None if path is None else stamps.get(split_part(path)[0])
-
-        self._thumbnails.remove_stale(stamp_of)
+        for part in self.index.parts:
+            store = find_whole(part.store)
+            self._thumbnails[id(part)].remove_stale(partial(_find_stamp, store, store.stamps()))
 
     def find_topics(self) -> list[str]:
         """Words that the photos are about."""
@@ -236,11 +231,7 @@ class PhotoService:
         photos are ignored.
         """
         point = self.point_of_photo(photo)
-        terms, *_ = read_terms(parse_query(query))
-        wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
-        if not wanted:
-            raise FishermixError("Only sentences can be explained, and this query contains none.")
-        return self._explainer.explain(" ".join(wanted), point)
+        return self._explainer.explain(find_wanted_words(query), point)
 
     # Files
 
@@ -253,20 +244,27 @@ class PhotoService:
 
     def file_of(self, photo: str) -> Path:
         """The file of a photo. One that now leads outside the folder is not found."""
-        try:
-            file = (self.index.folder / split_part(self.path_of(photo))[0]).resolve(strict=True)
-        except OSError:
-            raise NotFound from None
-        if not file.is_relative_to(self.index.folder) or not file.is_file():
+        file = self.find_file(split_part(self.path_of(photo))[0])
+        if file is None or not file.is_file():
             raise NotFound
         return file
+
+    def find_file(self, relative: str) -> Path | None:
+        """The file at a path of the index; None if it is gone or leads out of its folder."""
+        part, inside = self.index.part_of(relative)
+        return find_inside(part.folder, inside)
+
+    def open_file(self, relative: str) -> Original | None:
+        """Open the file at a path of the index; None as for `find_file`."""
+        part, inside = self.index.part_of(relative)
+        return open_original(part.folder, inside)
 
     def details_of(self, photo: str) -> Details:
         path = self.path_of(photo)
         return self.index.store.details([path]).get(path, Details())
 
     def open_original(self, photo: str) -> Original:
-        found = open_original(self.index.folder, split_part(self.path_of(photo))[0])
+        found = self.open_file(split_part(self.path_of(photo))[0])
         if found is None:
             raise NotFound
         return found
@@ -279,7 +277,15 @@ class PhotoService:
             return make_thumbnail(picture, SIDES[size])
         status = file.stat()
         stamp = Stamp(status.st_size, status.st_mtime_ns)
-        return self._thumbnails.get(photo, stamp, lambda: make_thumbnail(picture, SIDES["small"]))
+        kept = self._thumbnails[id(self.index.part_of(relative)[0])]
+        return kept.get(photo, stamp, lambda: make_thumbnail(picture, SIDES["small"]))
 
     def close(self) -> None:
-        self._thumbnails.close()
+        for kept in self._thumbnails.values():
+            kept.close()
+
+
+def _find_stamp(store: Store, stamps: dict[str, Stamp], photo: str) -> Stamp | None:
+    """The stamp of the file of a photo."""
+    path = store.path_of(photo)
+    return None if path is None else stamps.get(split_part(path)[0])

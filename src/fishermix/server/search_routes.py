@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: the types of the parameters below depend on the limits given.
 
-from calendar import monthrange
 from itertools import zip_longest
 from typing import Annotated, Literal
 
@@ -31,7 +30,12 @@ from fishermix.server.photo_routes import PhotoId, describe_item, make_caption
 from fishermix.server.photos import Answer, PhotoService
 from fishermix.vision.formats import FORMATS
 
-DAY = r"^(19|20)[0-9]{2}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
+# A year, a month or a day that exists: February 29 in leap years only.
+DAY = (
+    r"^((19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?"
+    r"|(19|20)[0-9]{2}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"|(19(0[48]|[2468][048]|[13579][26])|20([02468][048]|[13579][26]))-02-29)$"
+)
 KINDS = [one.name for one in FORMATS]
 SortFound = Annotated[
     Literal["score", "date"],
@@ -51,6 +55,7 @@ def make_filter(
             alias="in",
             min_length=1,
             max_length=500,
+            pattern=r"^/|[^/ ]",
             description="In folders of this name or path; /2019/Holidays is one folder only.",
         ),
     ] = None,
@@ -62,7 +67,7 @@ def make_filter(
     """The conditions that photos must meet."""
     place = folder if folder and folder.startswith("/") else None
     name = None if place else folder
-    return PageFilter(_fit_month(after), _fit_month(before), name, shape=shape, kind=kind, place=place)
+    return PageFilter(after, before, name, shape=shape, kind=kind, place=place)
 
 
 Conditions = Annotated[PageFilter, Depends(make_filter)]
@@ -167,14 +172,6 @@ def add_search_routes(app: FastAPI, live: LiveFolder, work: Work, limits: Limits
         """Show how much each word, and each component of the mixtures, contributes to a score."""
         found = await work.run(live.service.explain, q, id)
         return Why(**found.as_json())
-
-
-def _fit_month(day: str | None) -> str | None:
-    """A day after the end of its month becomes the last one: 2019-02-31 is 2019-02-28."""
-    if day is None or len(day) < 10:
-        return day
-    year, month, number = map(int, day.split("-"))
-    return f"{day[:7]}-{min(number, monthrange(year, month)[1]):02}"
 
 
 def _make_found(service: PhotoService, answer: Answer, guessed: bool = False) -> Found:

@@ -1,11 +1,11 @@
-"""Waits until something in a folder changes: the system says so (watchfiles), or the folder is looked at."""
+"""Waits until something in a few folders changes: the system says so (watchfiles), or they are looked at."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fishermix.errors import FishermixError
@@ -22,33 +22,36 @@ QUIET_MS = 300  # changes are reported when none has followed for so long
 
 class FolderWatcher:
     """`wait` returns when photos were added, changed or deleted. Network drives often report nothing, so the
-    folder is also looked at from time to time.
+    folders are also looked at from time to time.
     """
 
-    def __init__(self, folder: Path, stop: threading.Event, polling: bool = False):
-        self.folder, self.stop = folder, stop
+    def __init__(self, folders: Sequence[Path], stop: threading.Event, polling: bool = False):
+        self.folders, self.stop = folders, stop
         self.polling = polling or not _has_watchfiles()
-        self._seen: Listing | None = None
+        self._seen: list[Listing | None] = [None]  # of each folder; None: it cannot be read
         self._looked, self._cost = 0.0, 0.0  # when, and how many seconds it took
         self._events: Iterator[object] | None = None
 
     def look(self) -> bool:
-        """Whether the folder differs from what the last look saw. A folder that cannot be read differs."""
+        """Whether a folder differs from what the last look saw. A folder that cannot be read differs."""
         began = time.monotonic()
-        try:
-            now = scan_folder(self.folder)
-        except FishermixError:
-            now = None
-            self._events = None  # what comes back, a disk that is mounted again, is another folder
-        changed, self._seen = now is None or now != self._seen, now
+        now = [self._scan(folder) for folder in self.folders]
+        changed, self._seen = None in now or now != self._seen, now
         self._looked = time.monotonic()
         self._cost = self._looked - began
         return changed
 
+    def _scan(self, folder: Path) -> Listing | None:
+        try:
+            return scan_folder(folder)
+        except FishermixError:
+            self._events = None  # what comes back, a disk that is mounted again, is another folder
+            return None
+
     def wait(self) -> bool:
         """Wait for a change; False when `stop` was set."""
         while not self.stop.is_set():
-            if self.polling or self._seen is None:
+            if self.polling or None in self._seen:
                 self.stop.wait(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._cost))
             elif not self._wait_for_event():
                 continue
@@ -57,13 +60,14 @@ class FolderWatcher:
         return False
 
     def _wait_for_event(self) -> bool:
-        """Whether the folder is to be looked at, after at most a few seconds."""
+        """Whether the folders are to be looked at, after at most a few seconds."""
         is_new = self._events is None
         try:
             self._events = self._events or self._watch()
             happened = bool(next(self._events, None))
         except Exception as error:  # too many folders for the system's limit, a file system without events
-            log.info("The system cannot watch %s (%s): it is polled.", self.folder, error)
+            names = ", ".join(map(str, self.folders))
+            log.info("The system cannot watch %s (%s): it is polled.", names, error)
             self.polling = True
             return True
         if happened:
@@ -75,7 +79,7 @@ class FolderWatcher:
         from watchfiles import watch
 
         return watch(
-            self.folder,
+            *self.folders,
             watch_filter=None,
             debounce=4 * QUIET_MS,
             step=QUIET_MS,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fishermix.vision.encoders import ImageEncoder as ImageEncoder
     from fishermix.vision.encoders import open_encoders as open_encoders
     from fishermix.vision.feature_cache import extract as extract
+    from fishermix.vision.images import list_parts as list_parts
     from fishermix.vision.images import open_photo as open_photo
     from fishermix.vision.install import add_encoder as add_encoder
 
@@ -17,6 +18,7 @@ _MODULE_OF = {
     "ImageEncoder": "encoders",
     "add_encoder": "install",
     "extract": "feature_cache",
+    "list_parts": "images",
     "open_encoders": "encoders",
     "open_photo": "images",
 }
@@ -25,6 +27,7 @@ __all__ = [
     "ImageEncoder",
     "add_encoder",
     "extract",
+    "list_parts",
     "open_encoders",
     "open_photo",
 ]

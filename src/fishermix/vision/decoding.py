@@ -62,7 +62,7 @@ def _decode(data: bytes | Image.Image, max_pixels: int, side: int, page: int) ->
     if kind == "TIFF":
         return _decode_tiff(data, max_pixels, side, page)
     with open_file(data, kind) as image:
-        return _load(image, max_pixels, side, n_bytes=len(data))
+        return _load(image, max_pixels, side, data=data)
 
 
 def open_file(data: bytes, kind: str) -> Image.Image:
@@ -154,13 +154,18 @@ def _decode_other_tiff(data: bytes, max_pixels: int, page: int) -> Image.Image:
 
 
 def _load(
-    image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1, n_bytes: int | None = None
+    image: Image.Image, max_pixels: int, side: int = 0, orientation: int = 1, data: bytes | None = None
 ) -> Image.Image:
-    """Decode an opened image of a file of `n_bytes`; `orientation` is that of an image without EXIF."""
+    """Decode an opened image; `data` is its file, `orientation` that of an image without EXIF."""
     full = image.size
     if side:
         _choose_reduction(image, side)
-    check_opened(image, full, max_pixels, n_bytes)
+    check_opened(image, full, max_pixels, None if data is None else len(data))
+    if side and data and image.format == "HEIF" and image.size == full:  # it has no thumbnail to read
+        from fishermix.vision.heic import decode_reduced
+
+        if (reduced := decode_reduced(image, data, 2 * side)) is not None:
+            return reduced
     image.load()
     upright = _turn_upright(image, orientation)
     if side and image.format in SNIFFED.values():

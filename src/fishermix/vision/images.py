@@ -80,6 +80,8 @@ def _decode_within_limits(
 def open_header(path: str | os.PathLike) -> tuple[tuple[int, int], Image.Exif]:
     """The size of a photo before it is turned upright, and its EXIF; the pixels are not decoded."""
     data = read_bytes(path, default_max_pixels())
+    if not data:
+        raise UnreadableImage("the file is empty")
     kind = sniff_format(data)
     may_be_raw = kind == "RAW" or (kind == "TIFF" and looks_like_raw(data) is not False and RAW.is_installed)
     if may_be_raw and (header := _open_raw_header(data)) is not None:
@@ -127,8 +129,20 @@ def _open_raw_header(data: bytes) -> tuple[tuple[int, int], Image.Exif] | None:
 
 
 def list_parts(path: str | os.PathLike, max_pixels: int | None = None) -> list[str]:
-    """The names of the parts of a file: of a video, distinct frames a few seconds apart; of a TIFF file, its
-    pages; else, and if the file is damaged, the file itself. The first part has the name of the file.
+    """List the parts of a file: distinct frames of a video, a few seconds apart, or the pages of a TIFF file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    max_pixels : int, optional
+        Reject images with more pixels than this. Default: depends on the memory of the machine.
+
+    Returns
+    -------
+    parts : list of str
+        The names of the parts. The first is the file itself; the others look like `clip.mp4#t=12.5` (seconds)
+        and `scan.tif#page=2`. Any other file, and a damaged one, has one part.
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     try:

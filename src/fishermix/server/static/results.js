@@ -108,13 +108,12 @@ function sections(route, found, photos) {
   }
   if (route.sort === "date") return () => ["found", ""];
   if (photos.some((photo) => photo.likelihood)) {
-    const certain = photos.some((photo) => photo.likelihood === "likely" || photo.likelihood === "maybe");
+    const certain = photos.some((photo) => photo.likelihood !== "unlikely");
     return (photo) => (photo.likelihood === "likely" ? ["likely", ""] : photo.likelihood === "maybe" ? ["maybe", "Maybe"]
-      : ["weak", certain ? "Weaker matches" : "Nothing here looks like this. The nearest:"]);
+      : ["unlikely", certain ? "Unlikely" : ""]); // if all are, the line above says so
   }
   const strong = photos.some((photo) => photo.score >= found.threshold);
-  return (photo) => (found.threshold === null || photo.score >= found.threshold ? ["strong", ""]
-    : ["weak", strong ? "Weaker matches" : "No photo stands out. The best matches:"]);
+  return (photo) => (found.threshold === null || photo.score >= found.threshold ? ["strong", ""] : ["unlikely", strong ? "Unlikely" : ""]);
 }
 
 function describe(route, found, photos) {
@@ -132,10 +131,12 @@ function describe(route, found, photos) {
   if (route.sort === "date") return tell(`${count(photos.length, "photo stands", "photos stand")} out, newest first.`);
   if (photos.some((photo) => photo.likelihood)) {
     const likely = photos.filter((photo) => photo.likelihood === "likely").length;
-    return tell(likely ? `${count(likely, "likely photo")}.` : "No photo is likely right.");
+    const maybe = photos.filter((photo) => photo.likelihood === "maybe").length;
+    if (likely) return tell(`${count(likely, "likely photo")}.`);
+    return tell(maybe ? `${count(maybe, "photo")} may be right.` : "Nothing here looks like this. The nearest:");
   }
   const certain = photos.filter((photo) => found.threshold === null || photo.score >= found.threshold).length;
-  tell(`${count(certain, "photo stands", "photos stand")} out.`);
+  tell(certain ? `${count(certain, "photo stands", "photos stand")} out.` : "No photo stands out. The nearest:");
 }
 
 function fail(problem) {

@@ -1,0 +1,196 @@
+"""Several indexed folders as one: `fishermix serve Pictures Camera`.
+
+Paths are relative to the folder that contains them all and begin with that of their own folder, so that
+filters by folder work as in one folder. Each folder keeps its own index.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.retrieval.details import Details
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.store import Entry, Hit, Stamp, Store, Summary
+from fishermix.retrieval.update import Changes
+
+T = TypeVar("T")
+
+
+def drop_inner_folders(folders: Iterable[Path]) -> list[Path]:
+    """Absolute folders, each once and without those inside another one."""
+    given = list(dict.fromkeys(folders))
+    return [one for one in given if not any(one != other and one.is_relative_to(other) for other in given)]
+
+
+class SeveralStores:
+    """The stores of several folders as one `Store`, by the prefixes of their paths, which end in a slash."""
+
+    root = None
+
+    def __init__(self, stores: Mapping[str, Store]):
+        self.stores = dict(stores)
+        self.name = " and ".join(store.name for store in self.stores.values())
+
+    def find(self, path: str) -> tuple[str, Store]:
+        """The prefix and the store of a path."""
+        return next((prefix, store) for prefix, store in self.stores.items() if path.startswith(prefix))
+
+    def writing(self) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        try:
+            for store in self.stores.values():
+                stack.enter_context(store.writing())
+        except BaseException:
+            stack.close()
+            raise
+        return stack
+
+    def adopt(self, model_key: str, dimension: int) -> bool:
+        dropped = [store.adopt(model_key, dimension) for store in self.stores.values()]
+        return any(dropped)
+
+    def model_key(self) -> str:
+        """The key that all stores have; empty if they differ."""
+        keys = {store.model_key() for store in self.stores.values()}
+        return keys.pop() if len(keys) == 1 else ""
+
+    def stamps(self) -> dict[str, Stamp]:
+        return self._merge(lambda store: store.stamps())
+
+    def details(self, paths: Sequence[str] | None = None) -> dict[str, Details]:
+        if paths is None:
+            return self._merge(lambda store: store.details())
+        found: dict[str, Details] = {}
+        for prefix, store in self.stores.items():
+            asked = [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+            if asked:
+                found |= {prefix + path: one for path, one in store.details(asked).items()}
+        return found
+
+    def paths_without_details(self) -> list[str]:
+        return list(self._merge(lambda store: dict.fromkeys(store.paths_without_details())))
+
+    def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
+        found = [
+            [[replace(hit, path=prefix + hit.path) for hit in hits] for hits in store.nearest(queries, n)]
+            for prefix, store in self.stores.items()
+        ]
+        return [list(heapq.merge(*each, key=lambda hit: -hit.score))[:n] for each in zip(*found)]
+
+    def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
+        share = max(1, at_most // len(self.stores))
+        return np.concatenate([store.sample_scores(query, share) for store in self.stores.values()])
+
+    def contents(self) -> tuple[list[list[str]], np.ndarray]:
+        paths, vectors = list[list[str]](), []
+        for prefix, store in self.stores.items():
+            contents, some = store.contents()
+            paths += [[prefix + path for path in one] for one in contents]
+            vectors.append(some)
+        return paths, np.concatenate(vectors)
+
+    def path_of(self, photo: str) -> str | None:
+        found = ((prefix, store.path_of(photo)) for prefix, store in self.stores.items())
+        return next((prefix + path for prefix, path in found if path is not None), None)
+
+    def id_of(self, path: str) -> str | None:
+        prefix, store = self.find(path)
+        return store.id_of(path.removeprefix(prefix))
+
+    def vector_of(self, photo: str) -> np.ndarray | None:
+        found = (store.vector_of(photo) for store in self.stores.values())
+        return next((vector for vector in found if vector is not None), None)
+
+    def summary(self) -> Summary:
+        all_ = [store.summary() for store in self.stores.values()]
+        totals = {name: sum(getattr(one, name) for one in all_) for name in ("photos", "contents", "bytes")}
+        prefixed = zip(self.stores, all_)
+        unreadable = {prefix + path: why for prefix, one in prefixed for path, why in one.unreadable.items()}
+        return replace(all_[0], unreadable=unreadable, model_key=self.model_key(), **totals)
+
+    def verify(self) -> list[str]:
+        return [problem for store in self.stores.values() for problem in store.verify()]
+
+    def close(self) -> None:
+        for store in self.stores.values():
+            store.close()
+
+    def _merge(self, ask: Callable[[Store], Mapping[str, T]]) -> dict[str, T]:
+        return {
+            prefix + path: value
+            for prefix, store in self.stores.items()
+            for path, value in ask(store).items()
+        }
+
+    # Each folder is updated and deleted by its own index.
+
+    def remember_folder(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
+        raise NotImplementedError
+
+    def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
+        raise NotImplementedError
+
+    def write_details(self, details: Mapping[str, Details]) -> None:
+        raise NotImplementedError
+
+    def tune(self) -> None:
+        raise NotImplementedError
+
+    def delete(self) -> None:
+        raise NotImplementedError
+
+
+class SeveralFolders(PhotoIndex):
+    """The indexes of several folders, none inside another, searched and updated as one."""
+
+    def __init__(self, indexes: Sequence[PhotoIndex]):
+        common = Path(os.path.commonpath([index.folder for index in indexes]))
+        self._indexes = {f"{index.folder.relative_to(common).as_posix()}/": index for index in indexes}
+        stores = SeveralStores({prefix: index.store for prefix, index in self._indexes.items()})
+        super().__init__(common, indexes[0].model, store=stores, exclude=indexes[0].exclude)
+
+    @property
+    def parts(self) -> list[PhotoIndex]:
+        return list(self._indexes.values())
+
+    def part_of(self, path: str) -> tuple[PhotoIndex, str]:
+        prefix = next(prefix for prefix in self._indexes if path.startswith(prefix))
+        return self._indexes[prefix], path.removeprefix(prefix)
+
+    def _excludes(self, path: str) -> bool:
+        index, relative = self.part_of(path)
+        return index._excludes(relative)
+
+    def update(self) -> Changes:
+        """Update every index. A folder that cannot be updated, for example on a disk that is not mounted, is
+        reported after the others.
+        """
+        total, problems = Changes(), []
+        for prefix, index in self._indexes.items():
+            try:
+                changes = index.update()
+            except FishermixError as error:
+                problems.append(error)
+                continue
+            for name in ("encoded", "recognised", "removed"):
+                setattr(total, name, getattr(total, name) + getattr(changes, name))
+            total.another_model |= changes.another_model
+            total.unreadable |= {prefix + path: reason for path, reason in changes.unreadable.items()}
+            for suffix, count in changes.skipped.items():
+                total.skipped[suffix] = total.skipped.get(suffix, 0) + count
+            total.left_out += changes.left_out
+        if problems:
+            raise problems[0] if len(problems) == 1 else FishermixError(" ".join(map(str, problems)))
+        return total
