@@ -1,4 +1,5 @@
-"""How many photos are encoded again when a folder is moved, a subfolder is searched, and one photo is added.
+"""How many photos are encoded again when a folder is moved, a subfolder is searched, and photos are added:
+one between two commands, and two while the folder is served.
 
     python benchmarks/library.py PHOTO_FOLDER
 
@@ -8,14 +9,18 @@ another temporary folder. Each step is a command in a process of its own.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 from PIL import Image
 
@@ -42,8 +47,55 @@ def main(source: Path) -> None:
         report("a copy of a subfolder", place, "index", "add", place / "copy")
         Image.effect_noise((320, 240), 60).convert("RGB").save(moved / "2015" / "new.jpg")
         report("one photo added", place, "index", "update", moved)
+        add_while_serving(place, moved)
         run(place, "search", "two dogs run on a beach", moved / "2015", "-n", "3", shows=True)
         run(place, "index", "list", shows=True)
+
+
+def add_while_serving(place: Path, folder: Path) -> None:
+    """Serve the folder, add two photos, and say when they are found and how many were to be encoded."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "fishermix", "-q", "serve", folder, "--port", str(port)]
+    server = subprocess.Popen(command, env=make_environment(place), stdout=subprocess.DEVNULL)
+    try:
+        start = time.perf_counter()
+        photos = wait_for(port, lambda status: status["state"] == "ready")["photos"]
+        started = time.perf_counter() - start
+        for name in ("first.jpg", "second.jpg"):
+            Image.effect_noise((320, 240), 60).convert("RGB").save(folder / "2015" / name)
+        start, totals = time.perf_counter(), {0}
+
+        def are_found(status: dict) -> bool:
+            if "ndexing" in status["message"]:
+                totals.add(status["total"] or 0)
+            return status["photos"] >= photos + 2
+
+        found = wait_for(port, are_found)["photos"]
+        seconds = time.perf_counter() - start
+        print(
+            f"{'two while serving':22} {found:6,} photos, encoded {max(totals):6,}, after {seconds:.1f} s "
+            f"(the server was ready after {started:.1f} s)",
+            flush=True,
+        )
+    finally:
+        server.terminate()
+        server.wait()
+    report("nothing is left", place, "index", "update", folder)
+
+
+def wait_for(port: int, condition: Callable[[dict], bool]) -> dict:
+    """The first status of a server that meets a condition."""
+    while True:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/api/status") as answer:
+                status = json.load(answer)
+            if condition(status):
+                return status
+        except OSError:  # not yet started
+            pass
+        time.sleep(0.02)
 
 
 def report(step: str, place: Path, *arguments: str | Path) -> None:
@@ -60,7 +112,7 @@ def report(step: str, place: Path, *arguments: str | Path) -> None:
 def run(place: Path, *arguments: str | Path, shows: bool = False) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "fishermix", "--quiet", *map(str, arguments)],
-        env=os.environ | {"FISHERMIX_HOME": str(place / "home")},
+        env=make_environment(place),
         capture_output=True,
         text=True,
         check=False,
@@ -70,6 +122,10 @@ def run(place: Path, *arguments: str | Path, shows: bool = False) -> str:
     if shows:
         print(done.stdout, end="", flush=True)
     return done.stdout
+
+
+def make_environment(place: Path) -> dict[str, str]:
+    return os.environ | {"FISHERMIX_HOME": str(place / "home")}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
         --check flickr8k:DIR --check folder:COCO [--plot reliability.png]
 
 Fits on the "dev" photos of one data set and checks on the "test" photos of others: captions and single
-words, half of them without a right photo in the folder. WORK/features keeps the features of the photos.
+words, in folders of 60 to 1,000 photos and of 1 to 7, half of them without a right photo. WORK/features keeps
+the features of the photos.
 """
 
 from __future__ import annotations
@@ -61,8 +62,7 @@ def make_trials(model: ImageTextModel, spec: str, split: str, features: Path, se
     found = extract(dataset.image_paths, model.image_encoder, features).features
     points = model.csls_images(model.image_points(found))
     kinds = dict(check_kinds(model, dataset, points, TRIALS, seed))
-    both = [np.concatenate([getattr(one, name) for one in kinds.values()]) for name in ("numbers", "right")]
-    return kinds if split == "dev" else kinds | {"both": Trials(*both)}
+    return kinds if split == "dev" else kinds | {"all": Trials.join(list(kinds.values()))}
 
 
 def report(name: str, calibration: Calibration, trials: Trials) -> None:

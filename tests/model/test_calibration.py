@@ -28,6 +28,7 @@ from fishermix.model.calibration import (
 )
 from fishermix.model.model import SHIPPED, ImageTextModel
 from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
+from fishermix.retrieval.query import encode_terms, parse_query
 
 MAP = Calibration(model_key="tiny", intercept=-3, score=9, deviations=0.4, log_photos=-0.5, log_words=-0.6)
 
@@ -38,6 +39,9 @@ def test_the_scale_is_that_of_quantiles():
     low, center = np.quantile(scores, [0.158655, 0.5])
     assert scale == ScoreScale(pytest.approx(center), pytest.approx(center - low), 501, 3)
     assert measure_scale(scores[:7], 3) is None
+    assert measure_scale(scores[:7], 3, scores) == ScoreScale(scale.center, scale.spread, 7, 3)
+    assert measure_scale(scores[:8], 3, scores) == measure_scale(scores[:8], 3)
+    assert measure_scale(scores[:0], 3, scores) is None
     assert measure_scale(np.zeros(10), 0) == ScoreScale(0.0, pytest.approx(1e-3), 10, 1)
 
 
@@ -68,8 +72,9 @@ def test_a_fit_recovers_the_map_that_made_the_answers():
         ],
         1,
     )
-    truth = predict(MAP, Trials(numbers, np.zeros(n, bool)))
-    trials = Trials(numbers, rng.random(n) < truth)
+    best = np.arange(n) % 10 == 0
+    truth = predict(MAP, Trials(numbers, np.zeros(n, bool), best))
+    trials = Trials(numbers, rng.random(n) < truth, best)
     found = fit_calibration([trials], "x")
     for name in ("intercept", "score", "deviations", "log_photos", "log_words"):
         assert getattr(found, name) == pytest.approx(getattr(MAP, name), rel=0.15, abs=0.1)
@@ -114,6 +119,9 @@ def test_a_calibration_belongs_to_one_model(tmp_path):
 class CalibratedModel(TinyModel):
     calibration = MAP
 
+    def score_training_photos(self, query):
+        return np.linspace(-0.1, 0.3, 41)
+
 
 def test_the_threshold_is_the_score_of_photos_that_may_be_right(tmp_path):
     for number in range(9):
@@ -131,6 +139,26 @@ def test_the_threshold_is_the_score_of_photos_that_may_be_right(tmp_path):
         assert index.judge(index.encode_query(f"photo:{hits[0].id}")) is None  # photos go by the cosine
 
 
+def test_a_folder_of_few_photos_is_judged_by_the_training_photos(tmp_path):
+    paint(tmp_path / "p" / "red.png", "red")
+    paint(tmp_path / "p" / "blue.png", "blue")
+    with PhotoIndex(tmp_path / "p", CalibratedModel(), tmp_path / "i") as index:
+        index.update()
+        query = index.encode_query("red")
+        scale = index.judge(query).scale
+        assert (scale.center, scale.photos) == (pytest.approx(0.1), 2)
+        assert scale.spread == pytest.approx(0.1 + 0.1 - 0.4 * 0.158655)
+
+
+def test_a_query_of_unknown_words_is_a_guess(tmp_path):
+    judge = Judge(MAP, ScoreScale(0.1, 0.08, 400, 2), 0.15)
+    assert judge.find_probabilities([0.9]) == [0.15]
+    assert judge.find_score(MAYBE) > 1
+    assert judge.find_score(0.1) == Judge(MAP, judge.scale).find_score(0.1)
+    model = CalibratedModel()
+    assert not encode_terms(parse_query("red zorblax"), model).is_guess
+
+
 @pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
 def test_the_shipped_model_is_calibrated(tmp_path):
     """If this fails, the model changed: run tools/calibrate.py, as `make model` does."""
@@ -145,3 +173,7 @@ def test_the_shipped_model_is_calibrated(tmp_path):
 
         assert best("a cat") > LIKELY
         assert max(map(best, ("a giraffe", "people playing baseball", "a slice of pizza"))) < MAYBE
+        assert index.encode_query("the xqzzt").is_guess
+        assert not index.encode_query("an xqzzt cat").is_guess
+        assert best("xqzzt") < MAYBE
+        assert index.search("xqzzt", 5, "auto") == []

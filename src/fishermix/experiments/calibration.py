@@ -8,18 +8,19 @@ a caption names it. In every second trial the right photos are left out of the f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from fishermix.datasets.dataset import Dataset
-from fishermix.model.calibration import Calibration, describe_scores, measure_scale
+from fishermix.model.calibration import FEWEST_SCORES, Calibration, describe_scores, measure_scale
 from fishermix.model.model import ImageTextModel
 from fishermix.text.tokens import tokenize
 
 FOLDERS = (60, 250, 1000)  # numbers of photos
+SMALL_FOLDERS = (1, 2, 3, 5, 7)
 HITS = 10  # per trial, the best ones
 WEIGHT_OF_BEST = HITS - 1  # in the fit: the best photo counts as much as the others together
 FEWEST_CAPTIONS = 2  # of a photo that name a word, for the photo to be right
@@ -34,29 +35,33 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Trials:
-    """Rows are the best photos of trials, `HITS` per trial, best first.
+    """Rows are the best photos of trials, at most `HITS` per trial, best first.
 
     numbers : (n, 4) of `describe_scores`
     right : (n,) whether the photo is right
+    is_best : (n,) whether it is the best one of its trial
     """
 
     numbers: np.ndarray
     right: np.ndarray
+    is_best: np.ndarray
 
-    @property
-    def is_best(self) -> np.ndarray:
-        return np.arange(len(self.right)) % HITS == 0
+    @classmethod
+    def join(cls, trials: Sequence[Trials]) -> Trials:
+        names = ("numbers", "right", "is_best")
+        return cls(*(np.concatenate([getattr(one, name) for one in trials]) for name in names))
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
     """vectors : (q, d) as a store is searched for; mentions : (q, photos), captions that name the query;
-    words : (q,) their numbers
+    words : (q,) their numbers; model : that of the vectors
     """
 
     vectors: np.ndarray
     mentions: list[np.ndarray]
     words: list[int]
+    model: ImageTextModel
 
 
 def make_captions(model: ImageTextModel, dataset: Dataset, count: int, rng: np.random.Generator) -> Queries:
@@ -69,14 +74,14 @@ def make_captions(model: ImageTextModel, dataset: Dataset, count: int, rng: np.r
         row[dataset.image_of[position]] = FEWEST_CAPTIONS
         mentions.append(row)
     vectors = model.csls_sentences(model.encode_text(sentences))
-    return Queries(vectors, mentions, [len(sentence.split()) for sentence in sentences])
+    return Queries(vectors, mentions, [len(sentence.split()) for sentence in sentences], model)
 
 
 def make_words(model: ImageTextModel, dataset: Dataset) -> Queries:
     """The salient words of a data set, and pairs of neighboring words, as queries."""
     texts = list(find_words(dataset).items())
     vectors = model.csls_sentences(model.encode_text([text for text, _ in texts]))
-    return Queries(vectors, [row for _, row in texts], [len(text.split()) for text, _ in texts])
+    return Queries(vectors, [row for _, row in texts], [len(text.split()) for text, _ in texts], model)
 
 
 def find_words(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -96,22 +101,30 @@ def find_words(dataset: Dataset) -> dict[str, np.ndarray]:
     }
 
 
-def run_trials(queries: Queries, photos: np.ndarray, count: int, rng: np.random.Generator) -> Trials:
-    """`count` trials with random queries, among the vectors (n, d) of photos."""
-    numbers, right = [], []
+def run_trials(
+    queries: Queries,
+    photos: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+    folders: Sequence[int] = FOLDERS,
+) -> Trials:
+    """`count` trials with random queries, among the vectors (n, d) of photos, in folders of these sizes."""
+    trials: list[Trials] = []
     known = np.flatnonzero(queries.vectors.any(axis=1))
     for trial in range(count):
         query = rng.choice(known)
         mentions = queries.mentions[query]
-        folder = _draw_folder(mentions, int(rng.choice(FOLDERS)), trial % 2 == 0, rng)
+        folder = _draw_folder(mentions, int(rng.choice(folders)), trial % 2 == 0, rng)
         scores = photos[folder] @ queries.vectors[query]
-        scale = measure_scale(scores, queries.words[query])
-        if scale is None or len(scores) < HITS:
+        few = len(scores) < FEWEST_SCORES
+        others = queries.model.score_training_photos(queries.vectors[query]) if few else None
+        scale = measure_scale(scores, queries.words[query], others)
+        if scale is None:
             continue
         best = np.argsort(-scores, kind="stable")[:HITS]
-        numbers.append(describe_scores(scores[best], scale))
-        right.append(mentions[folder[best]] > 0)
-    return Trials(np.concatenate(numbers), np.concatenate(right))
+        is_right = mentions[folder[best]] > 0
+        trials.append(Trials(describe_scores(scores[best], scale), is_right, np.arange(len(best)) == 0))
+    return Trials.join(trials)
 
 
 def _draw_folder(mentions: np.ndarray, size: int, present: bool, rng: np.random.Generator) -> np.ndarray:
@@ -126,11 +139,10 @@ def fit_calibration(trials: list[Trials], model_key: str) -> Calibration:
     """Logistic regression of whether a photo is right."""
     from sklearn.linear_model import LogisticRegression
 
-    numbers = np.concatenate([one.numbers for one in trials])
-    right = np.concatenate([one.right for one in trials])
-    weights = np.concatenate([np.where(one.is_best, WEIGHT_OF_BEST, 1.0) for one in trials])
-    deviation = numbers.std(axis=0)
-    fitted = LogisticRegression(C=100.0, max_iter=1000).fit(numbers / deviation, right, weights)
+    all_ = Trials.join(trials)
+    weights = np.where(all_.is_best, WEIGHT_OF_BEST, 1.0)
+    deviation = all_.numbers.std(axis=0)
+    fitted = LogisticRegression(C=100.0, max_iter=1000).fit(all_.numbers / deviation, all_.right, weights)
     score, deviations, log_photos, log_words = (float(value) for value in fitted.coef_[0] / deviation)
     return Calibration(
         model_key=model_key,
@@ -177,5 +189,8 @@ def check_kinds(
 ) -> Iterator[tuple[str, Trials]]:
     """Trials of each kind of query: its name and the trials."""
     rng = np.random.default_rng(seed)
-    yield "captions", run_trials(make_captions(model, dataset, count, rng), photos, count, rng)
-    yield "words", run_trials(make_words(model, dataset), photos, count, rng)
+    captions, words = make_captions(model, dataset, count, rng), make_words(model, dataset)
+    yield "captions", run_trials(captions, photos, count, rng)
+    yield "words", run_trials(words, photos, count, rng)
+    yield "captions in small folders", run_trials(captions, photos, count // 4, rng, SMALL_FOLDERS)
+    yield "words in small folders", run_trials(words, photos, count // 4, rng, SMALL_FOLDERS)

@@ -6,7 +6,8 @@ and spread s are estimated as in `retrieval.threshold`. The probability is the l
     intercept + score * x + deviations * (x - m) / s + log_photos * log(n) + log_words * log(w)
 
 for a score x, n photos and a query of w words. `tools/calibrate.py` fits the five numbers on validation
-photos and writes them into the model's folder, as `calibration.json`.
+photos and writes them into the model's folder, as `calibration.json`. Of fewer than eight photos, center and
+spread cannot be estimated: then they are those of the training photos in the model.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ FILE = "calibration.json"
 FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
 ONE_DEVIATION_BELOW = 0.158655  # this share of a normal distribution is lower
 SMALLEST_SPREAD = 1e-3
+HIGHER_THAN_ANY_SCORE = 2.0
 
 
 class Calibration(Struct, kw_only=True):
@@ -46,12 +48,16 @@ class ScoreScale(Struct):
     words: int
 
 
-def measure_scale(scores: np.ndarray, words: int) -> ScoreScale | None:
-    """The scale of the scores (n,) of one query; None if there are too few."""
-    if len(scores) < FEWEST_SCORES:
+def measure_scale(scores: np.ndarray, words: int, reference: np.ndarray | None = None) -> ScoreScale | None:
+    """The scale of the scores (n,) of one query; None if there are too few.
+
+    reference : scores of the same query with other photos, which serve if there are too few
+    """
+    known = reference if reference is not None and len(scores) < FEWEST_SCORES else scores
+    if len(known) < FEWEST_SCORES or not len(scores):
         return None
     # As np.quantile, which imports numpy.ma: a search would wait for it.
-    ordered = np.sort(np.asarray(scores, np.float64))
+    ordered = np.sort(np.asarray(known, np.float64))
     low, center = np.interp(
         np.array([ONE_DEVIATION_BELOW, 0.5]) * (len(ordered) - 1), np.arange(len(ordered)), ordered
     )
@@ -66,20 +72,25 @@ def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
 
 
 class Judge(Struct):
-    """Turns the scores of one query in one folder into probabilities."""
+    """Turns the scores of one query in one folder into probabilities, which are at most `most`."""
 
     calibration: Calibration
     scale: ScoreScale
+    most: float = 1.0
 
     def find_probabilities(self, scores: Sequence[float] | np.ndarray) -> list[float]:
         """The probability that the photo with each score is right."""
         map_ = self.calibration
         weights = np.array([map_.score, map_.deviations, map_.log_photos, map_.log_words])
         logits = map_.intercept + describe_scores(np.asarray(scores, np.float64), self.scale) @ weights
-        return (1 / (1 + np.exp(-logits))).tolist()
+        return np.minimum(1 / (1 + np.exp(-logits)), self.most).tolist()
 
     def find_score(self, probability: float) -> float:
-        """The score with this probability; -inf if the probability does not grow with the score."""
+        """The score with this probability; -inf if the probability does not grow with the score; a score that
+        no photo has if no score has this probability.
+        """
+        if probability > self.most:
+            return HIGHER_THAN_ANY_SCORE
         map_, scale = self.calibration, self.scale
         slope = map_.score + map_.deviations / scale.spread
         if slope <= 0:

@@ -124,6 +124,17 @@ class HubnessCorrection:
         """
         return _append_columns(points, 1.0, -0.5 * self.of_sentences(points))
 
+    def score_bank(self, query: np.ndarray) -> np.ndarray:
+        """The scores (m,) of a row of `csls_sentences` with the photos of the bank, whose own hubness is left
+        out: its mean is zero.
+
+        Parameters
+        ----------
+        query : array of shape (d + 2,)
+            A row of `csls_sentences`.
+        """
+        return self._image_points @ query[:-2] + query[-1]
+
     match_images, match_sentences, of_points = csls_images, csls_sentences, from_points  # as 0.1 called them
 
     @cached_property

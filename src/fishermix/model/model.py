@@ -222,6 +222,16 @@ class ImageTextModel:
         """
         return self.joint_space.csls_sentences(points)
 
+    def score_training_photos(self, query: np.ndarray) -> np.ndarray | None:
+        """The scores (m,) of a query with the training photos in the model; None if there are none.
+
+        Parameters
+        ----------
+        query : array of shape (d + 2,)
+            A row of `csls_sentences`.
+        """
+        return None if self.hubness is None else self.hubness.score_bank(query)
+
     def csls_images(self, points: np.ndarray) -> np.ndarray:
         """Points (n, d) of photos as vectors whose dot product with `csls_sentences` is the score.
 

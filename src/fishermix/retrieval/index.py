@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
     from fishermix.model.calibration import Calibration, Judge
 
+MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
 SCORES_FOR_THRESHOLD = 20_000  # a sample of them is enough for the two quantiles of a threshold
 
@@ -55,6 +56,7 @@ class Model(Protocol):
     def image_points(self, features: np.ndarray) -> np.ndarray: ...
     def match_images(self, points: np.ndarray) -> np.ndarray: ...
     def match_sentences(self, points: np.ndarray) -> np.ndarray: ...
+    def score_training_photos(self, query: np.ndarray) -> np.ndarray | None: ...
     def describe_points(self, points: np.ndarray) -> list[Description]: ...
 
 
@@ -251,7 +253,8 @@ class PhotoIndex:
     def judge(self, query: Query) -> Judge | None:
         """What turns the scores of a query into probabilities that the photos are right.
 
-        None for a query of photos alone, a model without calibration or a folder with few photos.
+        None for a query of photos alone, and for a model without calibration. If no word of a query is known,
+        no photo is called more than unlikely.
 
         Parameters
         ----------
@@ -260,10 +263,14 @@ class PhotoIndex:
         """
         if not query.words or self.model.calibration is None:
             return None
-        from fishermix.model.calibration import Judge, measure_scale
+        from fishermix.model.calibration import FEWEST_SCORES, Judge, measure_scale
 
-        scale = measure_scale(self.store.sample_scores(query.vector, SCORES_FOR_THRESHOLD), query.words)
-        return None if scale is None else Judge(self.model.calibration, scale)
+        scores = self.store.sample_scores(query.vector, SCORES_FOR_THRESHOLD)
+        few = len(scores) < FEWEST_SCORES
+        others = self.model.score_training_photos(query.vector) if few else None
+        scale = measure_scale(scores, query.words, others)
+        most = MOST_OF_A_GUESS if query.is_guess else 1.0
+        return None if scale is None else Judge(self.model.calibration, scale, most)
 
     def encode_query(self, query: str | np.ndarray) -> Query:
         """A query in the form in which the store is searched.

@@ -29,6 +29,7 @@ SIGN_INSIDE = re.compile(r"\S\s+[+-]\s+\S")
 LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DOTALL | re.IGNORECASE)
 QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
+LITTLE_WORDS = frozenset(("a", "an", "the", "of", "in", "on", "at", "and", "to", "with", "is", "are", "my"))
 NEGATIONS = frozenset(("without", "excluding", "no", "not"))
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
@@ -65,6 +66,8 @@ class Query:
         Sentences about what was read into the words, and about likely typing mistakes.
     words
         The number of words that describe the photo; 0 for a query of photos alone.
+    is_guess
+        Whether the model knows none of these words.
     """
 
     vector: np.ndarray
@@ -72,6 +75,7 @@ class Query:
     only: Filter | None = None
     remarks: list[str] = field(default_factory=list)
     words: int = 0
+    is_guess: bool = False
 
     @property
     def has_terms(self) -> bool:
@@ -283,10 +287,18 @@ def encode_terms(
     vector = total / np.float32(norm)
     remarks += suggest_words(unknown, model)
     if has_sentence:
-        words = sum(len(term.value.split()) for term in terms if term.kind == "text" and term.sign == "+")
-        return Query(model.match_sentences(vector[None])[0], unknown, only, remarks, words)
+        wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
+        words = sum(len(text.split()) for text in wanted)
+        is_guess = bool(unknown) and _are_all_unknown(wanted, unknown)
+        return Query(model.match_sentences(vector[None])[0], unknown, only, remarks, words, is_guess)
     # Zeros switch the hubness correction off.
     return Query(np.pad(vector, (0, model.match_dimension - len(vector))), [], only, remarks)
+
+
+def _are_all_unknown(texts: Sequence[str], unknown: Sequence[str]) -> bool:
+    """Whether the words of texts are among the unknown ones; words that describe nothing do not count."""
+    telling = {word.lower().strip(".,;:!?'\"") for text in texts for word in text.split()} - LITTLE_WORDS
+    return bool(telling) and telling.issubset(unknown)
 
 
 def suggest_words(unknown: Sequence[str], model) -> list[str]:
