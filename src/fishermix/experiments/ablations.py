@@ -56,24 +56,23 @@ CHANGES: dict[str, dict[str, Any]] = {
     "128 dimensions": {"n_components": 128},
     "1,024 dimensions": {"n_components": 1024},
     "one ridge for both sides (0.005)": {"reg_x": (0.005,), "reg_y": (0.005,)},
-    **{
-        f"GMM, two views, {name}": {"variant": "gmm", "view": "flip", "reg_y": (0.001, 0.003), **change}
-        for name, change in {
-            "no transformer": {},
-            "all-MiniLM-L6-v2": {"transformer": "all-MiniLM-L6-v2"},
-            "all-MiniLM-L6-v2, ResNet-50": {"transformer": "all-MiniLM-L6-v2", "encoders": TWO_NETWORKS},
-            "gte-small": {"transformer": "gte-small"},  # tools/add_gte_small.py
-            "both": {"transformer": "minilm+gte"},
-            "both, weight 1": {"transformer": "minilm+gte", "transformer_weight": 1.0},
-            "both, weight 1.4": {"transformer": "minilm+gte", "transformer_weight": 1.4},
-            "both, weight 1, ResNet-50": {
-                "transformer": "minilm+gte",
-                "transformer_weight": 1.0,
-                "encoders": TWO_NETWORKS,
-            },
-        }.items()
+}
+SENTENCE_VIEWS: dict[str, dict[str, Any]] = {
+    "no transformer": {},
+    "all-MiniLM-L6-v2": {"transformer": "all-MiniLM-L6-v2"},
+    "all-MiniLM-L6-v2, ResNet-50": {"transformer": "all-MiniLM-L6-v2", "encoders": TWO_NETWORKS},
+    "gte-small": {"transformer": "gte-small"},  # tools/add_gte_small.py
+    "both": {"transformer": "minilm+gte"},
+    "both, weight 1": {"transformer": "minilm+gte", "transformer_weight": 1.0},
+    "both, weight 1.4": {"transformer": "minilm+gte", "transformer_weight": 1.4},
+    "both, weight 1, ResNet-50": {
+        "transformer": "minilm+gte",
+        "transformer_weight": 1.0,
+        "encoders": TWO_NETWORKS,
     },
 }
+TWO_VIEWS = {"variant": "gmm", "view": "flip", "reg_y": (0.001, 0.003)}
+CHANGES |= {f"GMM, two views, {name}": TWO_VIEWS | change for name, change in SENTENCE_VIEWS.items()}
 
 
 def ablations(dataset: Dataset, vectors: dict[str, WordVectors], work: str) -> Iterator[tuple[str, Figures]]:

@@ -18,6 +18,49 @@ ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an 
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
+@njit(inline="always", nogil=True, error_model="numpy")
+def fill_tile(x, start, rows, tile):
+    """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
+    d_count = x.shape[1]
+    whole = d_count - d_count % 8 if rows == LANES else 0
+    for d0 in range(0, whole, 8):
+        for i0 in range(0, LANES, 8):
+            for d in range(8):
+                for i in range(8):
+                    tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
+    for d in range(whole, d_count):
+        for i in range(rows):
+            tile[d, i] = x[start + i, d]
+
+
+@njit(inline="always", nogil=True, error_model="numpy", fastmath={"contract"})
+def add_distances(tile, d, location, square, linear, k, part, line):
+    """part[line, i] += (square |x - location|² + linear |x - location|)[k, d:d + UNROLLED] of tile[:, i].
+
+    It becomes part of its callers: a call would cost a tenth of their time. numba's cache does not see that
+    `posterior_kernels` depends on it: save that file too after a change here.
+    """
+    l0, l1, l2, l3 = location[k, d], location[k, d + 1], location[k, d + 2], location[k, d + 3]
+    s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
+    a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
+    if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # the general formula with less to do
+        for i in range(LANES):
+            u0 = tile[d, i] - l0
+            u1 = tile[d + 1, i] - l1
+            u2 = tile[d + 2, i] - l2
+            u3 = tile[d + 3, i] - l3
+            part[line, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+    else:
+        for i in range(LANES):
+            u0 = abs(tile[d, i] - l0)
+            u1 = abs(tile[d + 1, i] - l1)
+            u2 = abs(tile[d + 2, i] - l2)
+            u3 = abs(tile[d + 3, i] - l3)
+            part[line, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+            )
+
+
 @njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def log_densities(x, location, square, linear, constant, out):
     """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
@@ -25,23 +68,14 @@ def log_densities(x, location, square, linear, constant, out):
     x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (K, n).
     Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
     """
-    n, d_count = x.shape
+    n = x.shape[0]
     k_count, padded = location.shape
     tile = np.zeros((padded, LANES), x.dtype)
     part = np.empty((k_count, LANES), x.dtype)
     total = np.empty((k_count, LANES), np.float64)
-    whole = d_count - d_count % 8
     for start in range(0, n, LANES):
         rows = min(LANES, n - start)
-        if rows == LANES:
-            for d0 in range(0, whole, 8):
-                for i0 in range(0, LANES, 8):
-                    for d in range(8):
-                        for i in range(8):
-                            tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-        for d in range(whole if rows == LANES else 0, d_count):
-            for i in range(rows):
-                tile[d, i] = x[start + i, d]
+        fill_tile(x, start, rows, tile)
         for k in range(k_count):
             for i in range(LANES):
                 total[k, i] = 0
@@ -51,30 +85,7 @@ def log_densities(x, location, square, linear, constant, out):
                     part[k, i] = 0
             for d in range(first, min(padded, first + CHUNK), UNROLLED):
                 for k in range(k_count):
-                    l0, l1, l2, l3 = (
-                        location[k, d],
-                        location[k, d + 1],
-                        location[k, d + 2],
-                        location[k, d + 3],
-                    )
-                    s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
-                    a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
-                    if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # the general formula with less to do
-                        for i in range(LANES):
-                            u0 = tile[d, i] - l0
-                            u1 = tile[d + 1, i] - l1
-                            u2 = tile[d + 2, i] - l2
-                            u3 = tile[d + 3, i] - l3
-                            part[k, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
-                        continue
-                    for i in range(LANES):
-                        u0 = abs(tile[d, i] - l0)
-                        u1 = abs(tile[d + 1, i] - l1)
-                        u2 = abs(tile[d + 2, i] - l2)
-                        u3 = abs(tile[d + 3, i] - l3)
-                        part[k, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                        )
+                    add_distances(tile, d, location, square, linear, k, part, k)
             for k in range(k_count):
                 for i in range(LANES):
                     total[k, i] += part[k, i]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fishermix.mixture.compiling import njit
-from fishermix.mixture.kernels import CHUNK, LANES, UNROLLED
+from fishermix.mixture.kernels import CHUNK, LANES, UNROLLED, add_distances, fill_tile
 
 
 def list_large(
@@ -48,7 +48,7 @@ def _list_tiles(
     at = np.int64(0)
     for start in range(0, x.shape[0], LANES):
         rows = min(LANES, x.shape[0] - start)
-        _fill_tile(x, start, rows, tile)
+        fill_tile(x, start, rows, tile)
         _sum_distances(tile, location, square, linear, joint)
         _subtract_from(constant, joint, top)
         for i in range(rows):
@@ -59,21 +59,6 @@ def _list_tiles(
     return at
 
 
-@njit(nogil=True, error_model="numpy")
-def _fill_tile(x, start, rows, tile):
-    """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
-    d_count = x.shape[1]
-    whole = d_count - d_count % 8 if rows == LANES else 0
-    for d0 in range(0, whole, 8):
-        for i0 in range(0, LANES, 8):
-            for d in range(8):
-                for i in range(8):
-                    tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-    for d in range(whole, d_count):
-        for i in range(rows):
-            tile[d, i] = x[start + i, d]
-
-
 @njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def _sum_distances(tile, location, square, linear, total):
     """total[k, i] = sum_d (square |x - location|² + linear |x - location|)[k, d], summed as in `kernels`.
@@ -81,36 +66,18 @@ def _sum_distances(tile, location, square, linear, total):
     The components are the outer loop, so that one line of sums stays in registers.
     """
     k_count, padded = location.shape
-    part = np.empty(LANES, tile.dtype)
+    part = np.empty((1, LANES), tile.dtype)
     for first in range(0, padded, CHUNK):
         for k in range(k_count):
             part[:] = 0
             for d in range(first, min(padded, first + CHUNK), UNROLLED):
-                l0, l1, l2, l3 = location[k, d], location[k, d + 1], location[k, d + 2], location[k, d + 3]
-                s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
-                a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
-                if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # the general formula with less to do
-                    for i in range(LANES):
-                        u0 = tile[d, i] - l0
-                        u1 = tile[d + 1, i] - l1
-                        u2 = tile[d + 2, i] - l2
-                        u3 = tile[d + 3, i] - l3
-                        part[i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
-                    continue
-                for i in range(LANES):
-                    u0 = abs(tile[d, i] - l0)
-                    u1 = abs(tile[d + 1, i] - l1)
-                    u2 = abs(tile[d + 2, i] - l2)
-                    u3 = abs(tile[d + 3, i] - l3)
-                    part[i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                        (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                    )
+                add_distances(tile, d, location, square, linear, k, part, 0)
             if first == 0:
                 for i in range(LANES):
-                    total[k, i] = part[i]
+                    total[k, i] = part[0, i]
             else:
                 for i in range(LANES):
-                    total[k, i] += part[i]
+                    total[k, i] += part[0, i]
 
 
 @njit(nogil=True, error_model="numpy")
