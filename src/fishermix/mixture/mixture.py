@@ -24,7 +24,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fishermix import progress as progress_bars
 from fishermix.errors import FishermixError, warn_user
 from fishermix.locks import hold_folder
-from fishermix.mixture import kernels
 from fishermix.mixture.callbacks import CallbackSupportMixin, IterationCallbacks, with_callbacks
 from fishermix.mixture.checkpoint import Checkpoint, pack_state, unpack_state
 from fishermix.mixture.em import Progress, State, run_starts
@@ -33,11 +32,13 @@ from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
 from fishermix.mixture.memory import Memory, remember
 from fishermix.mixture.minibatch import VISITS, fit_batch, replay
+from fishermix.mixture.numpy_kernels import is_small
 from fishermix.mixture.parameters import (
     EstimatorParameters,
     MixtureConfig,
     MixtureParameters,
     check_parameters,
+    keep_large,
 )
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
@@ -575,7 +576,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             Posteriors below it are 0 and are not stored.
         """
         found = Posteriors.of_panels(
-            self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
+            self._map_panels(X, partial(keep_large, threshold=threshold)), len(self.weights_)
         )
         shape = len(found.indptr) - 1, found.n_components
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
@@ -648,7 +649,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             source = ArraySource(X, threads=self.n_jobs)
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
-        return source.total(_MapPanels(parameters, use))["panels"]
+        small = is_small(source.shape, len(parameters.weights))
+        return source.total(_MapPanels(parameters, use, small))["panels"]
 
     # Saving
 
@@ -738,9 +740,10 @@ class _MapPanels:
 
     parameters: MixtureParameters
     use: Callable[[np.ndarray, np.ndarray], Any]
+    small: bool
 
     def __call__(self, block: Block) -> Statistics:
-        return Statistics(panels=self.parameters.map_panels(block.rows, self.use))
+        return Statistics(panels=self.parameters.map_panels(block.rows, self.use, small=self.small))
 
 
 def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
@@ -749,12 +752,6 @@ def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.nd
 
 def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
     return log_likelihood
-
-
-def _keep_large(
-    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
-) -> tuple[np.ndarray, ...]:
-    return kernels.keep_large(posterior, threshold)
 
 
 def _list_attributes(state: State) -> dict[str, Any]:
