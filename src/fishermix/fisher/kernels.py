@@ -150,7 +150,7 @@ def _sum_blocks(
             _finish(active, size, factor, power, per_component, unit_length, s, start, out)
 
 
-@njit_inner(fastmath={"contract"})
+@njit_inner(inline="always")
 def _add_scores(x, i, posterior, k, location, inverse_scale, linear, signed, s, first, second, out):
     """Add posterior * scores of row i of x in component k to out[s, first:] and out[s, second:].
 
@@ -164,7 +164,7 @@ def _add_scores(x, i, posterior, k, location, inverse_scale, linear, signed, s, 
         out[s, second + d] += posterior * (z * score - one)
 
 
-@njit_inner()
+@njit_inner(fastmath={"reassoc", "contract", "nsz"})
 def _finish(active, size, factor, power, per_component, unit_length, s, start, out):
     """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all, of out[s, start:]."""
     n_components, dimension = factor.shape[1:]
@@ -192,7 +192,7 @@ def _finish(active, size, factor, power, per_component, unit_length, s, start, o
                 _scale_blocks(to_unit, dimension, s, first, first + n_components * dimension, out)
 
 
-@njit_inner(fastmath={"reassoc", "contract", "nsz"})
+@njit_inner(inline="always")
 def _power_block(factor, half, k, shrink, power, s, begin, out):
     """v -> sign(v * factor * shrink) |v * factor * shrink|^power in place; returns the sum of the squares."""
     squares = shrink - shrink
@@ -208,7 +208,7 @@ def _power_block(factor, half, k, shrink, power, s, begin, out):
     return squares
 
 
-@njit_inner()
+@njit_inner(inline="always")
 def _scale_blocks(factor, dimension, s, first, second, out):
     for d in range(dimension):
         out[s, first + d] *= factor

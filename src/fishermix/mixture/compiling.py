@@ -57,7 +57,8 @@ def _announce_compiling() -> None:
         said = False
 
         def on_start(self, event: Any) -> None:
-            if not self.said and event.data["dispatcher"].py_func.__module__.startswith("fishermix."):
+            module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
+            if not self.said and module.startswith("fishermix."):
                 self.said = True
                 tell_person("fishermix: compiling for this processor, once; this takes a few seconds.")
 

@@ -58,7 +58,7 @@ def _normalize(joint, prior, negligible, top, total, log_likelihood):
             joint[k, i] *= total[i]
 
 
-@njit_inner(fastmath={"contract"})
+@njit_inner(inline="always")
 def _exp(x):
     """e^x for -700 < x <= 0 to the last bit or two, without a branch or a call, so that loops become SIMD.
 
@@ -153,26 +153,26 @@ def _add_moments(x, start, row, weight, center, ones, twos, first, second):
     for k in range(k_count):
         for d in range(d_count):
             ones[d] = twos[d] = 0
-        entry, end = start[k], start[k + 1]
+        entry, end, middle = start[k], start[k + 1], center[k]
         while entry + 4 <= end:  # four rows at a time, because the sums are written to memory each time
-            i0, w0 = row[entry], weight[entry]
-            i1, w1 = row[entry + 1], weight[entry + 1]
-            i2, w2 = row[entry + 2], weight[entry + 2]
-            i3, w3 = row[entry + 3], weight[entry + 3]
+            x0, w0 = x[row[entry]], weight[entry]
+            x1, w1 = x[row[entry + 1]], weight[entry + 1]
+            x2, w2 = x[row[entry + 2]], weight[entry + 2]
+            x3, w3 = x[row[entry + 3]], weight[entry + 3]
             for d in range(d_count):
-                middle = center[k, d]
-                g0, g1 = x[i0, d] - middle, x[i1, d] - middle
-                g2, g3 = x[i2, d] - middle, x[i3, d] - middle
+                g0, g1 = x0[d] - middle[d], x1[d] - middle[d]
+                g2, g3 = x2[d] - middle[d], x3[d] - middle[d]
                 v0, v1 = w0 * g0, w1 * g1
                 v2, v3 = w2 * g2, w3 * g3
                 ones[d] += (v0 + v1) + (v2 + v3)
                 twos[d] += (v0 * g0 + v1 * g1) + (v2 * g2 + v3 * g3)
             entry += 4
         for rest in range(entry, end):
+            x0, w0 = x[row[rest]], weight[rest]
             for d in range(d_count):
-                gap = x[row[rest], d] - center[k, d]
-                ones[d] += weight[rest] * gap
-                twos[d] += weight[rest] * gap * gap
+                gap = x0[d] - middle[d]
+                ones[d] += w0 * gap
+                twos[d] += w0 * gap * gap
         for d in range(d_count):
             first[k, d] += ones[d]
             second[k, d] += twos[d]
@@ -253,15 +253,16 @@ def collect(
     """
     d_count = x.shape[1]
     hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    work = hit, hit.view(np.uint64), np.empty(len(hit) + 1, np.int64), np.empty(d_count), np.empty(d_count, x.dtype)
-    light, wanted = row_weight.astype(x.dtype, copy=False), (low < np.inf).any(axis=1)
+    wanted, hits = np.empty((2, len(hit) + 1), np.int64)
+    work = wanted, hit, hit.view(np.uint64), hits, np.empty(d_count), np.empty(d_count, x.dtype)
     sums = below, deviation, newest, where, value, weight
-    return _collect(x, start, row, row_weight, light, wanted, low, high, center, *work, *sums, resume, count)
+    light = row_weight.astype(x.dtype, copy=False)
+    return _collect(x, start, row, row_weight, light, low, high, center, *work, *sums, resume, count)
 
 
 @njit()
 def _collect(
-    x, start, row, row_weight, light, wanted, low, high, center, hit, eight_hits, hits, under, away,
+    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, hits, under, away,
     below, deviation, newest, where, value, weight, resume, count,
 ):  # fmt: skip
     k_count, d_count = low.shape
@@ -269,26 +270,37 @@ def _collect(
     for k in range(resume[0], k_count):
         entry = resume[1] if resume[1] > start[k] else start[k]
         resume[1] = 0
-        if not wanted[k]:
-            continue
+        wanted_count = 0
         for d in range(d_count):
             under[d] = away[d] = 0
+            if low[k, d] < np.inf:
+                wanted[wanted_count] = d
+                wanted_count += 1
+        if wanted_count == 0:
+            continue
         while entry < start[k + 1] and count + d_count <= len(where):
-            i = row[entry]
-            w = row_weight[entry]
-            # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
-            for d in range(d_count):
-                away[d] += light[entry] * abs(x[i, d] - center[k, d])
-            for d in range(d_count):
-                hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
-            for d in range(d_count):
-                under[d] += w if x[i, d] < low[k, d] else zero
+            i, w, v = row[entry], row_weight[entry], light[entry]
             found = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
-            for word in range(len(eight_hits)):
-                if eight_hits[word] != 0:
-                    for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
-                        hits[found] = d
-                        found += np.uint64(hit[d])
+            if wanted_count * 8 < d_count:
+                for place in range(wanted_count):
+                    d = wanted[place]
+                    away[d] += v * abs(x[i, d] - center[k, d])
+                    under[d] += w if x[i, d] < low[k, d] else zero
+                    hits[found] = d
+                    found += np.uint64((x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]))
+            else:
+                # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
+                for d in range(d_count):
+                    away[d] += v * abs(x[i, d] - center[k, d])
+                for d in range(d_count):
+                    hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
+                for d in range(d_count):
+                    under[d] += w if x[i, d] < low[k, d] else zero
+                for word in range(len(eight_hits)):
+                    if eight_hits[word] != 0:
+                        for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
+                            hits[found] = d
+                            found += np.uint64(hit[d])
             for place in range(found):
                 d = hits[place]
                 before = newest[k, d]

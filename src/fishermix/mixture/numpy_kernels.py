@@ -45,9 +45,7 @@ def log_densities(
     np.subtract(constant[:, None], np.einsum("knd,knd->kn", slope, gap), out=out)
 
 
-def normalize(
-    joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray
-) -> None:
+def normalize(joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray) -> None:
     """Turn joint log densities (K, n) into posteriors in place, and write the log_likelihood (n,)."""
     top = np.fmax.reduce(joint, axis=0)
     far = ~np.isfinite(top)

@@ -19,6 +19,7 @@ from fishermix.mixture.parameters import UNROLLED
 
 LANES = 64  # rows per inner loop of the densities
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
+TOGETHER = 32  # components whose sums stay in the L1 cache
 
 
 def log_densities(
@@ -35,7 +36,11 @@ def log_densities(
     Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
     """
     k_count, padded = location.shape
-    work = np.zeros((padded, LANES), x.dtype), np.empty(LANES, x.dtype), np.empty((k_count, LANES))
+    work = (
+        np.zeros((padded, LANES), x.dtype),
+        np.empty((TOGETHER, LANES), x.dtype),
+        np.empty((k_count, LANES)),
+    )
     _log_densities(x, location, square, linear, constant, *work, out)
 
 
@@ -52,7 +57,7 @@ def list_large(
     hit = np.empty(LANES, np.uint8)
     work = (
         np.zeros((padded, LANES), x.dtype),
-        np.empty(LANES, x.dtype),
+        np.empty((TOGETHER, LANES), x.dtype),
         np.empty((k_count, LANES)),
         np.empty(LANES),
         hit,
@@ -79,7 +84,7 @@ def _log_densities(x, location, square, linear, constant, tile, part, total, out
                 out[k, start + i] = constant[k] - total[k, i]
 
 
-@njit()
+@njit(fastmath={"contract"})
 def _list_tiles(
     x, location, square, linear, constant, negligible, threshold,
     tile, part, joint, top, hit, eight_hits, near, density, found, counts, components, values,
@@ -127,7 +132,7 @@ def _list_tiles(
     return at
 
 
-@njit_inner()
+@njit_inner(inline="always")
 def _fill_tile(x, start, rows, tile):
     """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
     d_count = x.shape[1]
@@ -142,11 +147,11 @@ def _fill_tile(x, start, rows, tile):
             tile[d, i] = x[start + i, d]
 
 
-@njit_inner(fastmath={"contract"})
+@njit_inner(inline="always")
 def _sum_distances(tile, location, square, linear, part, total):
     """total[k, i] = sum_d (square |x - location|² + linear |x - location|)[k, d].
 
-    The components are the outer loop, so that one line of sums stays in registers.
+    A few dimensions meet a few components, so that both their numbers and the sums stay in the L1 cache.
     """
     k_count, padded = location.shape
     for k in range(k_count):
@@ -154,29 +159,33 @@ def _sum_distances(tile, location, square, linear, part, total):
             total[k, i] = 0
     for first in range(0, padded, CHUNK):
         last = first + CHUNK if first + CHUNK < padded else padded
-        for k in range(k_count):
-            for i in range(LANES):
-                part[i] = 0
-            for d in range(first, last, UNROLLED):
-                l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
-                l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
-                l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
-                l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
-                if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
-                    for i in range(LANES):
-                        u0 = tile[d, i] - l0
-                        u1 = tile[d + 1, i] - l1
-                        u2 = tile[d + 2, i] - l2
-                        u3 = tile[d + 3, i] - l3
-                        part[i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
-                    continue
+        for k0 in range(0, k_count, TOGETHER):
+            k1 = k0 + TOGETHER if k0 + TOGETHER < k_count else k_count
+            for k in range(k1 - k0):
                 for i in range(LANES):
-                    u0 = abs(tile[d, i] - l0)
-                    u1 = abs(tile[d + 1, i] - l1)
-                    u2 = abs(tile[d + 2, i] - l2)
-                    u3 = abs(tile[d + 3, i] - l3)
-                    part[i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                        (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                    )
-            for i in range(LANES):
-                total[k, i] += part[i]
+                    part[k, i] = 0
+            for d in range(first, last, UNROLLED):
+                for k in range(k0, k1):
+                    l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
+                    l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
+                    l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
+                    l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
+                    if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
+                        for i in range(LANES):
+                            u0 = tile[d, i] - l0
+                            u1 = tile[d + 1, i] - l1
+                            u2 = tile[d + 2, i] - l2
+                            u3 = tile[d + 3, i] - l3
+                            part[k - k0, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+                    else:
+                        for i in range(LANES):
+                            u0 = abs(tile[d, i] - l0)
+                            u1 = abs(tile[d + 1, i] - l1)
+                            u2 = abs(tile[d + 2, i] - l2)
+                            u3 = abs(tile[d + 3, i] - l3)
+                            part[k - k0, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                                (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+                            )
+            for k in range(k0, k1):
+                for i in range(LANES):
+                    total[k, i] += part[k - k0, i]
