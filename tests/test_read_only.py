@@ -16,7 +16,7 @@ import sys
 import numpy as np
 from fishermix import FisherEncoder, HybridMixture
 
-X = np.random.default_rng(0).normal(size=(200, 2))
+X = np.random.default_rng(0).normal(size=(6000, 2))  # too many for NumPy alone
 mixture = HybridMixture(2, random_state=0).fit(X)
 print(repr(mixture.score(X)), repr(float(FisherEncoder(mixture).fit([X]).transform([X]).sum())))
 """

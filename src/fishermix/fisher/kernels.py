@@ -166,7 +166,7 @@ def _add_scores(x, i, posterior, k, location, inverse_scale, linear, signed, s, 
 
 @njit_inner(fastmath={"reassoc", "contract", "nsz"})
 def _finish(active, size, factor, power, per_component, unit_length, s, start, out):
-    """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all, of out[s, start:]."""
+    """factor / sqrt(size), sign(v) |v|^power, unit length per component and in all, in out[s, start:]."""
     n_components, dimension = factor.shape[1:]
     shrink = out.dtype.type(1 / math.sqrt(size))
     total = 0.0

@@ -178,6 +178,36 @@ def _add_moments(x, start, row, weight, center, ones, twos, first, second):
             second[k, d] += twos[d]
 
 
+def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of rows x (n, D) weighted by weight (K, n), and the sums of weight |x - median|.
+
+    The sums of the weights have to be exact.
+    """
+    columns = np.ascontiguousarray(x.T, np.float64)
+    median, deviation = np.empty((2, len(weight), len(columns)))
+    _find_medians(columns, np.argsort(columns, axis=1), weight, median, deviation)
+    return median, deviation
+
+
+@njit(fastmath={"reassoc", "contract"})
+def _find_medians(columns, order, weight, median, deviation):
+    n = weight.shape[1]
+    for k in range(weight.shape[0]):
+        total = 0.0
+        for i in range(n):
+            total += weight[k, i]
+        for d in range(columns.shape[0]):
+            place, reached = 0, weight[k, order[d, 0]]
+            while reached < 0.5 * total:
+                place += 1
+                reached += weight[k, order[d, place]]
+            middle = columns[d, order[d, place]] + 0.0  # never -0.0, whichever zero came first
+            median[k, d], away = middle, 0.0
+            for i in range(n):
+                away += weight[k, i] * abs(columns[d, i] - middle)
+            deviation[k, d] = away
+
+
 def add_histogram(
     x: np.ndarray,
     start: np.ndarray,

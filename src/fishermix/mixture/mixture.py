@@ -32,7 +32,6 @@ from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
 from fishermix.mixture.memory import Memory, remember
 from fishermix.mixture.minibatch import VISITS, fit_batch, replay
-from fishermix.mixture.numpy_kernels import is_small
 from fishermix.mixture.parameters import (
     EstimatorParameters,
     MixtureConfig,
@@ -649,8 +648,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             source = ArraySource(X, threads=self.n_jobs)
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
-        small = is_small(source.shape, len(parameters.weights))
-        return source.total(_MapPanels(parameters, use, small))["panels"]
+        size = source.shape[0] * parameters.choice.size
+        return source.total(_MapPanels(parameters, use, size))["panels"]
 
     # Saving
 
@@ -740,10 +739,10 @@ class _MapPanels:
 
     parameters: MixtureParameters
     use: Callable[[np.ndarray, np.ndarray], Any]
-    small: bool
+    size: float  # N K D of all rows
 
     def __call__(self, block: Block) -> Statistics:
-        return Statistics(panels=self.parameters.map_panels(block.rows, self.use, small=self.small))
+        return Statistics(panels=self.parameters.map_panels(block.rows, self.use, size=self.size))
 
 
 def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:

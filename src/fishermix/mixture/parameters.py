@@ -174,12 +174,12 @@ class MixtureParameters:
         rows: np.ndarray,
         use: Callable[[np.ndarray, np.ndarray], T],
         threads: int = 1,
-        small: bool = False,
+        size: float = np.inf,
     ) -> list[T]:
         """Return use(posteriors (K, n), log likelihoods (n,)) of each panel of rows (n, D), in order.
 
-        Rows too far out for float32, and all rows if the parameters are, are computed in float64. `small`
-        leaves them to NumPy; see `numpy_kernels.is_small`.
+        Rows too far out for float32, and all rows if the parameters are, are computed in float64. See
+        `numpy_kernels.choose_kernels` for `size`.
         """
         if rows.dtype == np.float32 and not suits_float32(self.locations, self.scales):
             rows = rows.astype(np.float64)
@@ -187,12 +187,12 @@ class MixtureParameters:
 
         def use_panel(start: int) -> T:
             panel = rows[start : start + PANEL]
-            posterior, log_likelihood = self._e_step(panel, compiled, small)
+            posterior, log_likelihood = self._e_step(panel, compiled, size)
             far = ~np.isfinite(log_likelihood)
             if far.any():
                 wide = np.dtype(np.float64)
                 posterior[:, far], log_likelihood[far] = self._e_step(
-                    panel[far].astype(wide), self._compile(wide), small
+                    panel[far].astype(wide), self._compile(wide), size
                 )
             return use(posterior, log_likelihood)
 
@@ -204,24 +204,24 @@ class MixtureParameters:
         weight: np.ndarray,
         threshold: float,
         quantum: float,
-        small: bool = False,
+        size: float = np.inf,
     ) -> tuple[list[PanelPosteriors], Statistics]:
         """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
 
         weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
-        panels overflows. See `kernels.list_posteriors` for `quantum`, `numpy_kernels.is_small` for `small`.
+        panels overflows. See `kernels.list_posteriors` for `quantum`, `choose_kernels` for `size`.
         """
-        kernels = choose_kernels(small)
+        kernels = choose_kernels(size)
         n_components, found, first = len(self.weights), [], 0
-        compiled, size = self._compile(panels[0].dtype), len(panels[0]) * n_components
+        compiled, capacity = self._compile(panels[0].dtype), len(panels[0]) * n_components
         # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
-        joint, rows, weights = np.empty(size), np.empty(size, np.int32), np.empty(size)
+        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
         zeros = {name: np.zeros(n_components) for name in ("weight", "squared")}
         sums = Statistics(log_likelihood=0.0, rows=np.zeros(n_components, np.int64), **zeros)
         for panel in panels:
             sample_weight = weight[first : first + len(panel)]
             first += len(panel)
-            posterior, log_likelihood = self._e_step(panel, compiled, small, joint)
+            posterior, log_likelihood = self._e_step(panel, compiled, size, joint)
             start = np.empty(n_components + 1, np.int64)
             kernels.list_posteriors(
                 posterior,
@@ -240,13 +240,13 @@ class MixtureParameters:
         return found, sums
 
     def _e_step(
-        self, x: np.ndarray, compiled: _Compiled, small: bool, buffer: np.ndarray | None = None
+        self, x: np.ndarray, compiled: _Compiled, size: float, buffer: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posteriors (K, n) and log likelihoods (n,) of a panel; -inf where the type of x overflows.
 
         The posteriors are written to `buffer` (n K or more,) if it is given.
         """
-        kernels = choose_kernels(small)
+        kernels = choose_kernels(size)
         shape, log_likelihood = (len(self.weights), len(x)), np.empty(len(x))
         joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
         kernels.log_densities(x, *compiled[:4], joint)

@@ -1,8 +1,9 @@
 """The M step of the Laplacian: exact weighted medians and mean absolute deviations.
 
-The weighted median is the first value in ascending order at which half of the weight is reached.
-`MedianSearch` finds it without sorting, for all (component, dimension) at once, from sufficient statistics
-that add up over blocks, in one or two passes over the rows:
+The weighted median is the first value in ascending order at which half of the weight is reached. The rows of
+small data are sorted (`find_medians` of the kernels). For others `MedianSearch` finds it without sorting, for
+all (component, dimension) at once, from sufficient statistics that add up over blocks, in one or two passes
+over the rows:
 
 1. *histogram*: the weights over a bracket, in bins, tell the bin in which half of the weight is reached;
 2. *collect*: the weight below the bracket and the few values inside it, among which the median is selected.
@@ -26,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fishermix.mixture.m_step import FamilyFit
-from fishermix.mixture.numpy_kernels import find_medians, spread_weights
+from fishermix.mixture.numpy_kernels import choose_kernels, spread_weights
 from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
 from fishermix.rows.blocks import Statistics
 from fishermix.threads import available_threads
@@ -46,6 +47,7 @@ PATIENCE = 16  # passes before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
+SORTED = 200_000  # N K D: up to here all rows are sorted in each iteration, which takes less time
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
@@ -58,9 +60,11 @@ class MedianFit(FamilyFit):
 
     search: MedianSearch | None = None
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, small: bool = False) -> MedianFit:
-        search = None if small else MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, small=small, search=search)
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MedianFit:
+        search = None
+        if size > SORTED:
+            search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
+        return replace(self, done=False, size=size, search=search)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         if self.search is not None:
@@ -71,7 +75,7 @@ class MedianFit(FamilyFit):
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
         if self.search is None:
             rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
-            median, deviation = find_medians(rows, weights)
+            median, deviation = choose_kernels(self.size).find_medians(rows, weights)
             return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
         search = self.search.advance(statistics, sums)
         if not search.done:
