@@ -12,6 +12,7 @@ import numpy as np
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.initialization import Start, too_large
 from fishermix.mixture.m_step import FamilyFit, IRLSFit, MomentFit, sum_components
+from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.parameters import NEGLIGIBLE, MixtureParameters, suits_float32
 from fishermix.mixture.statistics import ComponentSums
 from fishermix.mixture.weighted_median import MedianFit
@@ -155,6 +156,7 @@ def run_em(
     """
     stopped, quantum = False, find_quantum(source.total_weight)
     size = source.shape[0] * progress.state.choice.size
+    choose_kernels(size)  # here, because a warning in a thread would not point at the caller
     while not (progress.converged or stopped) and (state := progress.state).iteration < max_iter:
         if callbacks:
             callbacks.before_iteration()

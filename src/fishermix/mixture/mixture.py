@@ -32,6 +32,7 @@ from fishermix.mixture.family_check import check_family
 from fishermix.mixture.initialization import LARGEST, initialize
 from fishermix.mixture.memory import Memory, remember
 from fishermix.mixture.minibatch import VISITS, fit_batch, replay
+from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.parameters import (
     EstimatorParameters,
     MixtureConfig,
@@ -649,6 +650,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
         size = source.shape[0] * parameters.choice.size
+        choose_kernels(size)  # here, because a warning in a thread would not point at the caller
         return source.total(_MapPanels(parameters, use, size))["panels"]
 
     # Saving

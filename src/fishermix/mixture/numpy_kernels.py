@@ -112,6 +112,6 @@ def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndar
     reached = np.cumsum(weight[:, order], axis=1)
     place = np.count_nonzero(reached < 0.5 * reached[:, -1:], axis=1)
     columns = np.arange(x.shape[1])
-    median = x[order[place, columns], columns] + 0.0  # never -0.0, whichever zero came first
-    gap = np.abs(x - median[:, None].astype(np.float64))
+    median = x[order[place, columns], columns].astype(np.float64) + 0.0  # never -0.0, whichever came first
+    gap = np.abs(x - median[:, None])
     return median, np.einsum("kn,knd->kd", weight, gap)
