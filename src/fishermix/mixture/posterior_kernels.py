@@ -1,10 +1,7 @@
-"""Compiled loops of the E step: log densities, and the posteriors of rows that are not negligible.
+"""Compiled loops that list the posteriors of rows that are not negligible.
 
-They work on tiles of 64 rows, one dimension per line. `list_large` never writes the densities of all (row,
-component) pairs: of these, a few per row are left after the comparison with the largest.
-
-Work arrays are allocated by the caller, and loops set them: an allocation, a slice or a view in a kernel
-takes the compiler up to a tenth of a second.
+They work on tiles of 64 rows, one dimension per line, and never write the densities of all (row, component)
+pairs: of these, a few per row are left after the comparison with the largest.
 """
 
 from __future__ import annotations
@@ -15,33 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fishermix.mixture.compiling import njit, njit_inner
+from fishermix.mixture.kernels import CHUNK, LANES
 from fishermix.mixture.parameters import UNROLLED
-
-LANES = 64  # rows per inner loop of the densities
-CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
-TOGETHER = 32  # components whose sums stay in the L1 cache
-
-
-def log_densities(
-    x: np.ndarray,
-    location: np.ndarray,
-    square: np.ndarray,
-    linear: np.ndarray,
-    constant: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
-
-    x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (K, n).
-    Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
-    """
-    k_count, padded = location.shape
-    work = (
-        np.zeros((padded, LANES), x.dtype),
-        np.empty((TOGETHER, LANES), x.dtype),
-        np.empty((k_count, LANES)),
-    )
-    _log_densities(x, location, square, linear, constant, *work, out)
 
 
 def list_large(
@@ -49,15 +21,14 @@ def list_large(
 ) -> tuple[np.ndarray, ...] | None:
     """The posteriors of rows x (n, D) that are positive and at least the threshold, row by row.
 
-    constants: location, square, linear and constant of `log_densities`; `negligible` is that of
+    constants: location, square, linear and constant of `kernels.log_densities`; `negligible` is that of
     `kernels.normalize`, whose results these are. Returns the number of entries per row (n,), their components
     and their values; or None if some row is so far out that no density of it is positive.
     """
     n, (k_count, padded) = len(x), constants[0].shape
     hit = np.empty(LANES, np.uint8)
-    work = (
+    work = (  # allocated here: an allocation in a kernel takes the compiler a tenth of a second
         np.zeros((padded, LANES), x.dtype),
-        np.empty((TOGETHER, LANES), x.dtype),
         np.empty((k_count, LANES)),
         np.empty(LANES),
         hit,
@@ -72,67 +43,27 @@ def list_large(
     return None if found < 0 else (counts, components[:found].copy(), values[:found].copy())
 
 
-@njit(fastmath={"contract"})
-def _log_densities(x, location, square, linear, constant, tile, part, total, out):
-    k_count = location.shape[0]
-    for start in range(0, x.shape[0], LANES):
-        rows = LANES if start + LANES < x.shape[0] else x.shape[0] - start
-        _fill_tile(x, start, rows, tile)
-        _sum_distances(tile, location, square, linear, part, total)
-        for k in range(k_count):
-            for i in range(rows):
-                out[k, start + i] = constant[k] - total[k, i]
-
-
-@njit(fastmath={"contract"})
+@njit()
 def _list_tiles(
     x, location, square, linear, constant, negligible, threshold,
-    tile, part, joint, top, hit, eight_hits, near, density, found, counts, components, values,
+    tile, joint, top, hit, eight_hits, near, density, found, counts, components, values,
 ):  # fmt: skip
     """The number of entries written to `components` and `values`, or -1."""
-    k_count, at = location.shape[0], np.int64(0)
+    at = np.int64(0)
     for start in range(0, x.shape[0], LANES):
         rows = LANES if start + LANES < x.shape[0] else x.shape[0] - start
         _fill_tile(x, start, rows, tile)
-        _sum_distances(tile, location, square, linear, part, joint)
-        for i in range(LANES):
-            top[i] = -np.inf
-            found[i] = 0
-        for k in range(k_count):
-            for i in range(LANES):
-                value = constant[k] - joint[k, i]
-                joint[k, i] = value
-                top[i] = value if value > top[i] else top[i]
+        _sum_distances(tile, location, square, linear, joint)
+        _subtract_from(constant, joint, top)
         for i in range(rows):
             if not -np.inf < top[i] < np.inf:
                 return np.int64(-1)
-        # List for each row the components whose joint log density exceeds top + negligible. Appending always
-        # and counting only the hits is faster than a branch that cannot be predicted.
-        for k in range(k_count):
-            for i in range(LANES):
-                hit[i] = joint[k, i] - top[i] > negligible
-            for word in range(LANES // 8):
-                if eight_hits[word] != 0:
-                    for i in range(8 * word, 8 * word + 8):
-                        last = found[i]
-                        near[i, last] = k
-                        density[i, last] = joint[k, i]
-                        found[i] = last + hit[i]
-        for i in range(rows):
-            total = 0.0
-            for entry in range(found[i]):
-                density[i, entry] = math.exp(density[i, entry] - top[i])
-                total += density[i, entry]
-            before = at
-            for entry in range(found[i]):
-                components[at] = near[i, entry]
-                values[at] = density[i, entry] / total
-                at += (values[at] > 0) & (values[at] >= threshold)
-            counts[start + i] = at - before
+        _list_near(joint, top, negligible, hit, eight_hits, near, density, found)
+        at = _divide_by_sum(start, rows, top, near, density, found, threshold, counts, components, values, at)
     return at
 
 
-@njit_inner(inline="always")
+@njit_inner()
 def _fill_tile(x, start, rows, tile):
     """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
     d_count = x.shape[1]
@@ -147,45 +78,92 @@ def _fill_tile(x, start, rows, tile):
             tile[d, i] = x[start + i, d]
 
 
-@njit_inner(inline="always")
-def _sum_distances(tile, location, square, linear, part, total):
-    """total[k, i] = sum_d (square |x - location|² + linear |x - location|)[k, d].
+@njit_inner(fastmath={"contract"})
+def _sum_distances(tile, location, square, linear, total):
+    """total[k, i] = sum_d (square |x - location|² + linear |x - location|)[k, d], summed as in `kernels`.
 
-    A few dimensions meet a few components, so that both their numbers and the sums stay in the L1 cache.
+    The components are the outer loop, so that one line of sums stays in registers.
     """
     k_count, padded = location.shape
-    for k in range(k_count):
-        for i in range(LANES):
-            total[k, i] = 0
+    part = np.empty(LANES, tile.dtype)
     for first in range(0, padded, CHUNK):
         last = first + CHUNK if first + CHUNK < padded else padded
-        for k0 in range(0, k_count, TOGETHER):
-            k1 = k0 + TOGETHER if k0 + TOGETHER < k_count else k_count
-            for k in range(k1 - k0):
-                for i in range(LANES):
-                    part[k, i] = 0
+        for k in range(k_count):
+            for i in range(LANES):
+                part[i] = 0
             for d in range(first, last, UNROLLED):
-                for k in range(k0, k1):
-                    l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
-                    l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
-                    l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
-                    l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
-                    if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
-                        for i in range(LANES):
-                            u0 = tile[d, i] - l0
-                            u1 = tile[d + 1, i] - l1
-                            u2 = tile[d + 2, i] - l2
-                            u3 = tile[d + 3, i] - l3
-                            part[k - k0, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
-                    else:
-                        for i in range(LANES):
-                            u0 = abs(tile[d, i] - l0)
-                            u1 = abs(tile[d + 1, i] - l1)
-                            u2 = abs(tile[d + 2, i] - l2)
-                            u3 = abs(tile[d + 3, i] - l3)
-                            part[k - k0, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                                (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                            )
-            for k in range(k0, k1):
+                l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
+                l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
+                l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
+                l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
+                if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
+                    for i in range(LANES):
+                        u0 = tile[d, i] - l0
+                        u1 = tile[d + 1, i] - l1
+                        u2 = tile[d + 2, i] - l2
+                        u3 = tile[d + 3, i] - l3
+                        part[i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+                    continue
                 for i in range(LANES):
-                    total[k, i] += part[k - k0, i]
+                    u0 = abs(tile[d, i] - l0)
+                    u1 = abs(tile[d + 1, i] - l1)
+                    u2 = abs(tile[d + 2, i] - l2)
+                    u3 = abs(tile[d + 3, i] - l3)
+                    part[i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                        (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+                    )
+            if first == 0:
+                for i in range(LANES):
+                    total[k, i] = part[i]
+            else:
+                for i in range(LANES):
+                    total[k, i] += part[i]
+
+
+@njit_inner()
+def _subtract_from(constant, joint, top):
+    """joint[k, i] = constant[k] - joint[k, i]; top[i] is the largest of each lane."""
+    for i in range(LANES):
+        top[i] = -np.inf
+    for k in range(joint.shape[0]):
+        for i in range(LANES):
+            value = constant[k] - joint[k, i]
+            joint[k, i] = value
+            top[i] = value if value > top[i] else top[i]
+
+
+@njit_inner()
+def _list_near(joint, top, negligible, hit, eight_hits, near, density, found):
+    """List for each lane i the components whose joint log density exceeds top[i] + negligible.
+
+    Appending always and counting only the hits is faster than a branch that cannot be predicted.
+    """
+    for i in range(LANES):
+        found[i] = 0
+    for k in range(joint.shape[0]):
+        for i in range(LANES):
+            hit[i] = joint[k, i] - top[i] > negligible
+        for word in range(LANES // 8):
+            if eight_hits[word] != 0:
+                for i in range(8 * word, 8 * word + 8):
+                    last = found[i]
+                    near[i, last] = k
+                    density[i, last] = joint[k, i]
+                    found[i] = last + hit[i]
+
+
+@njit_inner()
+def _divide_by_sum(start, rows, top, near, density, found, threshold, counts, components, values, at):
+    """Append the posteriors of the listed components that reach the threshold, and return their number."""
+    for i in range(rows):
+        total = 0.0
+        for entry in range(found[i]):
+            density[i, entry] = math.exp(density[i, entry] - top[i])
+            total += density[i, entry]
+        before = at
+        for entry in range(found[i]):
+            components[at] = near[i, entry]
+            values[at] = density[i, entry] / total
+            at += (values[at] > 0) & (values[at] >= threshold)
+        counts[start + i] = at - before
+    return at
