@@ -118,14 +118,18 @@ def _finish(row, start, active, size, factor, power, per_component, unit_length)
 @njit(fastmath={"contract"})
 def encode_sets(
     x, offsets, indptr, components, posteriors, location, inverse_scale, linear, signed,
-    factor, power, per_component, unit_length, finished, out,
+    factor, power, per_component, unit_length, finished, active, out,
 ):  # fmt: skip
-    """Fisher vectors of x[offsets[s]:offsets[s + 1]] into the zeros `out`; bare sums unless `finished`."""
+    """Fisher vectors of x[offsets[s]:offsets[s + 1]] into the zeros `out`; bare sums unless `finished`.
+
+    active (K,) is work space.
+    """
     n_components, dimension = location.shape
     for s in range(len(offsets) - 1):
         row = out[s]
+        for k in range(n_components):
+            active[k] = False
         sums = row.reshape(2, n_components, dimension)
-        active = np.zeros(n_components, np.bool_)
         for i in range(offsets[s], offsets[s + 1]):
             for e in range(indptr[i], indptr[i + 1]):
                 k = components[e]
@@ -146,17 +150,18 @@ def word_blocks(x, indptr, components, posteriors, location, inverse_scale, line
 
 @njit()
 def sum_blocks(
-    words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, out,
+    words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, active, out,
 ):  # fmt: skip
     """Fisher vectors of sets of words whose blocks are known, into the zeros `out[:, start:]`.
 
     words (n,): members of all sets, one after the other; entries indptr[w]:indptr[w + 1] of `components` (E,)
-    and `blocks` (E, 2, D) are those of word w.
+    and `blocks` (E, 2, D) are those of word w. active (K,) is work space.
     """
     n_components, dimension = factor.shape[1:]
     for s in range(len(offsets) - 1):
         row = out[s]
-        active = np.zeros(n_components, np.bool_)
+        for k in range(n_components):
+            active[k] = False
         for i in range(offsets[s], offsets[s + 1]):
             for e in range(indptr[words[i]], indptr[words[i] + 1]):
                 k = components[e]

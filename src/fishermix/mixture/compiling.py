@@ -42,7 +42,8 @@ def njit_inner(**options: Any) -> Callable[[Callable], Any]:
     """
     import numba
 
-    return numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    settings = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    return numba.njit(**settings)
 
 
 def _announce_compiling() -> None:

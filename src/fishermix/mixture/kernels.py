@@ -5,10 +5,9 @@ multiply-add, and those that decide where a median is not even that. Sums over a
 data and are then added to float64 arrays. The sparse posteriors of a panel are `start`, `row` and
 `row_weight` as `list_posteriors` writes them.
 
-Most kernels are a Python function that allocates work arrays and a compiled one that has neither allocations
-nor views: each of these takes the compiler up to a tenth of a second. So do calls of min and max, and every
-operation takes it two milliseconds. `log_densities` allocates for itself, because its loops are a tenth slower
-on arrays that might overlap.
+An allocation or a view takes the compiler up to a tenth of a second, as does the first call of min or max,
+and every operation two milliseconds. So most kernels are a Python function that allocates and a compiled one
+that does not. `log_densities` allocates for itself: its loops are slower on arrays that might overlap.
 """
 
 from __future__ import annotations

@@ -49,21 +49,49 @@ def _list_tiles(
     tile, joint, top, hit, eight_hits, near, density, found, counts, components, values,
 ):  # fmt: skip
     """The number of entries written to `components` and `values`, or -1."""
-    at = np.int64(0)
+    k_count, at = location.shape[0], np.int64(0)
     for start in range(0, x.shape[0], LANES):
         rows = LANES if start + LANES < x.shape[0] else x.shape[0] - start
         _fill_tile(x, start, rows, tile)
         _sum_distances(tile, location, square, linear, joint)
-        _subtract_from(constant, joint, top)
+        for i in range(LANES):
+            top[i] = -np.inf
+            found[i] = 0
+        for k in range(k_count):
+            for i in range(LANES):
+                value = constant[k] - joint[k, i]
+                joint[k, i] = value
+                top[i] = value if value > top[i] else top[i]
         for i in range(rows):
             if not -np.inf < top[i] < np.inf:
                 return np.int64(-1)
-        _list_near(joint, top, negligible, hit, eight_hits, near, density, found)
-        at = _divide_by_sum(start, rows, top, near, density, found, threshold, counts, components, values, at)
+        # List for each row the components whose joint log density exceeds top + negligible. Appending always
+        # and counting only the hits is faster than a branch that cannot be predicted.
+        for k in range(k_count):
+            for i in range(LANES):
+                hit[i] = joint[k, i] - top[i] > negligible
+            for word in range(LANES // 8):
+                if eight_hits[word] != 0:
+                    for i in range(8 * word, 8 * word + 8):
+                        last = found[i]
+                        near[i, last] = k
+                        density[i, last] = joint[k, i]
+                        found[i] = last + hit[i]
+        for i in range(rows):
+            total = 0.0
+            for entry in range(found[i]):
+                density[i, entry] = math.exp(density[i, entry] - top[i])
+                total += density[i, entry]
+            before = at
+            for entry in range(found[i]):
+                components[at] = near[i, entry]
+                values[at] = density[i, entry] / total
+                at += (values[at] > 0) & (values[at] >= threshold)
+            counts[start + i] = at - before
     return at
 
 
-@njit_inner()
+@njit_inner(inline="always")
 def _fill_tile(x, start, rows, tile):
     """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
     d_count = x.shape[1]
@@ -118,52 +146,3 @@ def _sum_distances(tile, location, square, linear, total):
             else:
                 for i in range(LANES):
                     total[k, i] += part[i]
-
-
-@njit_inner()
-def _subtract_from(constant, joint, top):
-    """joint[k, i] = constant[k] - joint[k, i]; top[i] is the largest of each lane."""
-    for i in range(LANES):
-        top[i] = -np.inf
-    for k in range(joint.shape[0]):
-        for i in range(LANES):
-            value = constant[k] - joint[k, i]
-            joint[k, i] = value
-            top[i] = value if value > top[i] else top[i]
-
-
-@njit_inner()
-def _list_near(joint, top, negligible, hit, eight_hits, near, density, found):
-    """List for each lane i the components whose joint log density exceeds top[i] + negligible.
-
-    Appending always and counting only the hits is faster than a branch that cannot be predicted.
-    """
-    for i in range(LANES):
-        found[i] = 0
-    for k in range(joint.shape[0]):
-        for i in range(LANES):
-            hit[i] = joint[k, i] - top[i] > negligible
-        for word in range(LANES // 8):
-            if eight_hits[word] != 0:
-                for i in range(8 * word, 8 * word + 8):
-                    last = found[i]
-                    near[i, last] = k
-                    density[i, last] = joint[k, i]
-                    found[i] = last + hit[i]
-
-
-@njit_inner()
-def _divide_by_sum(start, rows, top, near, density, found, threshold, counts, components, values, at):
-    """Append the posteriors of the listed components that reach the threshold, and return their number."""
-    for i in range(rows):
-        total = 0.0
-        for entry in range(found[i]):
-            density[i, entry] = math.exp(density[i, entry] - top[i])
-            total += density[i, entry]
-        before = at
-        for entry in range(found[i]):
-            components[at] = near[i, entry]
-            values[at] = density[i, entry] / total
-            at += (values[at] > 0) & (values[at] >= threshold)
-        counts[start + i] = at - before
-    return at
