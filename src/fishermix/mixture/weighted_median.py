@@ -202,13 +202,11 @@ class MedianSearch:
     def _after_histogram(self, seen: np.ndarray, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
         # Light rows were ignored: nearly always, between a tenth and nine tenths of their weight is below the
         # median. So the bracket starts and ends where the histogram reaches half of its weight, less or more.
-        reached = np.cumsum(histogram, axis=2)
-        total = reached[:, :, -1]
-        half, slack = 0.5 * total, LIGHT * np.maximum(sums.weight - total, 0)
-        place = (reached < half[:, :, None]).sum(axis=2)
-        low_bin, low_place, below, _ = _find_bins(reached, half - slack, empty=0.0)
-        high_bin, high_place, _, above = _find_bins(reached, half + slack, empty=1.0)
-        inside = above - below
+        from fishermix.mixture import kernels
+
+        found = np.zeros((8, *seen.shape))
+        kernels.find_bins(histogram, seen, sums.weight[:, 0], LIGHT, *found)
+        half, slack, place, low_bin, low_place, high_bin, high_place, inside = found
         located = seen & (place > 0) & (place < BINS - 1)
         crowd = inside * (sums.rows / sums.divisor)
         # Of crowded bins only the part around the interpolated places is kept, four standard deviations of
@@ -313,19 +311,6 @@ def _select(
             list(pool.map(select, parts))
     median, inside, shift = (output.reshape(shape) for output in found)
     return median, inside, shift
-
-
-def _find_bins(reached: np.ndarray, target: np.ndarray, empty: float) -> tuple[np.ndarray, ...]:
-    """Find the inner bin (K, D) in which the sums over bins `reached` (K, D, B) come to the target (K, D).
-
-    Returns the bin, its part below the target, from 0 to 1 and `empty` if there is nothing in it, and the
-    sums before and after it.
-    """
-    found = np.clip((reached < target[:, :, None]).sum(axis=2), 1, BINS - 2)
-    entry = found + BINS * np.arange(found.size).reshape(found.shape)
-    before, after = reached.ravel()[entry - 1], reached.ravel()[entry]
-    part = np.divide(target - before, after - before, out=np.full(target.shape, empty), where=after > before)
-    return found, np.clip(part, 0, 1), before, after
 
 
 def _are_few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
