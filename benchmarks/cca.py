@@ -3,12 +3,14 @@
     python -m benchmarks cca                 up to n = 3,000, features 1,024 and 3,000
     BENCH_FULL=1 python -m benchmarks cca    also features 4,096 and 18,000, and n = 30,000 with 36,000
 
-The peer gets the same rows in float32 and float64, whichever is faster for it, and the same ridges:
-(1 - c) S + c I is (1 - c) times S + r I for c = r / (1 + r). The grid of ridges is compared with
-version 0.1, which formed q x q covariances however few pairs there were.
+The peer gets the same rows, both in float32 and both in float64, and the same ridges: (1 - c) S + c I is
+(1 - c) times S + r I for c = r / (1 + r). Of float32 rows, the peer's sums are in float32, ours in float64.
+The grid of ridges is compared with version 0.1, which formed q x q covariances however few pairs there were.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 from cca_zoo.linear import RidgeCCA
@@ -65,18 +67,18 @@ def views(n: int, p: int, q: int) -> tuple[np.ndarray, np.ndarray]:
 def against_peer(n: int, p: int, q: int, n_components: int, wanted: str, turns: int = 3) -> list[Row]:
     X, Y = views(n + 1000, p, q)
 
-    def fit() -> RegularizedCCA:
-        return RegularizedCCA(n_components, reg_x=REG, reg_y=REG, scale=None).fit(X[:n], Y[:n])
+    def fit(sides: list[np.ndarray]) -> RegularizedCCA:
+        return RegularizedCCA(n_components, reg_x=REG, reg_y=REG, scale=None).fit(*sides)
 
-    ours, memory = peak_memory(fit)
+    narrow, wide = ([side[:n].astype(kind) for side in (X, Y)] for kind in (np.float32, np.float64))
+    ours, memory = peak_memory(lambda: fit(narrow))
     shrinkage = [ridge * n / (n - 1) for ridge in (ours.x_ridge_, ours.y_ridge_)]
     shrinkage = [ridge / (1 + ridge) for ridge in shrinkage]
-    wide = [side[:n].astype(np.float64) for side in (X, Y)]
 
     def fit_peer(sides: list[np.ndarray]) -> RidgeCCA:
         return RidgeCCA(n_components=n_components, shrinkage=shrinkage).fit(sides)
 
-    peer, peer_memory = peak_memory(lambda: fit_peer([X[:n], Y[:n]]))
+    peer, peer_memory = peak_memory(lambda: fit_peer(narrow))
     correlation = held_out_correlation(*ours.transform(X[n:], Y[n:]))
     peer_correlation = held_out_correlation(*peer.transform([X[n:], Y[n:]]))
     work = (
@@ -89,16 +91,16 @@ def against_peer(n: int, p: int, q: int, n_components: int, wanted: str, turns: 
     )
     for threads in thread_counts() if n <= 5000 else thread_counts()[-1:]:
         with use_threads(threads):
-            runs = {"ours": fit, "float32": lambda: fit_peer([X[:n], Y[:n]])}
-            found = compare(
-                runs | ({"float64": lambda: fit_peer(wide)} if turns > 1 else {}), turns, turns > 1
-            )
-        seconds = found.pop("ours")
-        best = min(found, key=lambda name: found[name].wall)
-        floor = roofline(operations, X.nbytes + Y.nbytes, X.dtype, threads)
+            types = {"float32": narrow, "float64": wide} if turns > 1 else {"float32": narrow}
+            runs = {f"ours {kind}": partial(fit, sides) for kind, sides in types.items()}
+            runs |= {f"peer {kind}": partial(fit_peer, sides) for kind, sides in types.items()}
+            found = compare(runs, turns, turns > 1)
         memories = f"{show_bytes(memory)}, peer {show_bytes(peer_memory)}"
-        peer_name = f"cca-zoo RidgeCCA, {best}:"
-        rows.append(Row(work, seconds, peer_name, found[best], wanted, memories, threads, floor))
+        for kind in types:
+            floor = roofline(operations, X.nbytes + Y.nbytes, kind, threads)
+            named = f"cca-zoo RidgeCCA, {kind}:"
+            given = named, found[f"peer {kind}"], wanted, memories, threads, floor
+            rows.append(Row(f"{work}; {kind}", found[f"ours {kind}"], *given))
     return rows
 
 

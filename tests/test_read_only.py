@@ -16,7 +16,7 @@ import sys
 import numpy as np
 from fishermix import FisherEncoder, HybridMixture
 
-X = np.random.default_rng(0).normal(size=(200, 2))
+X = np.random.default_rng(0).normal(size=(6000, 2))  # too many for NumPy alone
 mixture = HybridMixture(2, random_state=0).fit(X)
 print(repr(mixture.score(X)), repr(float(FisherEncoder(mixture).fit([X]).transform([X]).sum())))
 """
@@ -56,7 +56,7 @@ def test_a_read_only_installation_works_with_one_remark(read_only, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("FishermixWarning") == 1
     assert "Set NUMBA_CACHE_DIR to a writable folder" in done.stderr
-    assert f"{tmp_path / 'program.py'}:4: FishermixWarning" in done.stderr
+    assert f"{tmp_path / 'program.py'}:7: FishermixWarning" in done.stderr
     assert not list(read_only.rglob("*.nbi"))
 
     cache = tmp_path / "cache"

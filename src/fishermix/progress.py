@@ -22,7 +22,7 @@ T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_WORTH_A_LINE = 1.0  # shorter stages end without a line
 SECONDS_BETWEEN_FRAMES = 0.2  # of a bar in a notebook: each is a message to the browser
-_shown = False
+_shown: bool | None = None  # None: nobody has asked to show or to hide anything
 Listener = Callable[[str, int, int | None], None]  # the description, the steps done, their total
 _listener: ContextVar[Listener | None] = ContextVar("_listener", default=None)
 
@@ -47,7 +47,16 @@ def show_progress(shown: bool = True) -> None:
 
 def is_shown() -> bool:
     """Whether this process shows progress and remarks."""
-    return _shown
+    return bool(_shown)
+
+
+def tell_person(message: str) -> None:
+    """Print a line on standard error if a person reads it, on a terminal or in a notebook.
+
+    Nothing is printed after `show_progress(False)`, nor into files and pipes.
+    """
+    if _shown is not False and (_is_in_notebook() or (sys.stderr is not None and sys.stderr.isatty())):
+        print(message, file=sys.stderr, flush=True)
 
 
 class Bar(Protocol):

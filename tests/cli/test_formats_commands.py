@@ -166,6 +166,7 @@ def test_an_extra_that_is_not_installed_is_not_called_what_works_without_it(monk
 
 SLOW_IMPORT = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:

@@ -41,8 +41,8 @@ def interrupt_em(monkeypatch, act):
 
     begin = em._begin_fits
 
-    def begin_fits(state, dtype):
+    def begin_fits(state, *others):
         act(state)
-        return begin(state, dtype)
+        return begin(state, *others)
 
     monkeypatch.setattr(em, "_begin_fits", begin_fits)

@@ -6,12 +6,13 @@ zero at first; only the blocks of components that some member of the set belongs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fishermix.mixture.compiling import njit
+from fishermix.mixture.compiling import njit, njit_inner
 from fishermix.threads import available_threads
 
 SMALLEST_NORM = 1e-12
@@ -32,7 +33,7 @@ def in_threads(encode: Callable[[int, int], None], n_sets: int) -> None:
         list(pool.map(encode, cuts[:-1], cuts[1:]))
 
 
-@njit(error_model="numpy", fastmath={"contract"}, inline="always")
+@njit_inner(fastmath={"contract"}, inline="always")
 def _add_scores(sums, at, posterior, x, i, k, location, inverse_scale, linear, signed):
     """Add posterior * scores of row i of x in component k to sums[0, at] and sums[1, at].
 
@@ -47,14 +48,14 @@ def _add_scores(sums, at, posterior, x, i, k, location, inverse_scale, linear, s
         sums[1, at, d] += posterior * (z * score - one)
 
 
-@njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit_inner(fastmath={"reassoc", "contract", "nsz"})
 def _power_block(block, factor, shrink, power):
     """v -> sign(v * factor * shrink) |v * factor * shrink|^power in place; returns the sum of the squares."""
     squares = shrink - shrink
     if power == 0.5:
         for d in range(block.shape[0]):
             value = block[d] * factor[d] * shrink
-            root = np.sqrt(abs(value))
+            root = math.sqrt(abs(value))
             block[d] = root if value >= 0 else -root
             squares += abs(value)
     elif power == 1.0:
@@ -70,23 +71,23 @@ def _power_block(block, factor, shrink, power):
     return squares
 
 
-@njit(error_model="numpy")
+@njit_inner()
 def _add_block(block, added):
     for d in range(block.shape[0]):
         block[d] += added[d]
 
 
-@njit(error_model="numpy")
+@njit_inner()
 def _scale_block(block, factor):
     for d in range(block.shape[0]):
         block[d] *= factor
 
 
-@njit(error_model="numpy")
+@njit_inner()
 def _finish(row, start, active, size, factor, power, per_component, unit_length):
     """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all."""
     n_components, dimension = factor.shape[1:]
-    shrink = row.dtype.type(1 / np.sqrt(size))
+    shrink = row.dtype.type(1 / math.sqrt(size))
     scale_half = n_components * dimension
     total = 0.0
     for k in range(n_components):
@@ -98,13 +99,15 @@ def _finish(row, start, active, size, factor, power, per_component, unit_length)
         squares = _power_block(locations, factor[0, k], shrink, power)
         squares += _power_block(scales, factor[1, k], shrink, power)
         if per_component:
-            to_unit = row.dtype.type(1 / max(np.sqrt(squares), SMALLEST_NORM))
+            length = math.sqrt(squares)
+            to_unit = row.dtype.type(1 / (length if length > SMALLEST_NORM else SMALLEST_NORM))
             _scale_block(locations, to_unit)
             _scale_block(scales, to_unit)
             squares = squares * to_unit * to_unit
         total += squares
     if unit_length:
-        to_unit = row.dtype.type(1 / max(np.sqrt(total), SMALLEST_NORM))
+        length = math.sqrt(total)
+        to_unit = row.dtype.type(1 / (length if length > SMALLEST_NORM else SMALLEST_NORM))
         for k in range(n_components):
             if active[k]:
                 begin = start + k * dimension
@@ -112,17 +115,21 @@ def _finish(row, start, active, size, factor, power, per_component, unit_length)
                 _scale_block(row[begin + scale_half : begin + scale_half + dimension], to_unit)
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(fastmath={"contract"})
 def encode_sets(
     x, offsets, indptr, components, posteriors, location, inverse_scale, linear, signed,
-    factor, power, per_component, unit_length, finished, out,
+    factor, power, per_component, unit_length, finished, active, out,
 ):  # fmt: skip
-    """Fisher vectors of x[offsets[s]:offsets[s + 1]] into the zeros `out`; bare sums unless `finished`."""
+    """Fisher vectors of x[offsets[s]:offsets[s + 1]] into the zeros `out`; bare sums unless `finished`.
+
+    active (K,) is work space.
+    """
     n_components, dimension = location.shape
     for s in range(len(offsets) - 1):
         row = out[s]
+        for k in range(n_components):
+            active[k] = False
         sums = row.reshape(2, n_components, dimension)
-        active = np.zeros(n_components, np.bool_)
         for i in range(offsets[s], offsets[s + 1]):
             for e in range(indptr[i], indptr[i + 1]):
                 k = components[e]
@@ -132,7 +139,7 @@ def encode_sets(
             _finish(row, 0, active, offsets[s + 1] - offsets[s], factor, power, per_component, unit_length)
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(fastmath={"contract"})
 def word_blocks(x, indptr, components, posteriors, location, inverse_scale, linear, signed, out):
     """The scores of each (row, component) for themselves, into the zeros `out` (E, 2, D)."""
     for i in range(x.shape[0]):
@@ -141,19 +148,20 @@ def word_blocks(x, indptr, components, posteriors, location, inverse_scale, line
             _add_scores(sums, 0, posteriors[e], x, i, components[e], location, inverse_scale, linear, signed)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit()
 def sum_blocks(
-    words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, out,
+    words, offsets, indptr, components, blocks, factor, power, per_component, unit_length, start, active, out,
 ):  # fmt: skip
     """Fisher vectors of sets of words whose blocks are known, into the zeros `out[:, start:]`.
 
     words (n,): members of all sets, one after the other; entries indptr[w]:indptr[w + 1] of `components` (E,)
-    and `blocks` (E, 2, D) are those of word w.
+    and `blocks` (E, 2, D) are those of word w. active (K,) is work space.
     """
     n_components, dimension = factor.shape[1:]
     for s in range(len(offsets) - 1):
         row = out[s]
-        active = np.zeros(n_components, np.bool_)
+        for k in range(n_components):
+            active[k] = False
         for i in range(offsets[s], offsets[s + 1]):
             for e in range(indptr[words[i]], indptr[words[i] + 1]):
                 k = components[e]

@@ -248,7 +248,8 @@ class FisherScores:
 
         def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
             def encode_run(first: int, last: int) -> None:
-                encode_sets(rows, offsets[first : last + 1], *fixed, finished, out[first:last])
+                active = np.empty(posteriors.n_components, np.bool_)
+                encode_sets(rows, offsets[first : last + 1], *fixed, finished, active, out[first:last])
 
             kernels.in_threads(encode_run, len(out))
 

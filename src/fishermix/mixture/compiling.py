@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
 from fishermix.errors import warn_user
+from fishermix.progress import tell_person
 
-_warned = False
+_listening = _warned = False
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
@@ -18,6 +17,11 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     numba writes it next to the module, or into the cache folder of the user, or to NUMBA_CACHE_DIR. If none
     of them is writable, as in a read-only container, every process compiles again, and one warning says so.
     """
+
+    import numba
+
+    _announce_compiling()
+    options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable) -> Any:
         try:
@@ -29,6 +33,40 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
         return numba.njit(**options)(function)
 
     return decorate
+
+
+def njit_inner(**options: Any) -> Callable[[Callable], Any]:
+    """Compile a function that only other compiled functions of the same file call.
+
+    It is kept on disk as a part of these. What Python would need to call it is not compiled.
+    """
+    import numba
+
+    settings = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    return numba.njit(**settings)
+
+
+def _announce_compiling() -> None:
+    """Let the first function of fishermix that numba compiles, and does not find on disk, be said once."""
+    global _listening
+    if _listening:
+        return
+    _listening = True
+    from numba.core import event
+
+    class Announcement(event.Listener):
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
+            if not self.said and module.startswith("fishermix."):
+                self.said = True
+                tell_person("fishermix: compiling for this processor, once; this takes a few seconds.")
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Announcement())
 
 
 def _warn_once() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.initialization import Start, too_large
 from fishermix.mixture.m_step import FamilyFit, IRLSFit, MomentFit, sum_components
+from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.parameters import NEGLIGIBLE, MixtureParameters, suits_float32
 from fishermix.mixture.statistics import ComponentSums
 from fishermix.mixture.weighted_median import MedianFit
@@ -117,6 +118,7 @@ class Pass:
     dtype: np.dtype
     quantum: float
     again: bool  # in the same iteration: the posteriors are those of the pass before
+    size: float = np.inf  # N K D of all rows, by which the E step chooses its kernels
 
     def __call__(self, block: Block) -> Statistics:
         rows = block.rows.astype(self.dtype, copy=False)
@@ -127,7 +129,9 @@ class Pass:
             if posteriors is None:
                 weight = np.ones(len(rows)) if block.weight is None else block.weight
                 threshold = NEGLIGIBLE[self.dtype.char]
-                posteriors, sums = self.parameters.panel_posteriors(panels, weight, threshold, self.quantum)
+                posteriors, sums = self.parameters.panel_posteriors(
+                    panels, weight, threshold, self.quantum, self.size
+                )
                 small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= max(rows.nbytes // 2, MEMO_BYTES)
                 block.memo["posteriors"] = posteriors if small else None
                 if not self.again:
@@ -151,16 +155,18 @@ def run_em(
     `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
     """
     stopped, quantum = False, find_quantum(source.total_weight)
+    size = source.shape[0] * progress.state.choice.size
+    choose_kernels(size)  # here, because a warning in a thread would not point at the caller
     while not (progress.converged or stopped) and (state := progress.state).iteration < max_iter:
         if callbacks:
             callbacks.before_iteration()
         parameters, again = state.parameters, False
-        fits, dtype = _begin_fits(state, source.dtype)
+        fits, dtype = _begin_fits(state, source.dtype, size)
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
-            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again))
+            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, size))
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
-                (fits, dtype), again = _begin_fits(state, _widen(dtype)), False
+                (fits, dtype), again = _begin_fits(state, _widen(dtype), size), False
                 continue
             if not again:
                 sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
@@ -208,12 +214,12 @@ def find_quantum(total_weight: float) -> float:
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
 
 
-def _begin_fits(state: State, dtype: np.dtype) -> tuple[list[FamilyFit], np.dtype]:
+def _begin_fits(state: State, dtype: np.dtype, size: float) -> tuple[list[FamilyFit], np.dtype]:
     """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
     locations, scales = ([getattr(fit, name) for fit in state.fits] for name in ("location", "scale"))
     if dtype == np.float32 and not suits_float32(np.array(locations), np.array(scales)):
         dtype = np.dtype(np.float64)
-    return list(map(methodcaller("begin", state.rows, dtype), state.fits)), dtype
+    return list(map(methodcaller("begin", state.rows, dtype, size), state.fits)), dtype
 
 
 def _widen(dtype: np.dtype) -> np.dtype:

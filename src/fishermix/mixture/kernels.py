@@ -4,88 +4,80 @@ All kernels release the GIL, so threads can work on different panels. They use n
 multiply-add, and those that decide where a median is not even that. Sums over a panel run in the type of the
 data and are then added to float64 arrays. The sparse posteriors of a panel are `start`, `row` and
 `row_weight` as `list_posteriors` writes them.
+
+An allocation or a view takes the compiler up to a tenth of a second, as does the first call of min or max,
+and every operation two milliseconds. So most kernels are a Python function that allocates and a compiled one
+that does not. `log_densities` allocates for itself: its loops are slower on arrays that might overlap.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from fishermix.mixture.compiling import njit
+from fishermix.mixture.compiling import njit, njit_inner
+from fishermix.mixture.parameters import UNROLLED
 
 LANES = 64  # rows per inner loop of the densities
-UNROLLED = 4  # dimensions per inner loop; the parameters are padded to a multiple of it
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
-@njit(inline="always", nogil=True, error_model="numpy")
-def fill_tile(x, start, rows, tile):
-    """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
-    d_count = x.shape[1]
-    whole = d_count - d_count % 8 if rows == LANES else 0
-    for d0 in range(0, whole, 8):
-        for i0 in range(0, LANES, 8):
-            for d in range(8):
-                for i in range(8):
-                    tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-    for d in range(whole, d_count):
-        for i in range(rows):
-            tile[d, i] = x[start + i, d]
-
-
-@njit(inline="always", nogil=True, error_model="numpy", fastmath={"contract"})
-def add_distances(tile, d, location, square, linear, k, part, line):
-    """part[line, i] += (square |x - location|² + linear |x - location|)[k, d:d + UNROLLED] of tile[:, i].
-
-    It becomes part of its callers: a call would cost a tenth of their time. numba's cache does not see that
-    `posterior_kernels` depends on it: save that file too after a change here.
-    """
-    l0, l1, l2, l3 = location[k, d], location[k, d + 1], location[k, d + 2], location[k, d + 3]
-    s0, s1, s2, s3 = square[k, d], square[k, d + 1], square[k, d + 2], square[k, d + 3]
-    a0, a1, a2, a3 = linear[k, d], linear[k, d + 1], linear[k, d + 2], linear[k, d + 3]
-    if a0 == 0 and a1 == 0 and a2 == 0 and a3 == 0:  # the general formula with less to do
-        for i in range(LANES):
-            u0 = tile[d, i] - l0
-            u1 = tile[d + 1, i] - l1
-            u2 = tile[d + 2, i] - l2
-            u3 = tile[d + 3, i] - l3
-            part[line, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
-    else:
-        for i in range(LANES):
-            u0 = abs(tile[d, i] - l0)
-            u1 = abs(tile[d + 1, i] - l1)
-            u2 = abs(tile[d + 2, i] - l2)
-            u3 = abs(tile[d + 3, i] - l3)
-            part[line, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-            )
-
-
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(fastmath={"contract"})
 def log_densities(x, location, square, linear, constant, out):
     """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
 
     x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,); out (K, n).
     Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
     """
-    n = x.shape[0]
+    n, d_count = x.shape
     k_count, padded = location.shape
     tile = np.zeros((padded, LANES), x.dtype)
     part = np.empty((k_count, LANES), x.dtype)
     total = np.empty((k_count, LANES), np.float64)
+    whole = d_count - d_count % 8
     for start in range(0, n, LANES):
-        rows = min(LANES, n - start)
-        fill_tile(x, start, rows, tile)
+        rows = LANES if start + LANES < n else n - start
+        if rows == LANES:
+            for d0 in range(0, whole, 8):
+                for i0 in range(0, LANES, 8):
+                    for d in range(8):
+                        for i in range(8):
+                            tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
+        for d in range(whole if rows == LANES else 0, d_count):
+            for i in range(rows):
+                tile[d, i] = x[start + i, d]
         for k in range(k_count):
             for i in range(LANES):
                 total[k, i] = 0
         for first in range(0, padded, CHUNK):
+            last = first + CHUNK if first + CHUNK < padded else padded
             for k in range(k_count):  # numba compiles loops in a tenth of the time of part[:] = 0
                 for i in range(LANES):
                     part[k, i] = 0
-            for d in range(first, min(padded, first + CHUNK), UNROLLED):
+            for d in range(first, last, UNROLLED):
                 for k in range(k_count):
-                    add_distances(tile, d, location, square, linear, k, part, k)
+                    l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
+                    l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
+                    l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
+                    l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
+                    if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
+                        for i in range(LANES):
+                            u0 = tile[d, i] - l0
+                            u1 = tile[d + 1, i] - l1
+                            u2 = tile[d + 2, i] - l2
+                            u3 = tile[d + 3, i] - l3
+                            part[k, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+                        continue
+                    for i in range(LANES):
+                        u0 = abs(tile[d, i] - l0)
+                        u1 = abs(tile[d + 1, i] - l1)
+                        u2 = abs(tile[d + 2, i] - l2)
+                        u3 = abs(tile[d + 3, i] - l3)
+                        part[k, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+                        )
             for k in range(k_count):
                 for i in range(LANES):
                     total[k, i] += part[k, i]
@@ -94,17 +86,21 @@ def log_densities(x, location, square, linear, constant, out):
                 out[k, start + i] = constant[k] - total[k, i]
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def normalize(joint, prior, negligible, log_likelihood):
+def normalize(joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray) -> None:
     """Turn joint log densities (K, n) into posteriors in place, and write the log_likelihood (n,).
 
     A row so far out that every density is 0 or its distances overflow gets the prior (K,). Densities below
     the largest times e^negligible count as 0.
     """
+    n = joint.shape[1]
+    _normalize(joint, prior, negligible, np.empty(n), np.empty(n), log_likelihood)
+
+
+@njit(fastmath={"contract"})
+def _normalize(joint, prior, negligible, top, total, log_likelihood):
     k_count, n = joint.shape
-    top, total = np.empty(n), np.zeros(n)
     for i in range(n):
-        top[i] = -np.inf
+        top[i], total[i] = -np.inf, 0.0
     for k in range(k_count):
         for i in range(n):
             top[i] = joint[k, i] if joint[k, i] > top[i] else top[i]
@@ -120,14 +116,14 @@ def normalize(joint, prior, negligible, log_likelihood):
             for k in range(k_count):
                 joint[k, i] = prior[k]
         else:
-            log_likelihood[i] = top[i] + np.log(total[i])
+            log_likelihood[i] = top[i] + math.log(total[i])
             total[i] = 1 / total[i]
     for k in range(k_count):
         for i in range(n):
             joint[k, i] *= total[i]
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@njit_inner(inline="always")
 def _exp(x):
     """e^x for -700 < x <= 0 to the last bit or two, without a branch or a call, so that loops become SIMD.
 
@@ -151,31 +147,17 @@ def _exp(x):
     return term * np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
 
 
-@njit(nogil=True, error_model="numpy")
-def keep_large(posterior, threshold):
-    """Find the entries of `posterior` (K, n) that are positive and at least the threshold, row by row.
-
-    Returns the number of entries per row (n,), their components and their values.
-    """
-    k_count, n = posterior.shape
-    counts = np.zeros(n, np.int64)
-    for k in range(k_count):
-        for i in range(n):
-            counts[i] += posterior[k, i] > 0 and posterior[k, i] >= threshold
-    following = np.cumsum(counts)
-    total = following[-1]
-    components, values = np.empty(total, np.int64), np.empty(total, posterior.dtype)
-    following -= counts
-    for k in range(k_count):
-        for i in range(n):
-            if posterior[k, i] > 0 and posterior[k, i] >= threshold:
-                components[following[i]], values[following[i]] = k, posterior[k, i]
-                following[i] += 1
-    return counts, components, values
-
-
-@njit(nogil=True, error_model="numpy")
-def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weight, sums, squares):
+def list_posteriors(
+    posterior: np.ndarray,
+    weight: np.ndarray,
+    threshold: float,
+    quantum: float,
+    start: np.ndarray,
+    row: np.ndarray,
+    row_weight: np.ndarray,
+    sums: np.ndarray,
+    squares: np.ndarray,
+) -> None:
     """List the rows of each component whose posterior (K, n) is at least `threshold`.
 
     start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]]. Their
@@ -183,8 +165,13 @@ def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weigh
     `quantum`. Sums of such numbers are exact in float64 in any order, so medians have the same bits in one
     piece, in blocks and on a cluster. sums, squares (K,) += the weights and their squares.
     """
+    rounded = np.empty(len(weight))
+    _list_posteriors(posterior, weight, threshold, quantum, rounded, start, row, row_weight, sums, squares)
+
+
+@njit()
+def _list_posteriors(posterior, weight, threshold, quantum, rounded, start, row, row_weight, sums, squares):
     k_count, n = posterior.shape
-    rounded = np.empty(n)
     count = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
     for k in range(k_count):
         start[k] = count
@@ -199,7 +186,7 @@ def list_posteriors(posterior, weight, threshold, quantum, start, row, row_weigh
     start[k_count] = count
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"reassoc"})
+@njit_inner(fastmath={"reassoc"})
 def _add_weights(weight, k, sums, squares):
     """sums[k] and squares[k] += the sums of weight (n,) and of its squares."""
     total, squared = 0.0, 0.0
@@ -210,57 +197,116 @@ def _add_weights(weight, k, sums, squares):
     squares[k] += squared
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def add_moments(x, start, row, row_weight, center, first, second):
+def add_moments(
+    x: np.ndarray,
+    start: np.ndarray,
+    row: np.ndarray,
+    row_weight: np.ndarray,
+    center: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
     """first, second (K, D) += row_weight (x - center) and row_weight (x - center)², over the listed rows."""
+    ones, twos = np.empty((2, x.shape[1]), x.dtype)
+    weight = row_weight.astype(x.dtype, copy=False)
+    _add_moments(x, start, row, weight, center, ones, twos, first, second)
+
+
+@njit(fastmath={"contract"})
+def _add_moments(x, start, row, weight, center, ones, twos, first, second):
     k_count, d_count = center.shape
-    ones = np.empty(d_count, x.dtype)
-    twos = np.empty(d_count, x.dtype)
     for k in range(k_count):
         for d in range(d_count):
-            ones[d], twos[d] = 0, 0
+            ones[d] = twos[d] = 0
         entry, end, middle = start[k], start[k + 1], center[k]
         while entry + 4 <= end:  # four rows at a time, because the sums are written to memory each time
-            x0, x1, x2, x3 = x[row[entry]], x[row[entry + 1]], x[row[entry + 2]], x[row[entry + 3]]
-            w0, w1 = x.dtype.type(row_weight[entry]), x.dtype.type(row_weight[entry + 1])
-            w2, w3 = x.dtype.type(row_weight[entry + 2]), x.dtype.type(row_weight[entry + 3])
+            x0, w0 = x[row[entry]], weight[entry]
+            x1, w1 = x[row[entry + 1]], weight[entry + 1]
+            x2, w2 = x[row[entry + 2]], weight[entry + 2]
+            x3, w3 = x[row[entry + 3]], weight[entry + 3]
             for d in range(d_count):
-                g0, g1, g2, g3 = x0[d] - middle[d], x1[d] - middle[d], x2[d] - middle[d], x3[d] - middle[d]
-                v0, v1, v2, v3 = w0 * g0, w1 * g1, w2 * g2, w3 * g3
+                g0, g1 = x0[d] - middle[d], x1[d] - middle[d]
+                g2, g3 = x2[d] - middle[d], x3[d] - middle[d]
+                v0, v1 = w0 * g0, w1 * g1
+                v2, v3 = w2 * g2, w3 * g3
                 ones[d] += (v0 + v1) + (v2 + v3)
                 twos[d] += (v0 * g0 + v1 * g1) + (v2 * g2 + v3 * g3)
             entry += 4
         for rest in range(entry, end):
-            w = x.dtype.type(row_weight[rest])
+            x0, w0 = x[row[rest]], weight[rest]
             for d in range(d_count):
-                gap = x[row[rest], d] - middle[d]
-                ones[d] += w * gap
-                twos[d] += w * gap * gap
+                gap = x0[d] - middle[d]
+                ones[d] += w0 * gap
+                twos[d] += w0 * gap * gap
         for d in range(d_count):
             first[k, d] += ones[d]
             second[k, d] += twos[d]
 
 
-@njit(nogil=True, error_model="numpy")
-def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogram):
+def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of rows x (n, D) weighted by weight (K, n), and the sums of weight |x - median|.
+
+    The sums of the weights have to be exact.
+    """
+    columns = np.ascontiguousarray(x.T, np.float64)
+    median, deviation = np.empty((2, len(weight), len(columns)))
+    _find_medians(columns, np.argsort(columns, axis=1), weight, median, deviation)
+    return median, deviation
+
+
+@njit(fastmath={"reassoc", "contract"})
+def _find_medians(columns, order, weight, median, deviation):
+    n = weight.shape[1]
+    for k in range(weight.shape[0]):
+        total = 0.0
+        for i in range(n):
+            total += weight[k, i]
+        for d in range(columns.shape[0]):
+            place, reached = 0, weight[k, order[d, 0]]
+            while reached < 0.5 * total:
+                place += 1
+                reached += weight[k, order[d, place]]
+            middle = columns[d, order[d, place]] + 0.0  # never -0.0, whichever zero came first
+            median[k, d], away = middle, 0.0
+            for i in range(n):
+                away += weight[k, i] * abs(columns[d, i] - middle)
+            deviation[k, d] = away
+
+
+def add_histogram(
+    x: np.ndarray,
+    start: np.ndarray,
+    row: np.ndarray,
+    row_weight: np.ndarray,
+    seen: np.ndarray,
+    wanted: np.ndarray,
+    low: np.ndarray,
+    per_bin: np.ndarray,
+    histogram: np.ndarray,
+) -> None:
     """histogram (K, D, B) += the weights of the listed rows by bin, for the components wanted (K,).
 
     Rows that weigh less than seen (K,) times the largest weight of their component are ignored. low and
     per_bin are (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to
     the first or the last bin.
     """
-    k_count, d_count, bins = histogram.shape
+    flat, place = histogram.reshape(len(histogram), -1), np.empty(x.shape[1], np.int32)
+    _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, histogram.shape[2], flat)
+
+
+@njit()
+def _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, bins, histogram):
+    k_count, d_count = low.shape
     last = x.dtype.type(bins - 1)
     one = x.dtype.type(1)
     zero = x.dtype.type(0)
-    place = np.empty(d_count, np.int32)
     for k in range(k_count):
         if not wanted[k]:
             continue
-        flat = histogram[k].reshape(-1)
         largest = 0.0
         for entry in range(start[k], start[k + 1]):
-            largest = max(largest, row_weight[entry])
+            if row_weight[entry] > largest:
+                largest = row_weight[entry]
         for entry in range(start[k], start[k + 1]):
             if row_weight[entry] < seen[k] * largest:
                 continue
@@ -272,27 +318,26 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, histogr
                 p = p if p < last else last
                 place[d] = np.int32(p) + np.int32(d * bins)
             for d in range(d_count):
-                flat[place[d]] += row_weight[entry]
+                histogram[k, place[d]] += row_weight[entry]
 
 
-@njit(nogil=True, error_model="numpy")
 def collect(
-    x,
-    start,
-    row,
-    row_weight,
-    low,
-    high,
-    center,
-    below,
-    deviation,
-    newest,
-    where,
-    value,
-    weight,
-    resume,
-    count,
-):
+    x: np.ndarray,
+    start: np.ndarray,
+    row: np.ndarray,
+    row_weight: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    center: np.ndarray,
+    below: np.ndarray,
+    deviation: np.ndarray,
+    newest: np.ndarray,
+    where: np.ndarray,
+    value: np.ndarray,
+    weight: np.ndarray,
+    resume: np.ndarray,
+    count: int,
+) -> int:
     """Append the values with low <= x < high.
 
     below += the weight of the values under low, and deviation += row_weight |x - center|. low, high, center,
@@ -301,53 +346,67 @@ def collect(
     into it, so that ties take little room. Returns the number of entries; if there is no room for one more
     row, resume (2,) says where to continue, else it is (K, 0).
     """
-    k_count, d_count = low.shape
-    wanted = np.empty(d_count, np.int64)
+    d_count = x.shape[1]
     hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    eight_hits, hits = hit.view(np.uint64), np.empty(len(hit) + 1, np.int64)
-    under = np.empty(d_count, np.float64)
-    away = np.empty(d_count, x.dtype)
-    nothing = 0.0
+    wanted, hits = np.empty((2, len(hit) + 1), np.int64)
+    work = wanted, hit, hit.view(np.uint64), hits, np.empty(d_count), np.empty(d_count, x.dtype)
+    sums = below, deviation, newest, where, value, weight
+    light = row_weight.astype(x.dtype, copy=False)
+    return _collect(x, start, row, row_weight, light, low, high, center, *work, *sums, resume, count)
+
+
+@njit()
+def _collect(
+    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, hits, under, away,
+    below, deviation, newest, where, value, weight, resume, count,
+):  # fmt: skip
+    k_count, d_count = low.shape
+    zero = 0.0
     for k in range(resume[0], k_count):
+        entry = resume[1] if resume[1] > start[k] else start[k]
+        resume[1] = 0
         wanted_count = 0
         for d in range(d_count):
+            under[d] = away[d] = 0
             if low[k, d] < np.inf:
                 wanted[wanted_count] = d
                 wanted_count += 1
-        entry = max(start[k], resume[1])
-        resume[1] = 0
         if wanted_count == 0:
             continue
-        for d in range(d_count):
-            under[d], away[d] = 0, 0
         while entry < start[k + 1] and count + d_count <= len(where):
-            i = row[entry]
-            w = row_weight[entry]
-            light = x.dtype.type(w)
+            i, w, v = row[entry], row_weight[entry], light[entry]
+            found = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
             if wanted_count * 8 < d_count:
                 for place in range(wanted_count):
                     d = wanted[place]
-                    away[d] += light * abs(x[i, d] - center[k, d])
-                    under[d] += w if x[i, d] < low[k, d] else nothing
-                    if (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]):
-                        count = _append(k, d, d_count, x[i, d], w, newest, where, value, weight, count)
+                    away[d] += v * abs(x[i, d] - center[k, d])
+                    under[d] += w if x[i, d] < low[k, d] else zero
+                    hits[found] = d
+                    found += np.uint64((x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]))
             else:
                 # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
                 for d in range(d_count):
-                    away[d] += light * abs(x[i, d] - center[k, d])
+                    away[d] += v * abs(x[i, d] - center[k, d])
                 for d in range(d_count):
                     hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
                 for d in range(d_count):
-                    under[d] += w if x[i, d] < low[k, d] else nothing
-                found = np.uint64(0)
+                    under[d] += w if x[i, d] < low[k, d] else zero
                 for word in range(len(eight_hits)):
                     if eight_hits[word] != 0:
                         for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
                             hits[found] = d
                             found += np.uint64(hit[d])
-                for place in range(found):
-                    d = hits[place]
-                    count = _append(k, d, d_count, x[i, d], w, newest, where, value, weight, count)
+            for place in range(found):
+                d = hits[place]
+                before = newest[k, d]
+                if before >= 0 and value[before] == x[i, d]:
+                    weight[before] += w
+                else:
+                    where[count] = k * d_count + d
+                    value[count] = x[i, d]
+                    weight[count] = w
+                    newest[k, d] = count
+                    count += 1
             entry += 1
         for d in range(d_count):
             below[k, d] += under[d]
@@ -360,20 +419,7 @@ def collect(
     return count
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
-def _append(k, d, d_count, v, w, newest, where, value, weight, count):
-    before = newest[k, d]
-    if before >= 0 and value[before] == v:
-        weight[before] += w
-        return count
-    where[count] = k * d_count + d
-    value[count] = v
-    weight[count] = w
-    newest[k, d] = count
-    return count + 1
-
-
-@njit(nogil=True, error_model="numpy")
+@njit()
 def group(where, position, value, weight, grouped_value, grouped_weight):
     """Sort entries (n,) by `where`; position (G,) is the place of the next entry of each group."""
     for entry in range(len(where)):
@@ -383,7 +429,7 @@ def group(where, position, value, weight, grouped_value, grouped_weight):
         position[where[entry]] += 1
 
 
-@njit(nogil=True, error_model="numpy")
+@njit()
 def select(first, value, weight, wanted, reference, selected, inside, shift):
     """Select (G,) the smallest value of each group up to which the weights sum to at least wanted (G,).
 
@@ -402,21 +448,27 @@ def select(first, value, weight, wanted, reference, selected, inside, shift):
         need = wanted[g]
         while True:
             a, b, c = value[left], value[(left + right) // 2], value[right]
-            pivot = max(min(a, b), min(max(a, b), c))
-            lower, entry, upper = left, left, right
-            less = 0.0
-            equal = 0.0
+            if a > b:
+                a, b = b, a
+            pivot = a if c < a else (b if c > b else c)
+            lower = entry = left
+            upper = right
+            less = equal = 0.0
             while entry <= upper:
                 v, w = value[entry], weight[entry]
                 if v < pivot:
-                    value[entry], weight[entry] = value[lower], weight[lower]
-                    value[lower], weight[lower] = v, w
+                    value[entry] = value[lower]
+                    weight[entry] = weight[lower]
+                    value[lower] = v
+                    weight[lower] = w
                     less += w
                     lower += 1
                     entry += 1
                 elif v > pivot:
-                    value[entry], weight[entry] = value[upper], weight[upper]
-                    value[upper], weight[upper] = v, w
+                    value[entry] = value[upper]
+                    weight[entry] = weight[upper]
+                    value[upper] = v
+                    weight[upper] = w
                     upper -= 1
                 else:
                     equal += w

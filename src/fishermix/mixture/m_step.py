@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fishermix.mixture import kernels
 from fishermix.mixture.families import Family
+from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
 from fishermix.rows.blocks import Statistics
 
@@ -48,10 +48,14 @@ class FamilyFit:
     expected_log_likelihood: np.ndarray
     floor: float
     done: bool = False
+    size: float = np.inf
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype) -> FamilyFit:
-        """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one."""
-        return replace(self, done=False)
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> FamilyFit:
+        """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one.
+
+        `size` is N K D, by which the algorithm is chosen.
+        """
+        return replace(self, done=False, size=size)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         """Return the sufficient statistics of a block, given as panels of rows (n, D)."""
@@ -66,13 +70,14 @@ class FamilyFit:
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype) -> MomentFit:
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MomentFit:
         # The center of the sums is a number of the rows' type, the same one for every block.
-        return replace(self, location=self.location.astype(dtype).astype(float), done=False)
+        return replace(self, location=self.location.astype(dtype).astype(float), done=False, size=size)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         center = self.location.astype(panels[0].dtype)
         first, second = np.zeros(center.shape), np.zeros(center.shape)
+        kernels = choose_kernels(self.size)
         for panel, posterior in zip(panels, posteriors):
             kernels.add_moments(panel, *posterior, center, first, second)
         return Statistics(first=first, second=second)
@@ -103,7 +108,7 @@ class IRLSFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype) -> IRLSFit:
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> IRLSFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, FamilyConfig, Gaussian, Laplace, family_from_config
+from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.statistics import PanelPosteriors, Posteriors
 from fishermix.rows.blocks import PANEL, Statistics
 from fishermix.schemas import Count, Name, Number, Positive, Seed, Size, Struct, Text, field
@@ -33,6 +34,7 @@ FARTHEST = -1e290  # log density of a row whose distances overflow float64
 FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
 FEW_NUMBERS = 2_000_000  # rows * K * D that the NumPy version may expand to
 SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares float32 can sum over a panel
+UNROLLED = 4  # dimensions per inner loop of the kernels; the parameters are padded to a multiple of it
 
 # The compiled form of a family: log f(z) = at_center - square z² - linear |z|. Others are called row by row.
 COMPILED: dict[type[Family], tuple[float, float, float]] = {
@@ -121,21 +123,18 @@ class MixtureParameters:
 
     def _list_panels(self, rows: np.ndarray, threshold: float, threads: int) -> list[tuple[np.ndarray, ...]]:
         """The sparse posteriors of each panel of rows, as `Posteriors.of_panels` takes them."""
-        from fishermix.mixture import kernels
         from fishermix.mixture.posterior_kernels import list_large
 
-        def keep_large(posterior: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, ...]:
-            return kernels.keep_large(posterior, threshold)
-
+        keep = partial(keep_large, threshold=threshold)
         suits = rows.dtype == np.float64 or suits_float32(self.locations, self.scales)
         compiled = self._compile(rows.dtype)
         if compiled.others or not suits:
-            return self.map_panels(rows, keep_large, threads)
+            return self.map_panels(rows, keep, threads)
 
         def list_panel(start: int) -> tuple[np.ndarray, ...]:
             panel = rows[start : start + PANEL]
             found = list_large(panel, compiled[:4], NEGLIGIBLE_LOG[rows.dtype.char], threshold)
-            return self.map_panels(panel, keep_large)[0] if found is None else found
+            return self.map_panels(panel, keep)[0] if found is None else found
 
         return map_in_threads(list_panel, range(0, len(rows), PANEL), threads)
 
@@ -170,11 +169,16 @@ class MixtureParameters:
         return np.ascontiguousarray(posterior.T), log_likelihood
 
     def map_panels(
-        self, rows: np.ndarray, use: Callable[[np.ndarray, np.ndarray], T], threads: int = 1
+        self,
+        rows: np.ndarray,
+        use: Callable[[np.ndarray, np.ndarray], T],
+        threads: int = 1,
+        size: float = np.inf,
     ) -> list[T]:
         """Return use(posteriors (K, n), log likelihoods (n,)) of each panel of rows (n, D), in order.
 
-        Rows too far out for float32, and all rows if the parameters are, are computed in float64.
+        Rows too far out for float32, and all rows if the parameters are, are computed in float64. See
+        `numpy_kernels.choose_kernels` for `size`.
         """
         if rows.dtype == np.float32 and not suits_float32(self.locations, self.scales):
             rows = rows.astype(np.float64)
@@ -182,37 +186,41 @@ class MixtureParameters:
 
         def use_panel(start: int) -> T:
             panel = rows[start : start + PANEL]
-            posterior, log_likelihood = self._e_step(panel, compiled)
+            posterior, log_likelihood = self._e_step(panel, compiled, size)
             far = ~np.isfinite(log_likelihood)
             if far.any():
                 wide = np.dtype(np.float64)
                 posterior[:, far], log_likelihood[far] = self._e_step(
-                    panel[far].astype(wide), self._compile(wide)
+                    panel[far].astype(wide), self._compile(wide), size
                 )
             return use(posterior, log_likelihood)
 
         return map_in_threads(use_panel, range(0, len(rows), PANEL), threads)
 
     def panel_posteriors(
-        self, panels: Sequence[np.ndarray], weight: np.ndarray, threshold: float, quantum: float
+        self,
+        panels: Sequence[np.ndarray],
+        weight: np.ndarray,
+        threshold: float,
+        quantum: float,
+        size: float = np.inf,
     ) -> tuple[list[PanelPosteriors], Statistics]:
         """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
 
         weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
-        panels overflows. See `kernels.list_posteriors` for `quantum`.
+        panels overflows. See `kernels.list_posteriors` for `quantum`, `choose_kernels` for `size`.
         """
-        from fishermix.mixture import kernels
-
+        kernels = choose_kernels(size)
         n_components, found, first = len(self.weights), [], 0
-        compiled, size = self._compile(panels[0].dtype), len(panels[0]) * n_components
+        compiled, capacity = self._compile(panels[0].dtype), len(panels[0]) * n_components
         # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
-        joint, rows, weights = np.empty(size), np.empty(size, np.int32), np.empty(size)
+        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
         zeros = {name: np.zeros(n_components) for name in ("weight", "squared")}
         sums = Statistics(log_likelihood=0.0, rows=np.zeros(n_components, np.int64), **zeros)
         for panel in panels:
             sample_weight = weight[first : first + len(panel)]
             first += len(panel)
-            posterior, log_likelihood = self._e_step(panel, compiled, joint)
+            posterior, log_likelihood = self._e_step(panel, compiled, size, joint)
             start = np.empty(n_components + 1, np.int64)
             kernels.list_posteriors(
                 posterior,
@@ -231,14 +239,13 @@ class MixtureParameters:
         return found, sums
 
     def _e_step(
-        self, x: np.ndarray, compiled: _Compiled, buffer: np.ndarray | None = None
+        self, x: np.ndarray, compiled: _Compiled, size: float, buffer: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posteriors (K, n) and log likelihoods (n,) of a panel; -inf where the type of x overflows.
 
         The posteriors are written to `buffer` (n K or more,) if it is given.
         """
-        from fishermix.mixture import kernels
-
+        kernels = choose_kernels(size)
         shape, log_likelihood = (len(self.weights), len(x)), np.empty(len(x))
         joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
         kernels.log_densities(x, *compiled[:4], joint)
@@ -257,8 +264,6 @@ class MixtureParameters:
 
     def _compile(self, dtype: np.dtype) -> _Compiled:
         """Prepare the E step of rows of this type, once."""
-        from fishermix.mixture import kernels
-
         if dtype.char in self._compiled:
             return self._compiled[dtype.char]
         at_center, square, linear = (
@@ -269,7 +274,7 @@ class MixtureParameters:
         )
         constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
         n_components, d = square.shape
-        padded = np.zeros((3, n_components, d + -d % kernels.UNROLLED), dtype)
+        padded = np.zeros((3, n_components, d + -d % UNROLLED), dtype)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             square = np.where(square > 0, square / self.scales**2, 0.0)
             padded[:, :, :d] = self.locations, square, linear / self.scales
@@ -299,6 +304,17 @@ class MixtureParameters:
             chosen = self.choice[labels] == index
             z[chosen] = family.sample(rng, int(chosen.sum()))
         return self.locations[labels] + self.scales[labels] * z, labels
+
+
+def keep_large(
+    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entries of `posterior` (K, n) that are positive and at least the threshold, row by row.
+
+    Returns the number of entries per row (n,), their components and their values.
+    """
+    kept = Posteriors.of_dense(posterior.T, threshold)
+    return np.diff(kept.indptr), kept.components, kept.values
 
 
 def map_in_threads(use: Callable[[int], T], starts: Sequence[int], threads: int) -> list[T]:

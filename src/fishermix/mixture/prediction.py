@@ -12,10 +12,10 @@ import scipy.sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fishermix.mixture import kernels
 from fishermix.mixture.families import Family
 from fishermix.mixture.initialization import find_source
-from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.numpy_kernels import choose_kernels
+from fishermix.mixture.parameters import MixtureParameters, keep_large
 from fishermix.mixture.statistics import Posteriors
 from fishermix.rows.blocks import ArraySource, Block, Statistics
 
@@ -80,7 +80,7 @@ class PredictionMixin:
             Posteriors below it are 0 and are not stored.
         """
         found = Posteriors.of_panels(
-            self._map_panels(X, partial(_keep_large, threshold=threshold)), len(self.weights_)
+            self._map_panels(X, partial(keep_large, threshold=threshold)), len(self.weights_)
         )
         shape = len(found.indptr) - 1, found.n_components
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
@@ -153,7 +153,9 @@ class PredictionMixin:
             source = ArraySource(X, threads=self.n_jobs)
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
-        return source.total(_MapPanels(parameters, use))["panels"]
+        size = source.shape[0] * parameters.choice.size
+        choose_kernels(size)  # here, because a warning in a thread would not point at the caller
+        return source.total(_MapPanels(parameters, use, size))["panels"]
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,10 @@ class _MapPanels:
 
     parameters: MixtureParameters
     use: Callable[[np.ndarray, np.ndarray], Any]
+    size: float  # N K D of all rows
 
     def __call__(self, block: Block) -> Statistics:
-        return Statistics(panels=self.parameters.map_panels(block.rows, self.use))
+        return Statistics(panels=self.parameters.map_panels(block.rows, self.use, size=self.size))
 
 
 def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
@@ -173,9 +176,3 @@ def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.nd
 
 def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
     return log_likelihood
-
-
-def _keep_large(
-    posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float
-) -> tuple[np.ndarray, ...]:
-    return kernels.keep_large(posterior, threshold)

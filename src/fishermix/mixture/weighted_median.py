@@ -1,8 +1,9 @@
 """The M step of the Laplacian: exact weighted medians and mean absolute deviations.
 
-The weighted median is the first value in ascending order at which half of the weight is reached.
-`MedianSearch` finds it without sorting, for all (component, dimension) at once, from sufficient statistics
-that add up over blocks, in one or two passes over the rows:
+The weighted median is the first value in ascending order at which half of the weight is reached. The rows of
+small data are sorted (`find_medians` of the kernels). For others `MedianSearch` finds it without sorting, for
+all (component, dimension) at once, from sufficient statistics that add up over blocks, in one or two passes
+over the rows:
 
 1. *histogram*: the weights over a bracket, in bins, tell the bin in which half of the weight is reached;
 2. *collect*: the weight below the bracket and the few values inside it, among which the median is selected.
@@ -25,9 +26,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fishermix.mixture import kernels
-from fishermix.mixture.compiling import njit
 from fishermix.mixture.m_step import FamilyFit
+from fishermix.mixture.numpy_kernels import choose_kernels, spread_weights
 from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
 from fishermix.rows.blocks import Statistics
 from fishermix.threads import available_threads
@@ -47,6 +47,7 @@ PATIENCE = 16  # passes before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
+SORTED, WALKED = 24_000, 200_000  # N D, N K D: up to here sorting all rows in each iteration is faster
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
@@ -59,25 +60,35 @@ class MedianFit(FamilyFit):
 
     search: MedianSearch | None = None
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype) -> MedianFit:
-        search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, search=search)
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MedianFit:
+        search = None
+        if size > min(SORTED * len(self.location), WALKED):
+            search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
+        return replace(self, done=False, size=size, search=search)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
-        assert self.search is not None
-        return self.search.summarize(panels, posteriors)
+        if self.search is not None:
+            return self.search.summarize(panels, posteriors)
+        weights = [spread_weights(*posterior, len(panel)) for panel, posterior in zip(panels, posteriors)]
+        return Statistics(rows=list(panels), weights=weights)  # few enough to be sorted
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
-        assert self.search is not None
+        if self.search is None:
+            rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
+            median, deviation = choose_kernels(self.size).find_medians(rows, weights)
+            return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
         search = self.search.advance(statistics, sums)
         if not search.done:
             return replace(self, search=search)
-        deviation = search.deviation / sums.divisor
+        return self._finish(search.median, search.deviation, sums)
+
+    def _finish(self, median: np.ndarray, deviation: np.ndarray, sums: ComponentSums) -> MedianFit:
+        deviation = deviation / sums.divisor
         scale = np.maximum(deviation, self.floor)
-        moved = np.abs(search.median - self.location)
+        moved = np.abs(median - self.location)
         return replace(
             self,
-            location=search.median,
+            location=median,
             scale=np.where(sums.weight > 0, scale, self.scale),
             reach=np.maximum(MOVES * moved, scale * np.minimum(FEW_ROWS / sums.effective_rows, 1)),
             expected_log_likelihood=-np.log(2 * scale) - deviation / scale,
@@ -142,6 +153,8 @@ class MedianSearch:
             with np.errstate(over="ignore"):
                 per_bin = (BINS - 2) / (high - low)
             per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
+            from fishermix.mixture import kernels
+
             for panel, posterior in zip(panels, posteriors):
                 kernels.add_histogram(panel, *posterior, self.seen, in_histogram, low, per_bin, histogram)
         if (collecting := self.status == COLLECT).any():
@@ -189,9 +202,13 @@ class MedianSearch:
     def _after_histogram(self, seen: np.ndarray, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
         # Light rows were ignored: nearly always, between a tenth and nine tenths of their weight is below the
         # median. So the bracket starts and ends where the histogram reaches half of its weight, less or more.
-        found = np.zeros((8, *seen.shape))
-        _find_bins(histogram, seen, sums.weight[:, 0], LIGHT, *found)
-        half, slack, place, low_bin, low_place, high_bin, high_place, inside = found
+        reached = np.cumsum(histogram, axis=2)
+        total = reached[:, :, -1]
+        half, slack = 0.5 * total, LIGHT * np.maximum(sums.weight - total, 0)
+        place = (reached < half[:, :, None]).sum(axis=2)
+        low_bin, low_place, below, _ = _find_bins(reached, half - slack, empty=0.0)
+        high_bin, high_place, _, above = _find_bins(reached, half + slack, empty=1.0)
+        inside = above - below
         located = seen & (place > 0) & (place < BINS - 1)
         crowd = inside * (sums.rows / sums.divisor)
         # Of crowded bins only the part around the interpolated places is kept, four standard deviations of
@@ -272,6 +289,8 @@ def _select(
     entries: list[Entries], count: np.ndarray, wanted: np.ndarray, reference: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run `kernels.select` on the K D groups of collected values; return median, weight, shift (K, D)."""
+    from fishermix.mixture import kernels
+
     first = np.concatenate([[0], np.cumsum(count)])
     value = np.empty(first[-1], np.result_type(*(values for _, values, _ in entries)))
     weight = np.empty(first[-1])
@@ -294,6 +313,19 @@ def _select(
             list(pool.map(select, parts))
     median, inside, shift = (output.reshape(shape) for output in found)
     return median, inside, shift
+
+
+def _find_bins(reached: np.ndarray, target: np.ndarray, empty: float) -> tuple[np.ndarray, ...]:
+    """Find the inner bin (K, D) in which the sums over bins `reached` (K, D, B) come to the target (K, D).
+
+    Returns the bin, its part below the target, from 0 to 1 and `empty` if there is nothing in it, and the
+    sums before and after it.
+    """
+    found = np.clip((reached < target[:, :, None]).sum(axis=2), 1, BINS - 2)
+    entry = found + BINS * np.arange(found.size).reshape(found.shape)
+    before, after = reached.ravel()[entry - 1], reached.ravel()[entry]
+    part = np.divide(target - before, after - before, out=np.full(target.shape, empty), where=after > before)
+    return found, np.clip(part, 0, 1), before, after
 
 
 def _are_few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -343,6 +375,8 @@ def _collect(
     reference: np.ndarray,
 ) -> Statistics:
     """Collect the values with first <= x < last of a block, and the sums outside of these brackets (K, D)."""
+    from fishermix.mixture import kernels
+
     n_components, n_features = first.shape
     below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.full(first.shape, -1)
     capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
@@ -363,46 +397,3 @@ def _collect(
         entries=[(where[:count], value[:count], weight[:count])],
         count=np.bincount(where[:count], minlength=first.size),
     )
-
-
-@njit(nogil=True, error_model="numpy")
-def _find_bins(
-    histogram, wanted, weight, light, half, slack, place, low_bin, low_place, high_bin, high_place, inside
-):
-    """Find the bins of histogram (K, D, B) in which half of its weight is reached, for the wanted (K, D).
-
-    weight (K,) is that of all rows; the part `light` of what is not in the histogram is the slack. The bin of
-    half - slack is low_bin, its part below that is low_place, 0 to 1; and high_bin that of half + slack, both
-    within the inner bins. inside is the weight from the one to the other. All outputs are (K, D).
-    """
-    k_count, d_count, bins = histogram.shape
-    for k in range(k_count):
-        for d in range(d_count):
-            if not wanted[k, d]:
-                continue
-            counted = histogram[k, d]
-            total = 0.0
-            for b in range(bins):
-                total += counted[b]
-            middle = 0.5 * total
-            loose = light * max(weight[k] - total, 0.0)
-            half[k, d], slack[k, d] = middle, loose
-            low_bin[k, d] = high_bin[k, d] = place[k, d] = bins - 1
-            reached, first, last = 0.0, True, True
-            for b in range(bins):
-                before = reached
-                reached += counted[b]
-                if place[k, d] > b and reached >= middle:
-                    place[k, d] = b
-                if first and reached >= middle - loose:
-                    first, low_bin[k, d] = False, b
-                    low_place[k, d] = (middle - loose - before) / counted[b] if counted[b] > 0 else 0.0
-                if last and reached >= middle + loose:
-                    last, high_bin[k, d] = False, b
-                    high_place[k, d] = (middle + loose - before) / counted[b] if counted[b] > 0 else 1.0
-            if low_bin[k, d] < 1:
-                low_bin[k, d], low_place[k, d] = 1, 0
-            if high_bin[k, d] > bins - 2:
-                high_bin[k, d], high_place[k, d] = bins - 2, 1
-            for b in range(int(low_bin[k, d]), int(high_bin[k, d]) + 1):
-                inside[k, d] += counted[b]

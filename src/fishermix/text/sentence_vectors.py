@@ -260,7 +260,8 @@ class _WordScores:
 
             def encode_run(first: int, last: int) -> None:
                 run = offsets[first : last + 1]
-                sum_entries(slots, run, *table, *options, self.start, out[first:last])
+                active = np.empty(self.scores.factor.shape[1], np.bool_)
+                sum_entries(slots, run, *table, *options, self.start, active, out[first:last])
 
             if len(out) > FEW_SENTENCES:
                 kernels.in_threads(encode_run, len(out))
