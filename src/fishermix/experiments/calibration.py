@@ -46,6 +46,11 @@ class Trials:
     right: np.ndarray
     is_best: np.ndarray
 
+    def halve(self) -> Trials:
+        """The first half of the rows: small folders, should not outweigh the others in a fit."""
+        half = len(self.right) // 2
+        return Trials(self.numbers[:half], self.right[:half], self.is_best[:half])
+
     @classmethod
     def join(cls, trials: Sequence[Trials]) -> Trials:
         names = ("numbers", "right", "is_best")
