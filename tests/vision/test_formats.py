@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fishermix.vision import decoding, formats, images, pixel_limit
-from fishermix.vision.formats import FORMATS, explain_skipped, find_format, sniff_format, split_part
+from fishermix.vision.formats import FORMATS, explain_skipped, find_format, split_part
 from fishermix.vision.images import UnreadableImage, list_parts, open_photo
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:PIL")  # Pillow comments on damage
@@ -212,7 +212,7 @@ def test_the_table_has_each_suffix_once_and_pillow_knows_no_program_runner():
     ],
 )
 def test_the_first_bytes_show_the_format(head, name):
-    assert sniff_format(head) == name
+    assert decoding.sniff_format(head) == name
 
 
 def test_a_raw_preview_is_used_before_the_sensor(monkeypatch):

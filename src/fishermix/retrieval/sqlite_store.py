@@ -50,7 +50,6 @@ from fishermix.retrieval.index_files import (
     remove_stale_files,
 )
 from fishermix.retrieval.sqlite_schema import connect, migrate
-from fishermix.retrieval.sqlite_write import copy_living, has_many_dead, write_entries
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
 from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
 
@@ -265,6 +264,8 @@ class LocalStore:
         return found
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
+        from fishermix.retrieval.sqlite_write import write_entries  # a search does not wait for it
+
         with self._transaction("IMMEDIATE") as connection:
             state = _read_state(connection)
             path = self._vector_file(state.generation)
@@ -297,6 +298,8 @@ class LocalStore:
 
     def _compact(self) -> None:
         """Copy the living rows to a new file when a quarter of a large file is dead."""
+        from fishermix.retrieval.sqlite_write import copy_living, has_many_dead
+
         with self._transaction("IMMEDIATE") as connection:
             state = _read_state(connection)
             if not has_many_dead(connection, state.n_rows):

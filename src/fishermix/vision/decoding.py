@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from fishermix.extras import install_command
-from fishermix.vision.formats import RAW, explain_missing, get_format, sniff_format
+from fishermix.vision.formats import RAW, explain_missing, get_format
 from fishermix.vision.picture_cost import check_opened, check_proportion, check_size
 from fishermix.vision.remarks import collect_remarks
 from fishermix.vision.tiff import has_deep_planes, list_pages, looks_like_raw, read_page
@@ -25,6 +25,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 SNIFFED = {"AVIF": "AVIF", "HEIC": "HEIF", "JPEG XL": "JXL"}
 LEAST_OF_SIDE = 0.9  # an embedded thumbnail serves if no side is shorter than this share of `side`
 ORIENTATION = 0x0112  # the EXIF tag
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -63,6 +64,26 @@ def _decode(data: bytes | Image.Image, max_pixels: int, side: int, page: int) ->
         return _decode_tiff(data, max_pixels, side, page)
     with open_file(data, kind) as image:
         return _load(image, max_pixels, side, data=data)
+
+
+def sniff_format(data: bytes) -> str:
+    """The name of the format that the first bytes show, for those that need a package; "" for others."""
+    if data[:3] == b"\xff\xd8\xff":
+        return "JPEG"
+    if data[4:8] == b"ftyp":
+        brands = {data[8:12]} | {data[at : at + 4] for at in range(16, min(64, len(data)), 4)}
+        if data[8:12] == b"crx ":
+            return "RAW"
+        if brands & {b"avif", b"avis"}:
+            return "AVIF"
+        return "HEIC" if brands & set(_HEIF_BRANDS) else ""
+    if data[:2] == b"\xff\x0a" or data[:12] == b"\0\0\0\x0cJXL \r\n\x87\n":
+        return "JPEG XL"
+    if data.startswith((b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0")):
+        return "RAW"
+    if data[:4] in (b"II*\0", b"MM\0*"):
+        return "RAW" if data[8:10] == b"CR" else "TIFF"
+    return ""
 
 
 def open_file(data: bytes, kind: str) -> Image.Image:

@@ -65,7 +65,6 @@ UNSUPPORTED = Format(
 )
 _BY_SUFFIX = {suffix: one for one in (*FORMATS, UNSUPPORTED) for suffix in one.suffixes}
 _PART = re.compile(r"(.+)#(t|page)=(\d+(?:\.\d+)?)", re.DOTALL)
-_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 
 @cache
@@ -141,23 +140,3 @@ def locate_part(path: str) -> tuple[str, float | None, int | None]:
     file, part, number = split_part(path)
     is_video = find_format(file) is VIDEO
     return file, number if is_video else None, int(number) if part == "page" else None
-
-
-def sniff_format(data: bytes) -> str:
-    """The name of the format that the first bytes show, for those that need a package; "" for others."""
-    if data[:3] == b"\xff\xd8\xff":
-        return "JPEG"
-    if data[4:8] == b"ftyp":
-        brands = {data[8:12]} | {data[at : at + 4] for at in range(16, min(64, len(data)), 4)}
-        if data[8:12] == b"crx ":
-            return "RAW"
-        if brands & {b"avif", b"avis"}:
-            return "AVIF"
-        return "HEIC" if brands & set(_HEIF_BRANDS) else ""
-    if data[:2] == b"\xff\x0a" or data[:12] == b"\0\0\0\x0cJXL \r\n\x87\n":
-        return "JPEG XL"
-    if data.startswith((b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0")):
-        return "RAW"
-    if data[:4] in (b"II*\0", b"MM\0*"):
-        return "RAW" if data[8:10] == b"CR" else "TIFF"
-    return ""

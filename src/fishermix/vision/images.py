@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from PIL import ExifTags, Image
 
-from fishermix.vision.decoding import check_installed, decode_bytes, open_as, open_file
-from fishermix.vision.formats import RAW, VIDEO, find_format, sniff_format, split_part
+from fishermix.vision.decoding import check_installed, decode_bytes, open_as, open_file, sniff_format
+from fishermix.vision.formats import RAW, VIDEO, find_format, split_part
 from fishermix.vision.picture_cost import find_excess, is_bounded
 from fishermix.vision.pixel_limit import default_max_pixels, read_bytes
 from fishermix.vision.remarks import collect_remarks
