@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# N K D: up to here an iteration takes less than a millisecond in NumPy, at most twice as long as compiled.
+# N K D: up to here an iteration takes less than a millisecond in NumPy, about twice as long as compiled.
 SMALL = 16_384
 
 
