@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image, ImageEnhance
 from skimage import data
 from tiny_model import paint
 
-from fishermix.retrieval.duplicates import GRAY_SIDE, HASH_SIDE, _judge_file, hash_pixels
+from fishermix.retrieval.duplicates import GRAY_SIDE, HASH_SIDE, hash_pixels, judge_file
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def test_the_original_is_kept_although_the_copy_is_older_and_comes_first(name, t
     original.touch()
     copy.touch()
     os.utime(copy, (0, 0))
-    assert sorted([copy, original], key=_judge_file) == [original, copy]
+    assert sorted([copy, original], key=judge_file) == [original, copy]
     os.utime(original, (9, 9))
     younger = tmp_path / "z.png"
     younger.touch()
-    assert sorted([younger, original], key=_judge_file) == [original, younger]
+    assert sorted([younger, original], key=judge_file) == [original, younger]
 
 
 def test_a_subfolder_and_a_folder_without_duplicates(tiny, folder):
@@ -95,3 +96,15 @@ def test_the_last_copy_is_never_listed_as_one_too_many(tiny, folder):
     tiny("duplicates", folder, "--exact")
     (folder / "cat copy.png").unlink()
     assert tiny("duplicates", folder, "--exact", "--no-update", "--omit-first", "-0") == ""
+
+
+def test_the_photo_that_knows_when_it_was_taken_is_the_original(tiny, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    exif = Image.Exif()
+    exif[306] = "2012:07:14 10:00:00"
+    Image.fromarray(pixels).save(tmp_path / "taken (1).png", exif=exif)
+    Image.fromarray(pixels).save(tmp_path / "stripped.png")
+    os.utime(tmp_path / "stripped.png", (0, 0))
+    found = json.loads(tiny("duplicates", tmp_path, "--json"))
+    names = [Path(photo["path"]).name for photo in found[0]["photos"]]
+    assert names == ["taken (1).png", "stripped.png"]

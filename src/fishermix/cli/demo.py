@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,6 +62,7 @@ def demo(
     """Try the commands on a few photos: search, caption, explain, and a contact sheet."""
     from fishermix.retrieval.contact_sheet import render_contact_sheet, write_contact_sheet
     from fishermix.retrieval.explain import Explainer
+    from fishermix.retrieval.index import MAYBE
 
     out.mkdir(parents=True, exist_ok=True)
     folder = photos or copy_packaged_photos(out / "photos")
@@ -73,6 +76,10 @@ def demo(
             raise FishermixError(f"There are no photos in {folder}. Name a folder that contains some.")
         for query, hits in zip(queries, found):
             say(f'\nfishermix search "{query}"')
+            judge = index.judge(index.encode_query(query))
+            chances = judge.find_probabilities([hit.score for hit in hits]) if judge else []
+            if len(chances) and max(chances) < MAYBE:
+                say("  Nothing here looks like this. The nearest:")
             for hit in hits:
                 say(f"  {hit.score:.3f}  {hit.path}")
         query, best = max(zip(queries, found), key=lambda pair: pair[1][0].score)
@@ -87,8 +94,9 @@ def demo(
     sheet = out / "contact-sheet.html"
     write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
     say(f"\nWrote the contact sheet {sheet}. Next, try your own photos:")
-    say('  fishermix search "two dogs run on a beach" ~/Pictures')
-    say("  fishermix serve ~/Pictures --open")
+    program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
+    say(f'  {program} search "two dogs run on a beach" ~/Pictures')
+    say(f"  {program} serve ~/Pictures --open")
 
 
 def _describe_if_sure(model: ImageTextModel, point: np.ndarray) -> str:

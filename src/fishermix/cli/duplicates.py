@@ -51,7 +51,8 @@ def duplicates(
     """Find photos that are the same: equal files, and copies in another size, format or quality.
 
     Prints one path per line, an empty line between groups, and in each group the photo with the most pixels
-    first; of equal ones, the one that is not called a copy, then the oldest. No photo is changed or deleted.
+    first; of equal ones, the one with a date of its camera, then the one that is not called a copy, then the
+    oldest. No photo is changed or deleted.
     """
     from fishermix.retrieval.duplicates import find_duplicates
 

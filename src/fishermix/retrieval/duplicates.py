@@ -57,23 +57,27 @@ def find_duplicates(index: PhotoIndex, exact: bool = False) -> list[Group]:
     for rows in groups.list():
         # What an index has not yet seen to be deleted must not be the copy that is kept.
         paths = sorted(path for row in rows for path in files[row] if (index.folder / path).is_file())
-        paths.sort(key=lambda path: (-_count_pixels(details.get(path)), *_judge_file(index.folder / path)))
+        paths.sort(key=lambda path: judge_file(index.folder / path, details.get(path)))
         if len(paths) > 1:
             found.append(Group(paths, is_exact=len(rows) == 1))
     return sorted(found, key=lambda group: min(group.paths))
 
 
-def _count_pixels(details: Details | None) -> int:
-    return (details.width or 0) * (details.height or 0) if details else 0
+def judge_file(path: Path, details: Details | None = None) -> tuple[int, bool, bool, str, int, int]:
+    """Lower for an original than for its copies.
 
-
-def _judge_file(path: Path) -> tuple[bool, int, int]:
-    """Lower for an original than for its copies: not called a copy, older, with a shorter name."""
+    It has more pixels; it still knows when it was taken; it is not called a copy; it was taken, then changed,
+    earlier; its name is shorter.
+    """
+    known = details or Details()
     try:
         changed = path.stat().st_mtime_ns
     except OSError:
         changed = sys.maxsize
-    return COPY_MARK.search(path.stem) is not None, changed, len(path.name)
+    taken = known.taken if known.taken_from == "exif" else None
+    is_copy = COPY_MARK.search(path.stem) is not None
+    pixels = (known.width or 0) * (known.height or 0)
+    return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
 
 
 def _find_pairs(
