@@ -176,3 +176,24 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     remarks.clear()
     assert tiny("search", "red without blue", photos, "-f").splitlines()[-1].endswith("blue.png")
     assert remarks[0].startswith("Searching for: red - blue.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dogs not in 2019",
+        "dogs except 2019",
+        "between july 14 and july 20 2019",
+        "from may to june 2019",
+        "dogs after 2015 before 2019",
+        "dogs before 2019 and after 2015",
+        "dogs in 2018 or 2019",
+        "dogs in 2018 and in 2020",
+        "beach 2019, 2020",
+    ],
+)
+def test_a_negated_date_and_a_second_date_are_not_read_as_one_date(text):
+    reading = read_words(text)
+    assert reading.after is None
+    assert reading.before is None
+    assert "dates were not read" in reading.remarks[0]

@@ -42,7 +42,7 @@ def test_the_scale_is_that_of_quantiles():
     assert measure_scale(scores[:7], 3, scores) == ScoreScale(scale.center, scale.spread, 7, 3)
     assert measure_scale(scores[:8], 3, scores) == measure_scale(scores[:8], 3)
     assert measure_scale(scores[:0], 3, scores) is None
-    assert measure_scale(np.zeros(10), 0) == ScoreScale(0.0, pytest.approx(1e-3), 10, 1)
+    assert measure_scale(np.zeros(10), 0) == ScoreScale(0.0, pytest.approx(0.02), 10, 1)
 
 
 def test_a_probability_grows_with_the_score_and_has_an_inverse():
@@ -177,3 +177,9 @@ def test_the_shipped_model_is_calibrated(tmp_path):
         assert not index.encode_query("an xqzzt cat").is_guess
         assert best("xqzzt") < MAYBE
         assert index.search("xqzzt", 5, "auto") == []
+
+
+def test_a_photo_that_stands_out_of_a_burst_by_little_is_not_likely():
+    burst = np.append(np.full(9, 0.10), 0.12)
+    judge = Judge(ImageTextModel.load().calibration, measure_scale(burst, 2))
+    assert max(judge.find_probabilities(burst)) < MAYBE

@@ -125,3 +125,23 @@ def test_queries_without_a_direction_are_explained():
         encode_terms([Term("+", "id", "nothing")], model, {}.get)
     with pytest.raises(FishermixError, match="cancel out"):
         encode_terms(text("+red", "-red"), model)
+
+
+@pytest.mark.parametrize(
+    ("query", "value", "weight"),
+    [
+        ('2:"2 dogs"', "2 dogs", 2.0),
+        ('.5:"3 cats"', "3 cats", 0.5),
+        ('"200:dog"', "200:dog", 1.0),
+        ('"photo:abc"', "photo:abc", 1.0),
+        ('"dog.jpg"', "dog.jpg", 1.0),
+    ],
+)
+def test_nothing_is_read_into_quoted_words(query, value, weight):
+    (term,) = parse_query(query)
+    assert (term.kind, term.value, term.weight, term.is_quoted) == ("text", value, weight, True)
+
+
+def test_the_weight_of_quoted_words_is_checked():
+    with pytest.raises(FishermixError, match="weight 200 must be above 0"):
+        parse_query('200:"2 dogs"')

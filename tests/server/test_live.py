@@ -245,6 +245,25 @@ def test_several_folders_are_followed_although_one_is_gone(tmp_path, monkeypatch
         live.service.index.close()
 
 
+def test_two_parts_of_one_index_and_a_new_folder(tmp_path, monkeypatch):
+    """The two parts share an index, which can be locked once only."""
+    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
+    names = ("all/one", "all/two", "new")
+    folders = [paint(tmp_path / name / "a.png", "red").parent for name in names]
+    with PhotoIndex(tmp_path / "all", TinyModel()) as index:
+        index.update()
+    indexes = [PhotoIndex(folder, TinyModel()) for folder in folders]
+    assert [index.store.model_key() == index.model.key for index in indexes] == [True, True, False]
+    live = LiveFolder(folders, lambda: SeveralFolders(indexes), SENTENCES)
+    live.start()
+    try:
+        wait_for(lambda: live.is_ready and live.count() == 3)
+    finally:
+        live.stop()
+        live.service.close()
+        live.service.index.close()
+
+
 def test_a_failure_ends_the_server(follow):
     ended = threading.Event()
 

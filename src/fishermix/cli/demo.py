@@ -42,7 +42,7 @@ QUERIES = (
     "a cat looks at the camera",
     "a cup of coffee on a table",
     "a motorcycle in a garage",
-    "an old temple",
+    "a close up of a flower",
 )
 QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", "a child plays outside")
 

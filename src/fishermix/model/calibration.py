@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 16
 FILE = "calibration.json"
 FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
 ONE_DEVIATION_BELOW = 0.158655  # this share of a normal distribution is lower
-SMALLEST_SPREAD = 1e-3
+SMALLEST_SPREAD = 0.02  # half of a usual one: photos of one burst have almost the same score
 HIGHER_THAN_ANY_SCORE = 2.0
 
 

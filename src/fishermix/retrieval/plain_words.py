@@ -18,6 +18,10 @@ from fishermix.retrieval.query import NEGATIONS
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # their first months
 EARLIEST_YEAR = 1900
+ONE_DATE = (
+    "The dates were not read: only one date, or one range such as 2018 to 2020, is understood. "
+    "--after and --before take the first and the last."
+)
 _YEAR = r"(?:19|20)\d\d"
 _MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
@@ -46,6 +50,12 @@ _RANGE = re.compile(
 _ONE = re.compile(
     rf"(?:^|(?<=[\s,]))(?:taken\s+)?(?:(?P<how>in|from|during|on|of|since|after|before|until|till)\s+)?"
     rf"(?:the\s+)?(?:year\s+)?{_period('')}{_FOLLOWED}",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(r"\b(?:not|no|without|except|excluding)(?:\s+(?:in|from|for))?\s*$", re.IGNORECASE)
+_ANOTHER = re.compile(
+    rf"\b(?:between|from|in|on|since|after|before|until|till|or|and|to)\s+(?:\d{{1,2}}\s+)?(?:{_MONTH}|{_YEAR})\b"
+    rf"|\b{_YEAR}\s*(?:,|or\b)",
     re.IGNORECASE,
 )
 _ODD = re.compile(rf"(?<![\w-]){_YEAR}-\d{{1,2}}(?:-\d{{1,2}})?(?![\w-])")
@@ -115,6 +125,9 @@ def _read_dates(text: str) -> Reading:
         # "2000 people", "a crowd of 2000 and more": a number, not a year
         if days is None or alone or (how == "of" and found["year"]):
             continue
+        before, after = text[: found.start()], text[found.end() :]
+        if _NEGATED.search(before) or _ANOTHER.search(before) or _ANOTHER.search(after):
+            return Reading(text, remarks=[ONE_DATE])
         start, end = days
         if how in ("since", "after"):
             return _limit(text, found, start if how == "since" else end, None)

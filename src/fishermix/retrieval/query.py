@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,14 @@ class Term:
     is_quoted: bool = field(default=False, compare=False)
 
 
+class Piece(NamedTuple):
+    """What lies between two signs of a line."""
+
+    text: str
+    is_quoted: bool = False
+    weight: str = ""  # of a quoted text, with its colon
+
+
 @dataclass(frozen=True, eq=False)
 class Query:
     """Parameters
@@ -87,19 +95,21 @@ def parse_arguments(arguments: Sequence[str]) -> list[Term]:
     """Terms of command-line arguments: a sign is an argument of its own, a photo is the name of an existing
     picture file, everything else is text. A file name that names no photo is an error, never text.
     """
-    pieces: list[str | tuple[str, str]] = []
+    pieces: list[str | Piece] = []
     for argument in arguments:
         if argument in WEIGHT:
             pieces.append(argument)
         elif SIGN_INSIDE.search(argument) and not os.path.isfile(os.path.expanduser(argument)):
             pieces += _split_line(argument)  # "dog - water" in one pair of quotes
         else:
-            pieces.append(("", argument))
+            pieces.append(Piece(argument))
     return [_find_photo(term) for term in _add_signs(pieces)]
 
 
 def _split_weight(term: Term) -> Term:
-    """A term whose text begins with a weight, as in `2:dog`, without it."""
+    """A term whose text begins with a weight, as in `2:dog`, without it. Nothing is read into quoted text."""
+    if term.is_quoted:
+        return term
     found = WEIGHTED.fullmatch(term.value)
     weight = float(found[1]) if found else 0.0
     if found and 0 < weight <= LARGEST_WEIGHT:
@@ -140,19 +150,21 @@ def check_words(text: str) -> None:
             )
 
 
-def _split_line(query: str) -> list[str | tuple[str, str]]:
-    """The signs of a line, and what lies between them, each with its mark of quotation."""
-    pieces: list[str | tuple[str, str]] = []
+def _split_line(query: str) -> list[str | Piece]:
+    """The signs of a line, and what lies between them."""
+    pieces: list[str | Piece] = []
     for match in TOKEN.finditer(query):
         weight, quoted, word = match.groups()
-        mark = '"' if word is None else ""
-        text = f"{weight or ''}{quoted}" if word is None else word
         if word in WEIGHT:
             pieces.append(word)
-        elif pieces and not isinstance(pieces[-1], str):
-            pieces[-1] = (pieces[-1][0] and mark, f"{pieces[-1][1]} {text}")
+        elif pieces and isinstance(pieces[-1], Piece):
+            text = word if quoted is None else f"{weight or ''}{quoted}"
+            before = pieces[-1]
+            is_quoted = before.is_quoted and quoted is not None
+            start = before.text if is_quoted else f"{before.weight}{before.text}"
+            pieces[-1] = Piece(f"{start} {text}", is_quoted, before.weight if is_quoted else "")
         else:
-            pieces.append((mark, text))
+            pieces.append(Piece(word) if quoted is None else Piece(quoted, True, weight or ""))
     return pieces
 
 
@@ -167,7 +179,9 @@ def parse_query(query: str) -> list[Term]:
     """
     terms = []
     for term in map(_split_weight, _add_signs(_split_line(query))):
-        if re.fullmatch(r"photo:\w+", term.value):
+        if term.is_quoted:
+            pass
+        elif re.fullmatch(r"photo:\w+", term.value):
             term = replace(term, kind="id", value=term.value.removeprefix("photo:"))
         else:
             check_words(term.value)
@@ -217,8 +231,8 @@ def combine_filters(one: Filter | None, other: Filter | None) -> Filter | None:
     return one.combine(other) if one is not None else other
 
 
-def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
-    """Terms from signs (str) and texts (the second of a tuple; the first is a quotation mark or empty)."""
+def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
+    """Terms from signs and what lies between them."""
     terms: list[Term] = []
     sign: str | None = "+"
     for piece in pieces:
@@ -230,11 +244,14 @@ def _add_signs(pieces: Sequence[str | tuple[str, str]]) -> list[Term]:
             sign = piece
         elif sign is None:
             raise FishermixError(
-                f"There is no folder '{piece[1]}', and no sign between '{terms[-1].value}' and '{piece[1]}'. "
+                f"There is no folder '{piece.text}', "
+                f"and no sign between '{terms[-1].value}' and '{piece.text}'. "
                 "Put quotes around a sentence of several words, or + or - between two terms."
             )
         else:
-            terms.append(Term(sign, "text", piece[1], is_quoted=bool(piece[0])))
+            # The letter stands for the quoted text, into which nothing is read.
+            weight = _split_weight(Term(sign, "text", f"{piece.weight}x")).weight if piece.weight else 1.0
+            terms.append(Term(sign, "text", piece.text, weight, piece.is_quoted))
             sign = None
     if not terms:
         raise FishermixError("The query is empty. Describe the photo in a few words.")

@@ -165,7 +165,14 @@ class LiveFolder:
         self._set("ready", "")
 
     def _adopt(self, index: PhotoIndex) -> None:
-        """Make the index that of the model: before, it must not be searched."""
+        """Make the index that of the model: before, it must not be searched.
+
+        One folder after the other: two of them may be parts of the index of a third, which is locked once.
+        """
+        for part in index.parts:
+            self._adopt_one(part)
+
+    def _adopt_one(self, index: PhotoIndex) -> None:
         while index.store.model_key() != index.model.key:
             try:
                 with index.store.writing():
