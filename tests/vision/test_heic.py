@@ -75,3 +75,11 @@ def test_tiles_in_another_order_are_left_to_libheif():
     swapped = data[:position] + data[position + 2 : position + 4] + data[position : position + 2]
     swapped += data[position + 4 :]
     assert decode_reduced(Image.open(io.BytesIO(swapped)), swapped, SIDE) is None
+
+
+def test_colors_that_only_the_file_declares_are_left_to_libheif():
+    data, opened = make(full_range_flag=1)
+    assert decode_reduced(opened, data, SIDE) is not None
+    at = data.index(b"colrnclx") + len(b"colrnclx") + 6  # after primaries, transfer and matrix of two bytes
+    other = data[:at] + bytes([0 if data[at] else 0x80]) + data[at + 1 :]
+    assert decode_reduced(Image.open(io.BytesIO(other)), other, SIDE) is None

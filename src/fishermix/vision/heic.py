@@ -10,11 +10,13 @@ from __future__ import annotations
 import io
 import math
 import struct
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from PIL import Image
 
 TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
+RGB_MATRIX, FULL_RANGE = 0, 2  # as ITU-T H.273 and FFmpeg number them
 HEADER_BYTES = 1 << 20  # a file begins with the references to its tiles
 
 
@@ -46,7 +48,7 @@ def decode_reduced(image: Image.Image, data: bytes, least: int) -> Image.Image |
             streams = [one for one in container.streams.video if (one.width, one.height) == layout.tile]
             if len(streams) != layout.columns * layout.rows or not _are_in_order(streams, data):
                 return None
-            whole = _paste_tiles(container, streams, layout, factor)
+            whole = _paste_tiles(container, streams, layout, factor, image.info.get("nclx_profile"))
     except Exception:  # libheif reports what is wrong with the photo, if anything is
         return None
     return whole if whole is None or layout.turn is None else whole.transpose(layout.turn)
@@ -81,7 +83,17 @@ def _are_in_order(streams: list[Any], data: bytes) -> bool:
     return len(ids) == 1 or struct.pack(f">{len(ids) + 1}H", len(ids), *ids) in data[:HEADER_BYTES]
 
 
-def _paste_tiles(container: Any, streams: list[Any], layout: Layout, factor: int) -> Image.Image | None:
+def _has_colors(frame: Any, colors: Mapping[str, int] | None) -> bool:
+    """Whether the colors of a frame are those that the file declares, which FFmpeg does not read."""
+    if colors is None:
+        return True
+    matrix, is_full = colors["matrix_coefficients"], bool(colors["full_range_flag"])
+    return matrix != RGB_MATRIX and (frame.colorspace, frame.color_range == FULL_RANGE) == (matrix, is_full)
+
+
+def _paste_tiles(
+    container: Any, streams: list[Any], layout: Layout, factor: int, colors: Mapping[str, int] | None
+) -> Image.Image | None:
     width, height = (side // factor for side in layout.tile)
     whole = Image.new("RGB", (layout.size[0] // factor, layout.size[1] // factor))
     for stream in streams:
@@ -91,7 +103,7 @@ def _paste_tiles(container: Any, streams: list[Any], layout: Layout, factor: int
     places = {stream.index: place for place, stream in enumerate(streams)}
     for packet in container.demux(streams):
         for frame in packet.decode():
-            if (frame.width, frame.height) != layout.tile:
+            if (frame.width, frame.height) != layout.tile or not _has_colors(frame, colors):
                 return None
             row, column = divmod(places.pop(packet.stream.index), layout.columns)
             small = frame.reformat(width, height, "rgb24", interpolation="AREA")
