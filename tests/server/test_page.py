@@ -378,6 +378,41 @@ def test_pressing_escape_twice_is_one_step_back(page):
     wait(page, lambda: not is_open(page))
 
 
+@pytest.mark.parametrize("how", ["viewer.close()", "document.getElementById('close').click()"])
+def test_a_photo_that_is_opened_before_the_browser_has_gone_back_stays_open(page, how):
+    search(page, "red")
+    search(page, "blue")
+    first, second = cards(page)[:2]
+    open_card(page, first)
+    page.execute_script(f"""
+        const viewer = document.getElementById('viewer');
+        {how};
+        [...document.querySelectorAll('.photo')].find(card => card.title === arguments[0]).click();
+    """, second)  # fmt: skip
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == second)
+    time.sleep(0.3)
+    assert is_open(page)
+    page.back()
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "blue"}
+
+
+def test_a_search_before_the_browser_has_gone_back_from_a_photo_is_shown(page):
+    search(page, "red")
+    open_card(page, cards(page)[0])
+    page.execute_script("""
+        document.getElementById('close').click();
+        document.getElementById('query').value = 'blue';
+        document.getElementById('form').requestSubmit();
+    """)
+    wait(page, lambda: cards(page)[:1] == ["blue.png"])
+    time.sleep(0.3)
+    assert address_of(page) == {"q": "blue"}
+    page.back()
+    wait(page, lambda: cards(page)[:1] == ["red.png"])
+    assert not is_open(page)
+
+
 def test_the_address_opens_the_photo(page, index):
     photo = index.store.id_of("sub/flag.png")
     page.get(page.current_url.split("?")[0] + f"?q=green&photo={photo}")

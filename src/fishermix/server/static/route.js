@@ -3,6 +3,16 @@
 export const FILTERS = ["after", "before", "in", "kind", "sort"];
 const NAMES = ["q", ...FILTERS, "photo"];
 let apply = () => {};
+let waiting = null; // while the browser goes back: where to go from there
+
+export const isReturning = () => waiting !== null;
+
+/** Go back one step, however often this is called before the browser has done it. */
+export function back() {
+  if (isReturning()) return;
+  waiting = [];
+  history.back();
+}
 
 /** What the address says; `upload` is the number of a photo that was dropped on this page. */
 export function read() {
@@ -21,6 +31,7 @@ function address(route) {
 
 /** Go to another place; `opened` marks a photo that was opened from the list before it in the history. */
 export function go(changes, { replace = false, opened = history.state?.opened && replace } = {}) {
+  if (isReturning()) return waiting.push([changes, { replace, opened }]); // now, it would be what the browser goes back from
   const route = { ...read(), ...changes };
   const state = { upload: route.upload, opened: Boolean(opened) };
   if (replace) {
@@ -40,7 +51,12 @@ export function start(onChange, onMeasure) {
   apply = onChange;
   measure = onMeasure;
   history.scrollRestoration = "manual";
-  addEventListener("popstate", () => apply(read(), history.state || {}));
+  addEventListener("popstate", () => {
+    const next = waiting || [];
+    waiting = null;
+    apply(read(), history.state || {});
+    for (const [changes, options] of next) go(changes, options);
+  });
   addEventListener("pagehide", remember);
   apply(read(), history.state || {});
 }

@@ -3,9 +3,9 @@
 import { $, ask, copy, make, original, parameters, picture, send, signed, size, toast, when } from "./dom.js";
 import { find, focusCard, grid, select } from "./grid.js";
 import { hasMore, loadMore } from "./results.js";
-import { current, go } from "./route.js";
+import { back, current, go, isReturning } from "./route.js";
 
-const viewer = { photo: null, details: {}, canReveal: false, leaving: false };
+const viewer = { photo: null, details: {}, canReveal: false };
 export const isOpen = () => $("viewer").open;
 export const allowReveal = (allowed) => (viewer.canReveal = allowed);
 const shows = (id) => isOpen() && viewer.photo?.id === id;
@@ -28,7 +28,8 @@ export async function show(id) {
 
 /** Open it as a step of the history; a step to another photo while one is open replaces it. */
 export function open(id) {
-  if (isOpen()) go({ photo: id }, { replace: true, opened: history.state?.opened });
+  if (viewer.photo && !isOpen()) leave(); // the browser closed the dialog; its event is still to come
+  if (isOpen() && !isReturning()) go({ photo: id }, { replace: true, opened: history.state?.opened });
   else go({ photo: id }, { opened: true });
 }
 
@@ -39,16 +40,13 @@ export function step(by) {
   if (here + by >= grid.items.length - 5 && hasMore()) loadMore().then(drawSteps);
 }
 
-/** Leave the photo: back to the list that it was opened from, one step however often Esc is pressed. */
+/** Leave the photo: back to the list that it was opened from. */
 export function leave() {
-  if (viewer.leaving) return;
-  viewer.leaving = true;
-  if (history.state?.opened) history.back();
+  if (history.state?.opened) back();
   else go({ photo: "" }, { replace: true });
 }
 
 export function hide() {
-  viewer.leaving = false;
   if (!viewer.photo) return;
   const { id } = viewer.photo;
   viewer.photo = null;
@@ -122,7 +120,7 @@ export function listSentences(list, sentences) {
 }
 
 function look(photo) {
-  Object.assign(viewer, { photo, details: photo, leaving: false });
+  Object.assign(viewer, { photo, details: photo });
   $("viewer").dataset.id = photo.id;
   $("viewer-path").textContent = photo.path;
   for (const id of ["viewer-sentences", "viewer-similar", "why-words", "why-components", "viewer-facts", "why-sum"]) $(id).replaceChildren();
@@ -200,7 +198,7 @@ $("viewer").addEventListener("cancel", (event) => {
   event.preventDefault();
   leave();
 });
-$("viewer").addEventListener("close", () => viewer.photo && leave());
+$("viewer").addEventListener("close", () => viewer.photo && !isOpen() && leave());
 $("viewer").addEventListener("click", (event) => event.target === $("viewer") && leave());
 
 let touched = null;
