@@ -10,7 +10,7 @@ import typer
 
 from fishermix.cli import app
 from fishermix.cli.common import ModelOption, open_model, tell
-from fishermix.cli.train import DataOption, _dev_trained_on
+from fishermix.cli.train import DataOption, NoDevOption, OnlyTrainOption, open_training_data
 from fishermix.errors import FishermixError
 from fishermix.extras import install_command
 
@@ -34,9 +34,8 @@ SplitOption = Annotated[str, typer.Option(help="The split to use: train, dev or 
 def train(
     model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is saved in it.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
-    data_no_dev: Annotated[
-        list[str], typer.Option(help="Like --data, but the dev photos are used for training too.")
-    ] = [],  # noqa: B006
+    data_no_dev: NoDevOption = [],  # noqa: B006
+    data_only_train: OnlyTrainOption = [],  # noqa: B006
     recipe: Annotated[str, typer.Option(help="Training recipe: default or paper.")] = "default",
     epochs: Annotated[
         int | None,
@@ -68,21 +67,16 @@ def train(
     from dataclasses import replace
 
     from fishermix.caption.recipe import RECIPES
-    from fishermix.datasets import combine, open_dataset
+    from fishermix.datasets import combine
     from fishermix.experiments.captions import calibrate
     from fishermix.locks import hold_folder
     from fishermix.model.training import with_dev
 
     if recipe not in RECIPES:
         raise FishermixError(f"There is no recipe '{recipe}'. Choose one of {', '.join(RECIPES)}.")
-    if not data and not data_no_dev:
-        raise FishermixError("Name at least one data set, for example --data flickr8k:DIR.")
     chosen = RECIPES[recipe]
     chosen = replace(chosen, epochs=epochs or chosen.epochs, min_count=min_count or chosen.min_count)
-    sets = [open_dataset(spec) for spec in data] + [
-        _dev_trained_on(open_dataset(spec)) for spec in data_no_dev
-    ]
-    dataset = with_dev(combine(sets), seed)
+    dataset = with_dev(combine(open_training_data(data, data_no_dev, data_only_train)), seed)
     loaded = open_model(model)
     checkpoint = checkpoint or model.with_name(model.name + ".captioner")
     with hold_folder(checkpoint, "--checkpoint"):

@@ -22,18 +22,20 @@ DataOption = Annotated[
     list[str],
     typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR. Can be given several times."),
 ]
+NoDevOption = Annotated[
+    list[str], typer.Option(help="Like --data, but its validation photos are used for training as well.")
+]
+OnlyTrainOption = Annotated[
+    list[str], typer.Option(help="Like --data, but its validation photos are not used at all.")
+]
 
 
 @app.command()
 def train(
     out: Annotated[Path, typer.Option(help="The folder to write the model to.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
-    data_no_dev: Annotated[
-        list[str], typer.Option(help="Like --data, but its validation photos are used for training as well.")
-    ] = [],  # noqa: B006
-    data_only_train: Annotated[
-        list[str], typer.Option(help="Like --data, but its validation photos are not used at all.")
-    ] = [],  # noqa: B006
+    data_no_dev: NoDevOption = [],  # noqa: B006
+    data_only_train: OnlyTrainOption = [],  # noqa: B006
     vectors: Annotated[
         Path, typer.Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
     ] = Path(".cache/word2vec"),
@@ -94,7 +96,7 @@ def train(
     """
     from contextlib import nullcontext
 
-    from fishermix.datasets import combine, open_dataset
+    from fishermix.datasets import combine
     from fishermix.distributed.cluster import connect
     from fishermix.model.folder import KIND
     from fishermix.model.model import ImageTextModel
@@ -103,8 +105,6 @@ def train(
     from fishermix.model.training import train as train_model
     from fishermix.storage import make_place
 
-    if not data and not data_no_dev and not data_only_train:
-        raise FishermixError("Name at least one data set, such as --data flickr8k:DIR.")
     changes = {
         "variant": variant,
         "mixture_components": mixture_components,
@@ -116,9 +116,7 @@ def train(
         chosen = chosen.with_(encoders=tuple(encoder.split(",")))
     if transformer:
         chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
-    sets = [open_dataset(spec) for spec in data]
-    sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
-    sets += [_without_dev(open_dataset(spec)) for spec in data_only_train]
+    sets = open_training_data(data, data_no_dev, data_only_train)
     check_vectors_exist(vectors)
     dataset = combine(sets)
     out = out.absolute()
@@ -179,6 +177,17 @@ def check_vectors_exist(vectors: Path) -> None:
         raise FishermixError(
             f"There are no word vectors in {vectors}. Run `make word2vec`, or name yours with --vectors."
         )
+
+
+def open_training_data(data: list[str], data_no_dev: list[str], data_only_train: list[str]) -> list[Dataset]:
+    from fishermix.datasets import open_dataset
+
+    sets = [open_dataset(spec) for spec in data]
+    sets += [_dev_trained_on(open_dataset(spec)) for spec in data_no_dev]
+    sets += [_without_dev(open_dataset(spec)) for spec in data_only_train]
+    if not sets:
+        raise FishermixError("Name at least one data set, such as --data flickr8k:DIR.")
+    return sets
 
 
 def _dev_trained_on(dataset: Dataset) -> Dataset:
