@@ -183,6 +183,9 @@ def test_mistakes_are_named(run, data, tmp_path):
     assert "no captioner" in run("captioner", "evaluate", "--data", spec, "--model", model, fails=True)
     assert "no captioner" in run("caption", data / "test-red.png", "--model", model, fails=True)
     assert "data set" in run("captioner", "train", "--model", model, fails=True)
+    for words, problem in (((), "no captioner to start from"), (("--min-count", 2), "keeps the words")):
+        tune = ("captioner", "train", "--model", model, "--recipe", "fine-tune", "--data", spec)
+        assert problem in run(*tune, *words, fails=True)
     assert "no recipe" in run(
         "captioner", "train", "--model", model, "--recipe", "x", "--data", spec, fails=True
     )

@@ -53,6 +53,27 @@ def test_it_learns_to_describe_new_images():
     assert np.mean(right) > 0.9
 
 
+def test_fine_tuning_starts_from_a_captioner_and_keeps_its_words():
+    first = training()
+    start = first.run()
+    loss = first.position.history[first.position.best_epoch - 1]["dev_loss"]
+    more = training(replace(SMALL, epochs=2, choose_by="loss"), start=start, seed=1)
+    assert more.compute_dev_loss() == pytest.approx(loss, rel=1e-5)
+    tuned = more.run()
+    assert tuned.vocabulary.words == start.vocabulary.words
+    np.testing.assert_array_equal(tuned.points, start.points)
+    assert more.position.history[-1]["dev_loss"] < loss
+
+
+def test_a_captioner_that_cannot_be_tuned_is_refused():
+    start = training().run()
+    with pytest.raises(FishermixError, match=r"has 24 units on .* have 8 on"):
+        training(replace(SMALL, units=8), start=start)
+    start.image_map = np.eye(start.dimension, dtype=np.float32)
+    with pytest.raises(FishermixError, match="adapted from another model"):
+        training(start=start)
+
+
 def losses(run: Training) -> list[float]:
     return [record[name] for record in run.position.history for name in ("train_loss", "dev_loss", "cider_d")]
 

@@ -69,6 +69,12 @@ class CaptionNetwork(nn.Module):
             dropout.drop_outputs(torch.stack(outputs)), self.output_weights, self.output_bias
         )
 
+    @torch.no_grad()
+    def load_weights(self, weights: Weights) -> None:
+        """Start from the weights of a captioner of the same size."""
+        for name, value in self.named_parameters():
+            value.copy_(torch.from_numpy(getattr(weights, name)))
+
     def to_weights(self) -> Weights:
         return copy_weights(dict(self.named_parameters()))
 

@@ -1,9 +1,11 @@
-"""Recipes for training a captioner: the default, chosen on Flickr8K's dev split, and the paper's."""
+"""Recipes for training a captioner: the default and fine-tuning, chosen on Flickr8K's dev split, and the
+paper's.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ DEFAULT = Recipe(
     average=0.998,
     choose_by="cider_d",
 )
+# A captioner that is trained already, on a few epochs of other sentences.
+FINE_TUNE = replace(DEFAULT, name="fine-tune", learning_rate=1e-3, epochs=3, average=0.99)
 PAPER = Recipe(
     name="paper",
     optimizer="sgd",
@@ -114,4 +118,4 @@ PAPER = Recipe(
     epochs=300,
     patience=300,
 )
-RECIPES = {recipe.name: recipe for recipe in (DEFAULT, PAPER)}
+RECIPES = {recipe.name: recipe for recipe in (DEFAULT, FINE_TUNE, PAPER)}

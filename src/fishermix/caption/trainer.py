@@ -23,6 +23,7 @@ from fishermix.caption.checkpoint import Checkpoint, Position
 from fishermix.caption.network import CaptionNetwork, Dropout, copy_weights, cross_entropy
 from fishermix.caption.recipe import DEFAULT, Recipe
 from fishermix.caption.vocabulary import CaptionVocabulary
+from fishermix.errors import FishermixError
 from fishermix.evaluation.captions import caption_scores
 from fishermix.locks import hold_folder
 from fishermix.progress import progress
@@ -49,6 +50,8 @@ class Training:
         The folder of the checkpoint, or None for no checkpoint.
     model_key
         The key of the model to whose joint space the points belong.
+    start
+        The captioner whose words and weights the training starts from; None for new ones.
     """
 
     def __init__(
@@ -61,10 +64,15 @@ class Training:
         folder: str | os.PathLike | None = None,
         seed: int = 0,
         model_key: str = "",
+        start: Captioner | None = None,
     ):
         self.train, self.dev, self.recipe, self.seed, self.model_key = train, dev, recipe, seed, model_key
         self.dimension = min(recipe.dimension, train.points.shape[1])
-        vocabulary = CaptionVocabulary.from_sentences(train.words, recipe.min_count)
+        if start is None:
+            vocabulary = CaptionVocabulary.from_sentences(train.words, recipe.min_count)
+        else:
+            _check_start(start, self.dimension, recipe.units)
+            vocabulary = start.vocabulary
         self.table = WordTable.from_sentences(
             [*train.words, *dev.words], vocabulary, encode_text, self.dimension
         )
@@ -72,6 +80,8 @@ class Training:
         self._train_inputs = torch.from_numpy(scale_points(train.points, self.dimension))
         self._dev_inputs = torch.from_numpy(scale_points(dev.points, self.dimension))
         self.network = CaptionNetwork(self.dimension, recipe.units, len(vocabulary), seed)
+        if start is not None:
+            self.network.load_weights(start.weights)
         self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
         self.optimizer = _make_optimizer(self.network, recipe)
         self.position = Position()
@@ -215,6 +225,19 @@ class Training:
             loss, words = cross_entropy(scores, torch.from_numpy(batch.targets))
             total, count = total + loss.item(), count + words
         return total / max(count, 1)
+
+
+def _check_start(start: Captioner, dimension: int, units: int) -> None:
+    if start.image_map is not None:
+        raise FishermixError(
+            "A captioner that was adapted from another model cannot be trained further. Train a new one with "
+            "--recipe default."
+        )
+    if (start.dimension, start.weights.units) != (dimension, units):
+        raise FishermixError(
+            f"The captioner to start from has {start.weights.units} units on {start.dimension} dimensions. "
+            f"The recipe and the model have {units} on {dimension}."
+        )
 
 
 def _make_optimizer(network: CaptionNetwork, recipe: Recipe) -> torch.optim.Optimizer:

@@ -36,7 +36,12 @@ def train(
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_no_dev: NoDevOption = [],  # noqa: B006
     data_only_train: OnlyTrainOption = [],  # noqa: B006
-    recipe: Annotated[str, typer.Option(help="Training recipe: default or paper.")] = "default",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="Training recipe: default, paper, or fine-tune (start from the captioner of the model)."
+        ),
+    ] = "default",
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help="Number of epochs. Default: from the recipe.", show_default=False),
@@ -78,9 +83,12 @@ def train(
     chosen = replace(chosen, epochs=epochs or chosen.epochs, min_count=min_count or chosen.min_count)
     dataset = with_dev(combine(open_training_data(data, data_no_dev, data_only_train)), seed)
     loaded = open_model(model)
+    start = _find_start(loaded, min_count) if recipe == "fine-tune" else None
     checkpoint = checkpoint or model.with_name(model.name + ".captioner")
     with hold_folder(checkpoint, "--checkpoint"):
-        training = _prepare_training(loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed)
+        training = _prepare_training(
+            loaded, dataset, features, recipe=chosen, folder=checkpoint, seed=seed, start=start
+        )
         if training.position.history:
             tell(f"Resuming after epoch {training.position.epoch} from the checkpoint in {checkpoint}.")
         try:
@@ -95,6 +103,14 @@ def train(
         calibrate(loaded, training.best, training.dev)
         training.best.save(model / "captioner")
         training.remove_checkpoint()
+
+
+def _find_start(model: ImageTextModel, min_count: int | None) -> Captioner:
+    if min_count is not None:
+        raise FishermixError("--recipe fine-tune keeps the words of the captioner. Leave out --min-count.")
+    if model.captioner is None:
+        raise FishermixError("The model has no captioner to start from. Train one with --recipe default.")
+    return model.captioner
 
 
 def _prepare_training(model: ImageTextModel, dataset: Dataset, features: Path | None, **options) -> Training:

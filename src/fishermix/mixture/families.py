@@ -144,7 +144,7 @@ class Family:
             weight = vars(owner).get("irls_weight")
             if weight is not None and weight is not vars(owner).get("curvature"):
                 return weight(self, z)
-        raise NotImplementedError
+        raise self._lacks("irls_weight(self, z)")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
