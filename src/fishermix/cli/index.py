@@ -135,6 +135,8 @@ def info(
         return
     say(f"index       {store.name}")
     say(f"photos      {summary.photos:,} ({summary.contents:,} distinct)")
+    if summary.pictures != summary.photos:
+        say(f"pictures    {summary.pictures:,} (with all video frames and TIFF pages)")
     say(f"model       {summary.model_key or 'none yet'}")
     say(f"size        {summary.bytes / 1e6:,.1f} MB")
     say(f"unreadable  {len(unreadable):,}")

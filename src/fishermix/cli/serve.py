@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,7 +99,7 @@ def serve(
     from fishermix.retrieval.sentences import read_sentences
 
     candidates = read_sentences(sentences) if sentences else None
-    places = _find_folders(folders or [], every)
+    places = _find_folders(folders or [], every, exclude or (), update)
     if index is not None and len(places) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
     tls = _check_certificate(cert, key)
@@ -152,7 +153,7 @@ def serve(
         raise live.failure
 
 
-def _find_folders(given: list[Path], every: bool) -> list[Path]:
+def _find_folders(given: list[Path], every: bool, exclude: Sequence[str], update: bool) -> list[Path]:
     """The absolute paths of the folders to serve; with `every`, also those that have an index."""
     from fishermix.retrieval.open import resolve_folder
 
@@ -168,7 +169,7 @@ def _find_folders(given: list[Path], every: bool) -> list[Path]:
         return [resolve_folder(Path("."))]
     from fishermix.retrieval.several_folders import drop_inner_folders
 
-    return drop_inner_folders(folders)
+    return drop_inner_folders(folders, exclude, update)
 
 
 def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from fishermix.retrieval.index_files import (
 from fishermix.retrieval.sqlite_schema import connect, migrate
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
 from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
+from fishermix.vision.formats import is_part
 
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 STATE = """
@@ -405,12 +406,16 @@ class LocalStore:
         counts = f"SELECT count(row), count(DISTINCT row) FROM photos WHERE {where}"
         with self._transaction("DEFERRED") as connection:
             state = _read_state(connection)
-            readable, contents = connection.execute(counts, bounds).fetchone()
+            pictures, contents = connection.execute(counts, bounds).fetchone()
+            query = f"SELECT row, path FROM photos WHERE row IS NOT NULL AND instr(path, x'23') AND {where}"
+            named = select(connection, tuple[Row, bytes], query, *bounds)  # with a #
+            parts = [row for row, path in named if is_part(os.fsdecode(path))]
             query = "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
             failed = select(connection, tuple[bytes, str], query)
             unreadable = {os.fsdecode(path): reason for path, reason in failed}
         size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-        return Summary(readable, contents, unreadable, state.model_key, state.dimension, size)
+        photos, contents = pictures - len(parts), contents - len(set(parts))  # no part has a file's content
+        return Summary(photos, contents, unreadable, state.model_key, state.dimension, size, pictures)
 
     def verify(self) -> list[str]:
         from fishermix.retrieval.sqlite_check import find_problems

@@ -88,7 +88,8 @@ class IndexUpdate:
             present, unreadable = listing.photos, listing.unreadable
             if known and not present and not unreadable:
                 raise FishermixError(
-                    f"The index has {len(known):,} photos, but {self.folder} has none. Is the disk mounted? "
+                    f"The index has {_count_files(known):,} photos, but {self.folder} has none. "
+                    "Is the disk mounted? "
                     f"If you deleted the photos, {self._explain_forgetting()}."
                 )
             todo = {
