@@ -15,6 +15,7 @@ from fishermix.cli.common import (
     IndexOption,
     MaxPixelsOption,
     ModelOption,
+    explain_empty,
     format_path,
     open_index,
     open_model,
@@ -60,6 +61,7 @@ def duplicates(
         groups = find_duplicates(photos, exact)
         details = photos.store.details() if as_json else {}
         is_empty = not photos.store.summary().photos
+        nothing = explain_empty(photos, folder, index) if is_empty else "No duplicates found."
     start = 1 if omit_first else 0
     if as_json:
         listed = [(group, group.paths[start:]) for group in groups]
@@ -76,7 +78,6 @@ def duplicates(
             say(format_path(folder, path), end="\0" if null else "\n")
     count = sum(len(group.paths) for group in groups)
     noun = "group" if len(groups) == 1 else "groups"
-    nothing = f"There are no photos in {folder}." if is_empty else "No duplicates found."
     tell(f"{len(groups):,} {noun} with {count:,} photos." if groups else nothing)
 
 

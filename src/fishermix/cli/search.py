@@ -22,6 +22,7 @@ from fishermix.cli.common import (
     MaxPixelsOption,
     ModelOption,
     expect_folder_of,
+    explain_empty,
     format_part,
     format_path,
     open_index,
@@ -141,19 +142,24 @@ def search(
     terms, folders = _split_folders(query)
     if index is not None and len(folders) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
+    if len(folders) > 1:
+        folders = _drop_covered(folders, exclude or [], update)
     parsed = parse_arguments(terms)
     loaded = open_model(model)
     encoded = encode_terms(parsed, loaded, dates=after is None and before is None)
     _tell_remarks(encoded, loaded)
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(open_index(folder, index, loaded, update, exclude)) for folder in folders
-        ]
-        found = [
-            Found(folder, photos, hit)
-            for folder, photos in zip(folders, opened)
-            for hit in photos.search(encoded, number, limit, only)
-        ]
+        opened: dict[Path, PhotoIndex] = {}
+        found: list[Found] = []
+        problems: dict[Path, FishermixError] = {}
+        for folder in folders:
+            try:
+                photos = stack.enter_context(open_index(folder, index, loaded, update, exclude))
+                found += [Found(folder, photos, hit) for hit in photos.search(encoded, number, limit, only)]
+                opened[folder] = photos
+            except FishermixError as error:
+                problems[folder] = error
+        _tell_problems(problems, bool(opened))
         if not paths_only and not null:
             found = _judge(found, encoded)
         if len(folders) > 1:
@@ -164,8 +170,11 @@ def search(
             found.sort(key=lambda one: one.details.get("taken", ""))
         if not found:
             conditions = combine_filters(encoded.only, only)
-            photos = sum(one.store.summary().photos for one in opened)
-            tell(_explain_nothing(photos, folders, conditions, bool(exclude), limit is not None))
+            count = sum(photos.store.summary().photos for photos in opened.values())
+            if count:
+                tell(_explain_nothing(count, conditions, limit is not None))
+            else:
+                tell(" ".join(explain_empty(photos, folder, index) for folder, photos in opened.items()))
         if html:
             _write_contact_sheet(html, " ".join(terms), found)
     if as_json:
@@ -176,6 +185,16 @@ def search(
             say(format_path(one.folder, one.hit.file), end="\0" if null else "\n")
         return
     _print_lines(found, encoded.has_terms, sort is SortBy.score, _find_protocol() if preview else None)
+
+
+def _tell_problems(problems: dict[Path, FishermixError], is_any_left: bool) -> None:
+    """Report the folders that cannot be searched; raises if there are no others."""
+    if not is_any_left:
+        if len(problems) == 1:
+            raise next(iter(problems.values()))
+        raise FishermixError(" ".join(map(str, problems.values())))
+    for folder, error in problems.items():
+        tell(f"{folder} is skipped. {error}")
 
 
 @dataclass(frozen=True)
@@ -302,6 +321,15 @@ def _split_folders(arguments: list[str]) -> tuple[list[str], list[Path]]:
     return arguments, [Path(".")]
 
 
+def _drop_covered(folders: list[Path], exclude: list[str], update: bool) -> list[Path]:
+    """The folders without those that the index of another one covers: each photo is found once."""
+    from fishermix.retrieval.open import resolve_folder
+    from fishermix.retrieval.several_folders import drop_inner_folders
+
+    by_place = {resolve_folder(folder): folder for folder in reversed(folders)}
+    return [by_place[place] for place in drop_inner_folders(reversed(by_place), exclude, update)]
+
+
 def _make_filter(*conditions: str | None):
     """The photos that the search considers; None: all of them."""
     if all(condition is None for condition in conditions):
@@ -326,12 +354,7 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(
-    photos: int, folders: list[Path], conditions: Filter | None, excluded: bool, limited: bool
-) -> str:
-    if not photos:
-        besides = " besides those that --exclude names" if excluded else ""
-        return f"There are no photos in {' and '.join(map(str, folders))}{besides}."
+def _explain_nothing(photos: int, conditions: Filter | None, limited: bool) -> str:
     if conditions:
         given = {name for name, value in vars(conditions).items() if value is not None}
         if len(given) == 1 or given == {"after", "before"}:

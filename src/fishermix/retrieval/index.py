@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -96,6 +97,7 @@ class PhotoIndex:
         self.model, self.folder = model, resolve_folder(folder)
         self.store = store or open_store(self.folder, index, model_key=key)
         self._index_option = f" --index {shlex.quote(str(index))}" if index is not None else ""
+        self._is_default, self._found_nothing = index is None and store is None, False
         self.exclude = tuple(exclude)
         self._patterns = parse_patterns(exclude) if exclude else []
 
@@ -106,10 +108,19 @@ class PhotoIndex:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.store.close()
+        self.close()
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. An index in the default place is deleted if its folder has no photos, or if it is
+        new and was not updated.
+        """
+        from fishermix.retrieval.sqlite_store import LocalStore
+
+        if self._is_default and isinstance(self.store, LocalStore):
+            self._is_default = False
+            with suppress(FishermixError):  # a damaged index
+                if self._found_nothing or not self.store.model_key():
+                    self.store.delete_if_empty()
         self.store.close()
 
     @property
@@ -161,9 +172,16 @@ class PhotoIndex:
         stored = self.store.vector_of(photo)
         return None if stored is None else stored[: self.model.dimension]
 
+    def check(self) -> None:
+        """Raise if the index is damaged so much that it cannot be searched."""
+        if self.store.model_key() == self.model.key:
+            self.store.sample_scores(np.zeros(self.model.match_dimension, np.float32), 1)
+
     def update(self) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
-        return IndexUpdate(self.folder, self.model, self.store, self.exclude, self._index_option).run()
+        changes = IndexUpdate(self.folder, self.model, self.store, self.exclude, self._index_option).run()
+        self._found_nothing = changes.found_nothing
+        return changes
 
     def search(
         self,

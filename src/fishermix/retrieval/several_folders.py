@@ -212,6 +212,11 @@ class SeveralFolders(PhotoIndex):
         self._stores = SeveralStores({prefix: index.store for prefix, index in self._indexes.items()})
         super().__init__(common, indexes[0].model, store=self._stores, exclude=indexes[0].exclude)
 
+    def close(self) -> None:
+        """Close all indexes."""
+        for index in self._indexes.values():
+            index.close()
+
     @property
     def parts(self) -> list[PhotoIndex]:
         return list(self._indexes.values())

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -155,9 +155,12 @@ class LocalStore:
         return f"The index in {self.folder} cannot be used ({error}). {reason}"
 
     def _advise_removal(self) -> str:
+        from fishermix.retrieval.library import read_folder
+
         is_default = self.folder.parent == data_folder() / "indexes"
         place = "" if is_default else f" --index {shlex.quote(str(self.folder))}"
-        command = f"fishermix index remove FOLDER{place}"
+        folder = read_folder(self.folder)
+        command = f"fishermix index remove {'FOLDER' if folder is None else shlex.quote(str(folder))}{place}"
         return f"Delete the damaged index with `{command}`; the next search builds it again."
 
     @contextmanager
@@ -190,6 +193,17 @@ class LocalStore:
     def delete(self) -> None:
         self.close()
         delete_files(self.folder)
+
+    def delete_if_empty(self) -> None:
+        """Delete the index if it has no photos and no other process is writing it."""
+
+        def is_empty() -> bool:
+            found = self.stamps()
+            self.close()
+            return not found
+
+        with suppress(FishermixError):
+            delete_files(self.folder, is_empty)
 
     # State
 
