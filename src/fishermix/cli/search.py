@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from fishermix.retrieval.store import Hit
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's, of which typer may have a copy
+NOTHING = "Nothing here looks like this. The nearest:"
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
 
 
@@ -131,7 +132,9 @@ def search(
     Nothing leaves this machine.
     The higher the score, the better the match. On a terminal, headings say which photos are likely right
     (probability 0.5 or more) and which may be (0.2 or more).
+    With --sort date, only these are printed, the newest first.
     """
+    from fishermix.retrieval.index import MOST_SORTED_BY_DATE
     from fishermix.retrieval.query import combine_filters, encode_terms, parse_arguments
 
     limit = _parse_min_score(min_score)
@@ -152,22 +155,36 @@ def search(
         opened: dict[Path, PhotoIndex] = {}
         found: list[Found] = []
         problems: dict[Path, FishermixError] = {}
+        by_date = sort is SortBy.date
+        most = MOST_SORTED_BY_DATE if by_date else number
+        at_least = "auto" if by_date and limit is None else limit
         for folder in folders:
             try:
                 photos = stack.enter_context(open_index(folder, index, loaded, update, exclude))
-                found += [Found(folder, photos, hit) for hit in photos.search(encoded, number, limit, only)]
+                found += [Found(folder, photos, hit) for hit in photos.search(encoded, most, at_least, only)]
                 opened[folder] = photos
             except FishermixError as error:
                 problems[folder] = error
         _tell_problems(problems, bool(opened))
+        if not found and at_least is not limit:  # nothing may be right
+            found = [
+                Found(folder, photos, hit)
+                for folder, photos in opened.items()
+                for hit in photos.search(encoded, number, None, only)
+            ]
+            found = sorted(found, key=lambda one: -one.hit.score)[:number]
+            if found:
+                tell(NOTHING)
         if not paths_only and not null:
             found = _judge(found, encoded)
-        if len(folders) > 1:
-            found = sorted(found, key=lambda one: -one.hit.score)[:number]
-        if as_json or sort is SortBy.date:
+        by_date = by_date or not encoded.has_terms
+        if as_json or by_date:
             found = _read_details(found)
-        if sort is SortBy.date:
-            found.sort(key=lambda one: one.details.get("taken", ""))
+        if by_date:
+            found.sort(key=lambda one: one.details.get("taken", ""), reverse=True)
+        elif len(folders) > 1:
+            found.sort(key=lambda one: -one.hit.score)
+        found = found[:number]
         if not found:
             conditions = combine_filters(encoded.only, only)
             count = sum(photos.store.summary().photos for photos in opened.values())
@@ -184,7 +201,7 @@ def search(
         for one in found:
             say(format_path(one.folder, one.hit.file), end="\0" if null else "\n")
         return
-    _print_lines(found, encoded.has_terms, sort is SortBy.score, _find_protocol() if preview else None)
+    _print_lines(found, encoded.has_terms, not by_date, _find_protocol() if preview else None)
 
 
 def _tell_problems(problems: dict[Path, FishermixError], is_any_left: bool) -> None:
@@ -221,14 +238,16 @@ def _judge(found: list[Found], query: Query) -> list[Found]:
 
 
 def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: str | None) -> None:
-    """Print scores and paths. On a terminal, headings say which photos are likely right and which may be."""
+    """Print scores and paths. On a terminal, headings say which photos are likely right and which may be,
+    if the photos are `divided`.
+    """
     from fishermix.retrieval.index import LIKELY, MAYBE
     from fishermix.vision.formats import locate_part
 
     chances = [one.probability for one in found if one.probability is not None]
-    nothing = bool(chances) and max(chances) < MAYBE
+    nothing = divided and bool(chances) and max(chances) < MAYBE
     if nothing:
-        tell("Nothing here looks like this. The nearest:")
+        tell(NOTHING)
     heading = ""
     places = [locate_part(one.hit.path) for one in found]
     for one, (file, time, page) in zip(found, places):

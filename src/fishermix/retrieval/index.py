@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fishermix.model.calibration import Calibration, Judge
 
 MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
+MOST_SORTED_BY_DATE = 2000  # photos that may be right
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
 SCORES_FOR_THRESHOLD = 20_000  # a sample of them is enough for the two quantiles of a threshold
 
@@ -229,11 +230,12 @@ class PhotoIndex:
             asked *= 4
 
     def _list_by_date(self, n: int, only: Filter | None) -> list[Hit]:
-        """The first n photos that meet the conditions, oldest first; their scores are 0."""
+        """The n newest photos that meet the conditions, newest first; their scores are 0."""
         taken = {path: details.taken or "" for path, details in self.store.details().items()}
         allowed = self._filter(only)
         paths = [path for path in taken if allowed is None or path in allowed]
-        files = sorted((path for path in paths if split_part(path)[0] == path), key=lambda path: taken[path])
+        files = sorted(path for path in paths if split_part(path)[0] == path)
+        files.sort(key=lambda path: taken[path], reverse=True)
         ids = [(self.store.id_of(path), path) for path in files[:n]]
         return [Hit(photo, path, 0.0) for photo, path in ids if photo is not None]
 

@@ -19,7 +19,7 @@ from fishermix.errors import FishermixError
 from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
-from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
+from fishermix.retrieval.index import LIKELY, MAYBE, MOST_SORTED_BY_DATE, PhotoIndex
 from fishermix.retrieval.query import Query, find_wanted_words
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit, Stamp, Store
@@ -34,7 +34,6 @@ SIDES = {"small": 480, "large": 1600}
 REMEMBERED_UPLOADS = 32
 SECONDS_BETWEEN_COUNTS = 5.0
 PHOTOS_FOR_TOPICS = 600  # a sample of so many says what a folder is about
-MOST_SORTED_BY_DATE = 2000
 
 
 Likelihood = Literal["likely", "maybe", "unlikely"]
@@ -176,7 +175,9 @@ class PhotoService:
         only: PageFilter | None = None,
         by_date: bool = False,
     ) -> Answer:
-        """The best n photos after the first `offset`. By date: those that stand out, newest first."""
+        """The best n photos after the first `offset`. By date: those that may be right,
+        newest first; if none may be, the best n.
+        """
         encoded = self.index.encode_query(query)
         # One more than asked for tells whether there are more.
         wanted = MOST_SORTED_BY_DATE if by_date else offset + n + 1

@@ -39,7 +39,7 @@ DAY = (
 KINDS = [one.name for one in FORMATS]
 SortFound = Annotated[
     Literal["score", "date"],
-    Query(description="Best first; or those that stand out, newest first."),
+    Query(description="Best first; or those that may be right, newest first."),
 ]
 SortAll = Annotated[
     Literal["date", "oldest", "name"], Query(description="Newest first, oldest first, by path.")
