@@ -124,6 +124,11 @@ class Why(BaseModel):
     hubness: float
     crowding: float = Field(deprecated=True, description="The name of `hubness` in version 0.1.")
     out_of_vocabulary: list[str] = Field([], description="Words of the query that the model does not know.")
+    subtracted: list[Sentence] = Field(
+        [],
+        description="The sentences that the query subtracts, with their own scores, which are no part of "
+        "`score`.",
+    )
 
 
 class Health(BaseModel):

@@ -20,7 +20,7 @@ from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
 from fishermix.retrieval.index import LIKELY, MAYBE, MOST_SORTED_BY_DATE, PhotoIndex
-from fishermix.retrieval.query import Query, find_wanted_words
+from fishermix.retrieval.query import Query, split_sentences
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit, Stamp, Store
 from fishermix.server.catalog import Catalog, Entry, PageFilter
@@ -228,11 +228,11 @@ class PhotoService:
         return self.model.describe_points(point[None])[0]
 
     def explain(self, query: str, photo: str) -> Explanation:
-        """Explain the score of a photo with the sentences that the query adds. Subtracted sentences and
-        photos are ignored.
+        """Explain the score of a photo with the sentences that the query adds. Subtracted sentences have
+        their own scores; photos are ignored.
         """
-        point = self.point_of_photo(photo)
-        return self._explainer.explain(find_wanted_words(query), point)
+        wanted, subtracted = split_sentences(query)
+        return self._explainer.explain(wanted, self.point_of_photo(photo), subtracted)
 
     # Files
 
