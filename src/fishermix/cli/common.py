@@ -118,6 +118,17 @@ def open_index(
         return photos
 
 
+def drop_covered(folders: list[Path], exclude: Sequence[str], update: bool) -> list[Path]:
+    """The folders without those that the index of another one covers, so that each photo is found once."""
+    if len(folders) == 1:
+        return folders
+    from fishermix.retrieval.open import resolve_folder
+    from fishermix.retrieval.several_folders import drop_inner_folders
+
+    by_place = {resolve_folder(folder): folder for folder in reversed(folders)}
+    return [by_place[place] for place in drop_inner_folders(reversed(by_place), exclude, update)]
+
+
 def _check_model(photos: PhotoIndex, folder: Path) -> None:
     """Raise if an index cannot be searched as it is."""
     if not (key := photos.store.model_key()):

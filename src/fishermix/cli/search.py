@@ -21,6 +21,7 @@ from fishermix.cli.common import (
     IndexOption,
     MaxPixelsOption,
     ModelOption,
+    drop_covered,
     expect_folder_of,
     explain_empty,
     format_part,
@@ -145,8 +146,7 @@ def search(
     terms, folders = _split_folders(query)
     if index is not None and len(folders) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
-    if len(folders) > 1:
-        folders = _drop_covered(folders, exclude or [], update)
+    folders = drop_covered(folders, exclude or [], update)
     parsed = parse_arguments(terms)
     loaded = open_model(model)
     encoded = encode_terms(parsed, loaded, dates=after is None and before is None)
@@ -338,15 +338,6 @@ def _split_folders(arguments: list[str]) -> tuple[list[str], list[Path]]:
         if is_folder_missing or last.endswith("/") or last.startswith(("/", "~", "./", "../")):
             raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
     return arguments, [Path(".")]
-
-
-def _drop_covered(folders: list[Path], exclude: list[str], update: bool) -> list[Path]:
-    """The folders without those that the index of another one covers: each photo is found once."""
-    from fishermix.retrieval.open import resolve_folder
-    from fishermix.retrieval.several_folders import drop_inner_folders
-
-    by_place = {resolve_folder(folder): folder for folder in reversed(folders)}
-    return [by_place[place] for place in drop_inner_folders(reversed(by_place), exclude, update)]
 
 
 def _make_filter(*conditions: str | None):
