@@ -108,3 +108,25 @@ def test_the_photo_that_knows_when_it_was_taken_is_the_original(tiny, tmp_path):
     found = json.loads(tiny("duplicates", tmp_path, "--json"))
     names = [Path(photo["path"]).name for photo in found[0]["photos"]]
     assert names == ["taken (1).png", "stripped.png"]
+
+
+def test_copies_in_several_folders(tiny, folder, tmp_path, monkeypatch):
+    """A photo is no copy of itself, however often its folder is named."""
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    photo = next(path for path in sorted(folder.rglob("*.*")) if path.is_file())
+    shutil.copy2(photo, backup / "saved.jpg")
+    (folder / ".trash").mkdir()
+    shutil.copy2(photo, folder / ".trash" / "old.jpg")
+    assert "saved.jpg" not in tiny("duplicates", folder, "--exact")
+    found = json.loads(tiny("duplicates", backup, folder, folder / ".trash", folder, "--exact", "--json"))
+    paths = [one["path"] for group in found for one in group["photos"]]
+    assert len(paths) == len(set(paths))
+    together = [{one["path"] for one in group["photos"]} for group in found]
+    copies = {str(photo), f"{backup}/saved.jpg", f"{folder}/.trash/old.jpg"}
+    assert any(copies <= group for group in together)
+    monkeypatch.chdir(tmp_path)
+    printed = tiny("duplicates", "backup", folder.name, "--exact").splitlines()
+    assert "backup/saved.jpg" in printed
+    assert str(photo.relative_to(tmp_path)) in printed
+    assert "Name one folder" in tiny("duplicates", backup, folder, "--index", tmp_path / "i", fails=True)

@@ -9,10 +9,15 @@ import subprocess
 import sys
 
 import pytest
-from tiny_model import paint
+from PIL import Image
+from starlette.testclient import TestClient
+from tiny_model import COLOURS, TinyImageEncoder, TinyModel, paint
 
 from fishermix.cli import common, index, search
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.server.app import create_app
 from fishermix.vision import formats
+from fishermix.vision.images import open_photo
 
 
 @pytest.fixture
@@ -232,3 +237,35 @@ def test_a_damaged_file_is_named_once(tmp_path):
         open_photo(tmp_path / "a0.avif")
     assert str(caught.value).count("a0.avif") == 1
     assert "a0.avif" not in caught.value.reason  # the index stores the reason next to the path
+
+
+def test_a_file_of_several_pages_is_one_photo_everywhere(tiny, photos, monkeypatch, remarks):
+    shares = TinyImageEncoder._shares
+    monkeypatch.setattr(
+        TinyImageEncoder, "_shares", lambda self, image: shares(self, open_photo(image, side=16))
+    )
+    first, *others = (Image.new("RGB", (40, 30), COLOURS[name]) for name in ("red", "green", "blue"))
+    first.save(photos / "scan.tif", save_all=True, append_images=others)
+    paint(photos / "a#b.png", "grey", "black")  # a file, not a part
+    assert tiny("index", "add", photos).startswith("10 photos in the index: 10 encoded,")
+    info = tiny("index", "info", photos).splitlines()
+    assert info[1:3] == [
+        "photos      10 (10 distinct)",
+        "pictures    12 (with all video frames and TIFF pages)",
+    ]
+    found = json.loads(tiny("index", "info", photos, "--json"))
+    assert (found["photos"], found["pictures"]) == (10, 12)
+    assert tiny("index", "list") == f"10  {photos}\n"
+    assert json.loads(tiny("index", "list", "--json"))[0]["photos"] == 10
+    assert ": 10 photos." in tiny("index", "verify", photos)
+    assert "10 photos, no problems" in tiny("doctor")
+    tiny("search", "red", photos, "--after", "2199")
+    assert remarks[-1].startswith("None of the 10 photos")
+    with PhotoIndex(photos, TinyModel()) as opened:
+        assert "10 photos" in repr(opened)
+        client = TestClient(create_app(opened, ["a red picture"]), base_url="http://127.0.0.1")
+        assert client.get("/api/status").json()["photos"] == client.get("/api/health").json()["photos"] == 10
+        assert client.get("/api/browse").json()["total"] == 10
+    for photo in photos.rglob("*.*"):
+        photo.unlink()
+    assert tiny("search", "red", photos, fails=True).startswith("The index has 10 photos, but")

@@ -1,5 +1,6 @@
 """Mistakes are reported once, on one line, and before anything slow."""
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -143,12 +144,31 @@ def test_an_emptied_subfolder_gets_advice_that_works(tiny, photos):
 
 def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
     remarks = []
-    monkeypatch.setattr("fishermix.cli.explain.tell", remarks.append)
-    photo = paint(tmp_path / "a.png", "red")
-    plain = tiny("explain", "red", photo, "--json")
-    assert remarks == []
-    for query in ("red without blue", "red - blue", "red in 2019"):
-        assert tiny("explain", query, photo, "--json") == plain
+    for module in ("explain", "common"):
+        monkeypatch.setattr(f"fishermix.cli.{module}.tell", remarks.append)
+    photo = paint(tmp_path / "a.png", "red", "red", "blue")
+    plain = json.loads(tiny("explain", "red", photo, "--json"))
+    assert plain["subtracted"] == remarks == []
+    for query, subtracted in {
+        "red without blue": ["blue"],
+        "red - blue": ["blue"],
+        "red in 2019": [],
+    }.items():
+        found = json.loads(tiny("explain", query, photo, "--json"))
+        assert [part["sentence"] for part in found.pop("subtracted")] == subtracted
+        assert found == {name: value for name, value in plain.items() if name != "subtracted"}
         assert remarks.pop() == "Explaining the words that are wanted: red."
+    score = json.loads(tiny("explain", "blue", photo, "--json"))["score"]
+    assert score > 0.1
+    assert tiny("explain", "red - blue", photo).splitlines()[-2:] == [
+        "subtracted by the query: the score of each alone",
+        f"  {score:+.3f}  blue",
+    ]
+    remarks.clear()
+    tiny("explain", "red yelow", photo)  # as a search says it
+    assert remarks == [
+        "Ignored, not in the model's vocabulary: yelow.",
+        "Did you mean yellow instead of yelow?",
+    ]
     (tmp_path / "empty.png").touch()
     assert tiny("explain", "red", tmp_path / "empty.png", fails=True).endswith("the file is empty.")

@@ -1,6 +1,8 @@
 """Dates and negations in plain queries, weights, and typing mistakes."""
 
+import calendar
 import json
+from datetime import date
 
 import numpy as np
 import pytest
@@ -33,6 +35,24 @@ from fishermix.text.vectors import Vocabulary
         ("beach before march 2015", "beach", None, "2015-03-01"),
         ("beach until march 2015", "beach", None, "2015-04-01"),
         ("dogs from 2016 to 2018", "dogs", "2016-01-01", "2019-01-01"),
+        ("dogs from may to june 2019", "dogs", "2019-05-01", "2019-07-01"),
+        ("dogs may-june 2019 on a beach", "dogs on a beach", "2019-05-01", "2019-07-01"),
+        ("dogs in May and June 2019", "dogs", "2019-05-01", "2019-07-01"),
+        ("from november to february 2019", "", "2018-11-01", "2019-03-01"),
+        ("winter to spring 2019", "", "2018-12-01", "2019-06-01"),
+        ("between july 14 and july 20 2019", "", "2019-07-14", "2019-07-21"),
+        ("dogs from 3 may to 5 june 2019", "dogs", "2019-05-03", "2019-06-06"),
+        ("dogs 3-5 may 2019", "dogs", "2019-05-03", "2019-05-06"),
+        ("2018-2020", "", "2018-01-01", "2021-01-01"),
+        ("dogs 2018 – 2020", "dogs", "2018-01-01", "2021-01-01"),
+        ("dogs between 2018 and 2020", "dogs", "2018-01-01", "2021-01-01"),
+        ("dogs after 2015 before 2019", "dogs", "2016-01-01", "2019-01-01"),
+        ("dogs before 2019 and after 2015", "dogs", "2016-01-01", "2019-01-01"),
+        ("dogs since march 2015 until 2018", "dogs", "2015-03-01", "2019-01-01"),
+        ("dogs after march 2015 until 2018", "dogs", "2015-04-01", "2019-01-01"),
+        ("before 2020", "", None, "2020-01-01"),
+        ("the man may run to june 2019", "the man may run to", "2019-06-01", "2019-07-01"),
+        ("10 to 20 people in 2019", "10 to 20 people", "2019-01-01", "2020-01-01"),
         ("dogs between may 2016 and june 2017", "dogs", "2016-05-01", "2017-07-01"),
         (
             "photos of dogs taken in fall 2011, at the sea",
@@ -47,6 +67,21 @@ def test_dates_become_filters(text, wanted, after, before):
     assert (reading.wanted, reading.after, reading.before) == (wanted, after, before)
     assert len(reading.remarks) == 1
     assert read_words(text, dates=False).after is None
+
+
+@given(
+    st.integers(0, 11),
+    st.integers(0, 11),
+    st.integers(1950, 2024),
+    st.sampled_from(["from {} to {}", "between {} and {}", "{}-{}", "in {} and {}", "{} until {}"]),
+    st.booleans(),
+)
+def test_months_that_share_a_year_are_a_range(first, last, year, form, is_short):
+    names = [(month[:3] if is_short else month) for month in calendar.month_name[1:]]
+    reading = read_words("dogs " + form.format(names[first], names[last]) + f" {year}")
+    begins = date(year - (first > last), first + 1, 1)
+    ends = date(year + (last == 11), (last + 1) % 12 + 1, 1)
+    assert (reading.wanted, reading.after, reading.before) == ("dogs", str(begins), str(ends))
 
 
 @pytest.mark.parametrize(
@@ -183,10 +218,11 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     [
         "dogs not in 2019",
         "dogs except 2019",
-        "between july 14 and july 20 2019",
-        "from may to june 2019",
-        "dogs after 2015 before 2019",
-        "dogs before 2019 and after 2015",
+        "dogs except from may to june 2019",
+        "from may to june 2019 and july 2020",
+        "dogs after 2019 before 2015",
+        "since 2015 and a dog before 2019",
+        "a walk in march until 2019",
         "dogs in 2018 or 2019",
         "dogs in 2018 and in 2020",
         "beach 2019, 2020",

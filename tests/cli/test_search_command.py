@@ -6,9 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from tiny_model import paint
+from starlette.testclient import TestClient
+from tiny_model import TinyModel, paint
 
 from fishermix.cli.common import say
+from fishermix.model.calibration import Calibration, Judge, ScoreScale
+from fishermix.retrieval.index import PhotoIndex
+from fishermix.server.app import create_app
 
 
 def test_scores_and_paths_best_first(tiny, photos):
@@ -169,3 +173,38 @@ def test_a_mistake_is_one_line_without_a_traceback(tmp_path):
 def test_help_shows_an_example(tiny, command):
     page = tiny(command, "--help")
     assert f"fishermix {command}" in page or command == "index"
+
+
+def test_by_date_means_the_photos_that_may_be_right_newest_first(tiny, tmp_path, monkeypatch):
+    """On the command line, in the API, and for a query that is only a date."""
+    remarks = []
+    monkeypatch.setattr("fishermix.cli.search.tell", remarks.append)
+    # Scores of 0.7 and 0.4 have the probabilities 0.67 and 0.15.
+    steep = Calibration(model_key="tiny", intercept=-4.9, score=8, deviations=0, log_photos=0, log_words=0)
+    judge = Judge(steep, ScoreScale(center=0, spread=1, photos=4, words=1))
+    monkeypatch.setattr(PhotoIndex, "judge", lambda self, query: judge)
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder, name, *colors in (
+        (folders[0], "IMG_20180101", "red"),
+        (folders[0], "IMG_20190101", "blue"),
+        (folders[0], "IMG_20200101", "red", "white"),
+        (folders[1], "IMG_20190601", "red"),
+        (folders[1], "IMG_20210101", "green"),
+    ):
+        paint(folder / f"{name}.png", *colors)
+
+    def search(*arguments):
+        return [line[-12:-4] for line in tiny("search", *arguments, "--sort", "date", "-f").splitlines()]
+
+    assert search("red", *folders) == ["20200101", "20190601", "20180101"]
+    assert search("red", *folders, "-n", "2") == ["20200101", "20190601"]
+    assert len(search("red", *folders, "--min-score", "0")) == 5
+    assert remarks == []
+    assert search("black", *folders, "-n", "2") == ["20190101", "20180101"]
+    assert remarks == ["Nothing here looks like this. The nearest:"]
+    listed = tiny("search", "since 2019", *folders, "-f").splitlines()
+    assert [line[-12:-4] for line in listed] == ["20210101", "20200101", "20190601", "20190101"]
+    with PhotoIndex(folders[0], TinyModel()) as index:
+        client = TestClient(create_app(index, ["a red picture"]), base_url="http://127.0.0.1")
+        found = client.get("/api/search?q=red&sort=date").json()["photos"]
+        assert [photo["path"] for photo in found] == ["IMG_20200101.png", "IMG_20180101.png"]

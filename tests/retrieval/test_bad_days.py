@@ -82,7 +82,7 @@ def test_a_damaged_index_can_be_deleted_as_its_message_says(tiny_home, tmp_path,
             folder = index.store.folder
         (folder / "index.sqlite").write_bytes(damage)
         if damage:
-            with pytest.raises(FishermixError, match="fishermix index remove FOLDER") as caught:
+            with pytest.raises(FishermixError, match=f"fishermix index remove {photos}") as caught:
                 LocalStore(folder)
             assert (f"--index '{folder}'" in str(caught.value)) == (place is not None)
         assert delete_store(photos, place) == str(folder)

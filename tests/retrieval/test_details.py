@@ -207,7 +207,7 @@ def test_the_options_of_search(index, tmp_path, monkeypatch):
     assert len(run("--landscape", "-f").splitlines()) == 2
     assert run("--near", "52.5,13.4,10km", "--camera", "canon", "-f").endswith("berlin.jpg\n")
     dates = [entry["taken"] for entry in json.loads(run("--sort", "date", "--json"))]
-    assert dates == ["2018-12-31T23:59:59", "2019-07-14T12:30:00", "2020-06-01T00:00:00"]
+    assert dates == ["2020-06-01T00:00:00", "2019-07-14T12:30:00", "2018-12-31T23:59:59"]
     found = json.loads(run("--after", "2019", "--before", "2020", "--json"))
     assert found[0]["camera"] == "Canon EOS R5"
     assert found[0]["latitude"] == pytest.approx(52.52, abs=1e-4)

@@ -101,3 +101,69 @@ def test_folders_inside_others_are_dropped(tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     assert drop_inner_folders([a / "x", a, b, a, b / "y" / "z"]) == [a, b]
     assert drop_inner_folders([tmp_path / "ab", a]) == [tmp_path / "ab", a]
+
+
+def test_inner_folders_that_the_outer_index_leaves_out_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
+    a, kept = tmp_path / "a", tmp_path / "a" / "b" / "kept"
+    kept.mkdir(parents=True)
+    (a / ".fishermixignore").write_text("/b/kept\n")
+    assert drop_inner_folders([a / ".hidden", a, a / "thumbs", kept]) == [
+        a / ".hidden",
+        a,
+        a / "thumbs",
+        kept,
+    ]
+    assert drop_inner_folders([a, a / "b", kept]) == [a, kept]  # a does not cover it, and b is not served
+    assert drop_inner_folders([a / "x" / "y", a / "z", a], exclude=["x/"]) == [a / "x" / "y", a]
+    paint(a / "z" / "red.png", "red")
+    with PhotoIndex(a / "z", TinyModel()) as index:
+        index.update()
+    assert drop_inner_folders([a, a / "z"]) == [a]
+    assert drop_inner_folders([a, a / "z"], update=False) == [a, a / "z"]
+
+
+@pytest.fixture
+def nested(tmp_path, monkeypatch):
+    """The photos of a folder, of a hidden one in it, and of one whose photos the outer index has, too."""
+    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
+    outer = tmp_path / "a"
+    for name, colors in {
+        "red": ["red"],
+        ".hidden/blue": ["blue"],
+        "x/green": ["green"],
+        "x/sea": ["blue"],
+    }.items():
+        paint(outer / f"{name}.png", *colors)
+    model = TinyModel()
+    with PhotoIndex(outer, model) as index:
+        index.update()
+    places = [outer, outer / ".hidden", outer / "x"]
+    with SeveralFolders([PhotoIndex(place, model, exclude=["x/"]) for place in places]) as nested:
+        nested.update()
+        yield nested
+
+
+def test_a_photo_of_nested_folders_belongs_to_the_innermost_one(nested):
+    everything = [".hidden/blue.png", "red.png", "x/green.png", "x/sea.png"]
+    assert sorted(hit.path for hit in nested.search("blue", 9)) == everything
+    assert sorted(hit.path for hit in nested.search("blue", 2)) == [".hidden/blue.png", "x/sea.png"]
+    assert nested.search("red", 1)[0].path == "red.png"
+    assert sorted(nested.store.stamps()) == sorted(nested.store.details()) == everything
+    assert nested.store.summary().photos == nested.store.summary().pictures == 4
+    contents, vectors = nested.store.contents()
+    assert sorted(path for paths in contents for path in paths) == everything
+    assert len(vectors) == len(contents)
+    for path in everything:
+        index, relative = nested.part_of(path)
+        assert index.folder / relative == nested.folder / path
+        assert nested.store.path_of(nested.store.id_of(path)) == path
+    assert nested.part_of("x/sea.png")[0].folder.name == "x"
+
+
+def test_the_page_shows_a_hidden_folder_that_is_named(nested):
+    with TestClient(create_app(nested, ["a red picture"]), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/status").json()["photos"] == 4
+        found = client.get("/api/search?q=blue&n=1").json()["photos"][0]
+        assert found["path"] == ".hidden/blue.png"
+        assert client.get(f"/api/photos/{found['id']}/original").status_code == 200

@@ -10,6 +10,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 from tiny_model import COLOURS, NAMES
 
+from fishermix.model.calibration import Calibration, Judge, ScoreScale
 from fishermix.server.app import STATIC, create_app
 from fishermix.server.guards import Limits
 
@@ -36,6 +37,41 @@ def test_search(client, index):
     assert isinstance(answer["threshold"], float)
     assert answer["cut"] == answer["threshold"]  # the name in 0.1
     assert answer["out_of_vocabulary"] == []
+
+
+@pytest.mark.parametrize(("most", "likelihood"), [(1.0, "likely"), (0.15, "unlikely")])
+def test_probabilities_and_a_threshold_that_means_something(client, index, monkeypatch, most, likelihood):
+    steep = Calibration(model_key="tiny", intercept=-4.9, score=8, deviations=0, log_photos=0, log_words=0)
+    judge = Judge(steep, ScoreScale(center=0, spread=1, photos=4, words=1), most)
+    monkeypatch.setattr(index, "judge", lambda query: judge)
+    answer = client.get("/api/search", params={"q": "red", "n": 200}).json()
+    assert answer["photos"][0]["likelihood"] == likelihood
+    assert answer["photos"][0]["probability"] == pytest.approx(
+        min(most, 1 / (1 + math.exp(4.9 - 8))), abs=1e-4
+    )
+    assert {photo["likelihood"] for photo in answer["photos"] if photo["probability"] < 0.2} == {"unlikely"}
+    if most < 0.2:
+        assert answer["threshold"] is answer["cut"] is None
+    else:
+        may_be_right = [photo["score"] >= answer["threshold"] for photo in answer["photos"]]
+        assert may_be_right == [photo["likelihood"] != "unlikely" for photo in answer["photos"]]
+
+
+def test_guessed_words_are_those_of_the_query(client, index, monkeypatch):
+    assert client.get("/api/search", params={"q": "red boat"}).json()["guessed"] is False
+    monkeypatch.setattr(index.model, "reads_unknown_words", True)
+    for query, guessed in (("red boat", True), ("red", False)):
+        assert client.get("/api/search", params={"q": query}).json()["guessed"] is guessed
+
+
+def test_what_a_search_returns_is_described(client):
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for schema, names in {
+        "Found": ["threshold", "out_of_vocabulary", "guessed", "remarks", "more"],
+        "Photo": ["score", "probability", "likelihood"],
+    }.items():
+        for name in names:
+            assert schemas[schema]["properties"][name]["description"].endswith(".")
 
 
 def test_combined_queries_with_a_photo(client, index):

@@ -314,6 +314,12 @@ def test_bands_say_how_likely_a_photo_is_right(screen, judged):
     search(screen, "grey")
     wait(screen, lambda: text(screen, "#status") == "Nothing here looks like this. The nearest:")
     assert screen.find_elements("css selector", "h2.divider") == []  # it is said once
+    for query, said in {
+        "grey": "Nothing here looks like this. The nearest, newest first:",
+        "red": "3 photos stand out, newest first.",
+    }.items():
+        screen.get(f"{judged}?q={query}&sort=date")
+        wait(screen, lambda said=said: text(screen, "#status") == said)
     check_log(screen)
 
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,22 +103,52 @@ def open_index(
     from fishermix.retrieval.index import PhotoIndex
     from fishermix.retrieval.store import StoreLocked
 
-    photos = PhotoIndex(folder, model, index, exclude=exclude or ())
-    if not update:
-        if not photos.store.model_key():
-            raise FishermixError(f"{folder} has no index yet. Omit --no-update to create it.")
-        if photos.store.model_key() != model.key:
-            raise FishermixError("The index was made with another model. Omit --no-update to build it again.")
+    with ExitStack() as on_failure:
+        photos = on_failure.enter_context(PhotoIndex(folder, model, index, exclude=exclude or ()))
+        if not update:
+            _check_model(photos, folder)
+        else:
+            try:
+                tell_changes(photos.update(), photos, folder, index)
+            except StoreLocked as locked:
+                if photos.store.model_key() != model.key:
+                    raise
+                tell(f"{locked} The search uses the index as it is now.")
+        on_failure.pop_all()
         return photos
-    try:
-        changes = photos.update()
-    except StoreLocked as locked:
-        if photos.store.model_key() != model.key:
-            raise
-        tell(f"{locked} The search uses the index as it is now.")
-        return photos
-    tell_changes(changes, photos, folder, index)
-    return photos
+
+
+def drop_covered(folders: list[Path], exclude: Sequence[str], update: bool) -> list[Path]:
+    """The folders without those that the index of another one covers, so that each photo is found once."""
+    if len(folders) == 1:
+        return folders
+    from fishermix.retrieval.open import resolve_folder
+    from fishermix.retrieval.several_folders import drop_inner_folders
+
+    by_place = {resolve_folder(folder): folder for folder in reversed(folders)}
+    return [by_place[place] for place in drop_inner_folders(reversed(by_place), exclude, update)]
+
+
+def _check_model(photos: PhotoIndex, folder: Path) -> None:
+    """Raise if an index cannot be searched as it is."""
+    if not (key := photos.store.model_key()):
+        raise FishermixError(f"{folder} has no index yet. Omit --no-update to create it.")
+    if key != photos.model.key:
+        raise FishermixError("The index was made with another model. Omit --no-update to build it again.")
+
+
+def explain_empty(photos: PhotoIndex, folder: Path, index: str | None) -> str:
+    """Why an index has no photos."""
+    from fishermix.retrieval.photo_files import scan_folder
+
+    if not scan_folder(photos.folder, photos.exclude, photos.store.root).photos:
+        besides = " besides those that --exclude names" if photos.exclude else ""
+        return f"There are no photos in {folder}{besides}."
+    place = f" --index {shlex.quote(index)}" if index is not None else ""
+    return (
+        f"The index of {folder} is empty, because indexing has not finished. Finish it with "
+        f"`fishermix index add {shlex.quote(str(folder))}{place}`, or omit --no-update."
+    )
 
 
 def tell_changes(changes: Changes, photos: PhotoIndex, folder: Path, index: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,23 +16,33 @@ from fishermix.cli.common import (
     IndexOption,
     MaxPixelsOption,
     ModelOption,
+    drop_covered,
+    explain_empty,
     format_path,
     open_index,
     open_model,
     say,
     tell,
 )
+from fishermix.errors import FishermixError
 
 if TYPE_CHECKING:
     from fishermix.retrieval.details import Details
 
 
 @app.command(
-    epilog="Examples: fishermix duplicates ~/Pictures · "
+    epilog="Examples: fishermix duplicates ~/Pictures · fishermix duplicates ~/Pictures /mnt/backup · "
     "fishermix duplicates ~/Pictures --exact --omit-first -0 | xargs -0 mv -t copies/"
 )
 def duplicates(
-    folder: Annotated[Path, typer.Argument(help="The folder that contains the photos.")] = Path("."),
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FOLDER...]",
+            help="The folders that contain the photos. Default: the current folder.",
+            show_default=False,
+        ),
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")] = False,
     omit_first: Annotated[
         bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
@@ -55,16 +66,31 @@ def duplicates(
     oldest. No photo is changed or deleted.
     """
     from fishermix.retrieval.duplicates import find_duplicates
+    from fishermix.retrieval.several_folders import SeveralFolders
 
-    with open_index(folder, index, open_model(model), update, exclude) as photos:
+    named = drop_covered(folders or [Path(".")], exclude or [], update)
+    if index is not None and len(named) > 1:
+        raise FishermixError("--index names the index of one folder. Name one folder.")
+    loaded = open_model(model)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_index(one, index, loaded, update, exclude)) for one in named]
+        photos = opened[0] if len(opened) == 1 else SeveralFolders(opened)
         groups = find_duplicates(photos, exact)
         details = photos.store.details() if as_json else {}
-        is_empty = not photos.store.summary().photos
+        nothing = "No duplicates found."
+        if not photos.store.summary().photos:
+            nothing = " ".join(explain_empty(one, name, index) for name, one in zip(named, opened))
+    names = dict(zip(map(id, opened), named))
+
+    def write(path: str) -> str:
+        part, inside = photos.part_of(path)
+        return format_path(names[id(part)], inside)
+
     start = 1 if omit_first else 0
     if as_json:
         listed = [(group, group.paths[start:]) for group in groups]
         described = [
-            {"exact": group.is_exact, "photos": [_describe(folder, path, details) for path in paths]}
+            {"exact": group.is_exact, "photos": [_describe(path, write(path), details) for path in paths]}
             for group, paths in listed
         ]
         say(json.dumps(described, indent=1))
@@ -73,13 +99,12 @@ def duplicates(
         if number and not null and not omit_first:
             say()
         for path in group.paths[start:]:
-            say(format_path(folder, path), end="\0" if null else "\n")
+            say(write(path), end="\0" if null else "\n")
     count = sum(len(group.paths) for group in groups)
     noun = "group" if len(groups) == 1 else "groups"
-    nothing = f"There are no photos in {folder}." if is_empty else "No duplicates found."
     tell(f"{len(groups):,} {noun} with {count:,} photos." if groups else nothing)
 
 
-def _describe(folder: Path, path: str, details: Mapping[str, Details]) -> dict[str, str | float | int]:
+def _describe(path: str, written: str, details: Mapping[str, Details]) -> dict[str, str | float | int]:
     known = details[path].as_json() if path in details else {}
-    return {"path": format_path(folder, path), **known}
+    return {"path": written, **known}

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from fishermix.cli import app
-from fishermix.cli.common import MaxPixelsOption, ModelOption, check_photo, open_model, say, tell
+from fishermix.cli.common import (
+    MaxPixelsOption,
+    ModelOption,
+    check_photo,
+    open_model,
+    say,
+    tell,
+    tell_unknown_words,
+)
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
@@ -25,23 +33,27 @@ def explain(
 ) -> None:
     """Show how much each word of a sentence contributes to its score with a photo.
 
-    A word contributes what the score would lose without it. Subtracted words and dates are left out.
+    A word contributes what the score would lose without it. Dates are left out; sentences that the query
+    subtracts are listed with their own scores.
     With --verbose, the contributions of the mixture's components and of the transformer are printed too; they
     and the hubness correction add up to the score.
     """
     from fishermix.retrieval.explain import Explainer
-    from fishermix.retrieval.query import encode_sentence, find_wanted_words
+    from fishermix.retrieval.query import encode_sentence, split_sentences, suggest_words
     from fishermix.vision.images import check_header
 
     check_photo(photo)
     loaded = open_model(model)
     # Mistakes are reported before the image network is opened, which takes seconds.
-    wanted = find_wanted_words(sentence)
-    encode_sentence(wanted, loaded)
+    wanted, subtracted = split_sentences(sentence)
+    unknown = [word for text in (wanted, *subtracted) for word in encode_sentence(text, loaded)[1]]
     check_header(photo)
     if wanted != sentence:
         tell(f"Explaining the words that are wanted: {wanted}.")
-    explanation = Explainer(loaded).explain(wanted, loaded.encode_images([photo])[0])
+    tell_unknown_words(unknown, loaded)
+    for remark in suggest_words(unknown, loaded):
+        tell(remark)
+    explanation = Explainer(loaded).explain(wanted, loaded.encode_images([photo])[0], subtracted)
     if as_json:
         say(json.dumps(explanation.as_json(), indent=1))
         return
@@ -58,6 +70,9 @@ def format_explanation(explanation, verbose: bool = False) -> list[str]:
         bar = ("█" if part.drop > 0 else "░") * round(20 * abs(part.drop) / most)
         bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
         lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
+    if explanation.subtracted:
+        lines += ["", "subtracted by the query: the score of each alone"]
+        lines += [f"  {part.score:+.3f}  {part.sentence}" for part in explanation.subtracted]
     if not verbose:
         return lines
     if explanation.components:

@@ -37,5 +37,6 @@ PortraitOption = Annotated[
     typer.Option("--portrait/--landscape", help="Only photos that are higher than wide, or wider than high."),
 ]
 SortOption = Annotated[
-    SortBy, typer.Option("--sort", help="The order of the photos found: best first, or oldest first.")
+    SortBy,
+    typer.Option("--sort", help="score: best first. date: only photos that may be right, newest first."),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,10 +76,15 @@ def list_all(
     if as_json:
         say(json.dumps(found, indent=1))
         return
-    for entry in found:
+    counts = [entry["problem"] or format(entry["photos"], ",") for entry in found]
+    width = 0
+    if sys.stdout.isatty() and found:  # programs that read lines get no header
+        width = max(map(len, ["photos", *counts]))
+        say(f"{'photos':>{width}}  folder")
+    for entry, count in zip(found, counts):
         place = entry["folder"] or f"unknown folder; the index is called {entry['index']}"
         gone = "  (gone)" if entry["folder_exists"] is False else ""
-        line = f"{entry['problem'] or format(entry['photos'], ',')}  {place}{gone}"
+        line = f"{count:>{width}}  {place}{gone}"
         say(line.replace("\n", "?").replace("\r", "?"))  # a line is an index; JSON has the name as it is
     if not found:
         tell("There is no index yet. A search creates one.")
@@ -135,6 +141,8 @@ def info(
         return
     say(f"index       {store.name}")
     say(f"photos      {summary.photos:,} ({summary.contents:,} distinct)")
+    if summary.pictures != summary.photos:
+        say(f"pictures    {summary.pictures:,} (with all video frames and TIFF pages)")
     say(f"model       {summary.model_key or 'none yet'}")
     say(f"size        {summary.bytes / 1e6:,.1f} MB")
     say(f"unreadable  {len(unreadable):,}")
@@ -193,11 +201,14 @@ def _update(folder: Path, index: str | None, model: Path | None, exclude: list[s
         changes = photos.update()
         summary = photos.store.summary()
     folders = {path for path in changes.unreadable if path.endswith("/")}
-    say(
-        f"{summary.photos:,} photos in the index: {changes.encoded:,} encoded, "
-        f"{changes.recognised:,} recognized by content, {changes.removed:,} removed, "
-        f"{len(folders.union(summary.unreadable)):,} unreadable."
-    )
+    if changes.found_nothing:
+        tell(f"There are no photos in {folder}.")
+    else:
+        say(
+            f"{summary.photos:,} photos in the index: {changes.encoded:,} encoded, "
+            f"{changes.recognised:,} recognized by content, {changes.removed:,} removed, "
+            f"{len(folders.union(summary.unreadable)):,} unreadable."
+        )
     for path, reason in changes.unreadable.items():
         tell(f"{path}: {reason}")
     tell_skipped(changes.skipped)

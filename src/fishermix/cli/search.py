@@ -21,7 +21,9 @@ from fishermix.cli.common import (
     IndexOption,
     MaxPixelsOption,
     ModelOption,
+    drop_covered,
     expect_folder_of,
+    explain_empty,
     format_part,
     format_path,
     open_index,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from fishermix.retrieval.store import Hit
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's, of which typer may have a copy
+NOTHING = "Nothing here looks like this. The nearest:"
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
 
 
@@ -130,7 +133,9 @@ def search(
     Nothing leaves this machine.
     The higher the score, the better the match. On a terminal, headings say which photos are likely right
     (probability 0.5 or more) and which may be (0.2 or more).
+    With --sort date, only these are printed, the newest first.
     """
+    from fishermix.retrieval.index import MOST_SORTED_BY_DATE
     from fishermix.retrieval.query import combine_filters, encode_terms, parse_arguments
 
     limit = _parse_min_score(min_score)
@@ -141,31 +146,52 @@ def search(
     terms, folders = _split_folders(query)
     if index is not None and len(folders) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
+    folders = drop_covered(folders, exclude or [], update)
     parsed = parse_arguments(terms)
     loaded = open_model(model)
     encoded = encode_terms(parsed, loaded, dates=after is None and before is None)
     _tell_remarks(encoded, loaded)
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(open_index(folder, index, loaded, update, exclude)) for folder in folders
-        ]
-        found = [
-            Found(folder, photos, hit)
-            for folder, photos in zip(folders, opened)
-            for hit in photos.search(encoded, number, limit, only)
-        ]
+        opened: dict[Path, PhotoIndex] = {}
+        found: list[Found] = []
+        problems: dict[Path, FishermixError] = {}
+        by_date = sort is SortBy.date
+        most = MOST_SORTED_BY_DATE if by_date else number
+        at_least = "auto" if by_date and limit is None else limit
+        for folder in folders:
+            try:
+                photos = stack.enter_context(open_index(folder, index, loaded, update, exclude))
+                found += [Found(folder, photos, hit) for hit in photos.search(encoded, most, at_least, only)]
+                opened[folder] = photos
+            except FishermixError as error:
+                problems[folder] = error
+        _tell_problems(problems, bool(opened))
+        if not found and at_least is not limit:  # nothing may be right
+            found = [
+                Found(folder, photos, hit)
+                for folder, photos in opened.items()
+                for hit in photos.search(encoded, number, None, only)
+            ]
+            found = sorted(found, key=lambda one: -one.hit.score)[:number]
+            if found:
+                tell(NOTHING)
         if not paths_only and not null:
             found = _judge(found, encoded)
-        if len(folders) > 1:
-            found = sorted(found, key=lambda one: -one.hit.score)[:number]
-        if as_json or sort is SortBy.date:
+        by_date = by_date or not encoded.has_terms
+        if as_json or by_date:
             found = _read_details(found)
-        if sort is SortBy.date:
-            found.sort(key=lambda one: one.details.get("taken", ""))
+        if by_date:
+            found.sort(key=lambda one: one.details.get("taken", ""), reverse=True)
+        elif len(folders) > 1:
+            found.sort(key=lambda one: -one.hit.score)
+        found = found[:number]
         if not found:
             conditions = combine_filters(encoded.only, only)
-            photos = sum(one.store.summary().photos for one in opened)
-            tell(_explain_nothing(photos, folders, conditions, bool(exclude), limit is not None))
+            count = sum(photos.store.summary().photos for photos in opened.values())
+            if count:
+                tell(_explain_nothing(count, conditions, limit is not None))
+            else:
+                tell(" ".join(explain_empty(photos, folder, index) for folder, photos in opened.items()))
         if html:
             _write_contact_sheet(html, " ".join(terms), found)
     if as_json:
@@ -175,7 +201,17 @@ def search(
         for one in found:
             say(format_path(one.folder, one.hit.file), end="\0" if null else "\n")
         return
-    _print_lines(found, encoded.has_terms, sort is SortBy.score, _find_protocol() if preview else None)
+    _print_lines(found, encoded.has_terms, not by_date, _find_protocol() if preview else None)
+
+
+def _tell_problems(problems: dict[Path, FishermixError], is_any_left: bool) -> None:
+    """Report the folders that cannot be searched; raises if there are no others."""
+    if not is_any_left:
+        if len(problems) == 1:
+            raise next(iter(problems.values()))
+        raise FishermixError(" ".join(map(str, problems.values())))
+    for folder, error in problems.items():
+        tell(f"{folder} is skipped. {error}")
 
 
 @dataclass(frozen=True)
@@ -202,14 +238,16 @@ def _judge(found: list[Found], query: Query) -> list[Found]:
 
 
 def _print_lines(found: list[Found], has_scores: bool, divided: bool, protocol: str | None) -> None:
-    """Print scores and paths. On a terminal, headings say which photos are likely right and which may be."""
+    """Print scores and paths. On a terminal, headings say which photos are likely right and which may be,
+    if the photos are `divided`.
+    """
     from fishermix.retrieval.index import LIKELY, MAYBE
     from fishermix.vision.formats import locate_part
 
     chances = [one.probability for one in found if one.probability is not None]
-    nothing = bool(chances) and max(chances) < MAYBE
+    nothing = divided and bool(chances) and max(chances) < MAYBE
     if nothing:
-        tell("Nothing here looks like this. The nearest:")
+        tell(NOTHING)
     heading = ""
     places = [locate_part(one.hit.path) for one in found]
     for one, (file, time, page) in zip(found, places):
@@ -326,12 +364,7 @@ def _parse_min_score(text: str | None) -> float | str | None:
     return limit
 
 
-def _explain_nothing(
-    photos: int, folders: list[Path], conditions: Filter | None, excluded: bool, limited: bool
-) -> str:
-    if not photos:
-        besides = " besides those that --exclude names" if excluded else ""
-        return f"There are no photos in {' and '.join(map(str, folders))}{besides}."
+def _explain_nothing(photos: int, conditions: Filter | None, limited: bool) -> str:
     if conditions:
         given = {name for name, value in vars(conditions).items() if value is not None}
         if len(given) == 1 or given == {"after", "before"}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from fishermix.cli.common import (
     MaxPixelsOption,
     ModelOption,
     SentencesOption,
+    explain_empty,
     open_index,
     open_model,
     say,
@@ -98,7 +100,7 @@ def serve(
     from fishermix.retrieval.sentences import read_sentences
 
     candidates = read_sentences(sentences) if sentences else None
-    places = _find_folders(folders or [], every)
+    places = _find_folders(folders or [], every, exclude or (), update)
     if index is not None and len(places) > 1:
         raise FishermixError("--index names the index of one folder. Name one folder.")
     tls = _check_certificate(cert, key)
@@ -110,12 +112,24 @@ def serve(
         from fishermix.retrieval.index import PhotoIndex
 
         loaded = open_model(model)
-        opened = [
-            PhotoIndex(place, loaded, index, exclude=exclude or ())
-            if update
-            else open_index(place, index, loaded, False)
-            for place in places
-        ]
+        opened = list[PhotoIndex]()
+        for place in places:
+            try:
+                if update:
+                    photos = PhotoIndex(place, loaded, index, exclude=exclude or ())
+                else:
+                    photos = open_index(place, index, loaded, False, exclude)
+                photos.check()
+            except FishermixError as error:
+                if len(places) == 1:
+                    raise
+                live.skip(f"{place} is skipped. {error}")
+            else:
+                opened.append(photos)
+                if not update and not photos.store.summary().photos:
+                    tell(explain_empty(photos, place, index))
+        if not opened:
+            raise FishermixError("None of the folders can be served.")
         if len(opened) == 1:
             return opened[0]
         from fishermix.retrieval.several_folders import SeveralFolders
@@ -136,23 +150,27 @@ def serve(
         on_first_update=lambda changes, photos: tell_changes(changes, photos, named, index),
         on_failure=stop_server,
         say=tell,
+        on_ready=lambda: say(f"Ready: {address} answers queries."),
     )
     server = LimitedServer(uvicorn.Config(create_app(live, access=access), **SERVER, **tls))
-    address = _say_address(host, port, access, bool(tls))
+    address = _make_address(host, port, bool(tls))
+    link = _say_address(address, access)
     live.start()
     if browser:
         import webbrowser
 
-        webbrowser.open(address)
+        webbrowser.open(link)
     try:
         server.run(sockets=[listener])
     finally:
         live.stop()
+        if live.is_ready and not live.count():
+            live.service.index.close()  # the index of a folder without photos is not kept
     if live.failure is not None:
         raise live.failure
 
 
-def _find_folders(given: list[Path], every: bool) -> list[Path]:
+def _find_folders(given: list[Path], every: bool, exclude: Sequence[str], update: bool) -> list[Path]:
     """The absolute paths of the folders to serve; with `every`, also those that have an index."""
     from fishermix.retrieval.open import resolve_folder
 
@@ -168,7 +186,7 @@ def _find_folders(given: list[Path], every: bool) -> list[Path]:
         return [resolve_folder(Path("."))]
     from fishermix.retrieval.several_folders import drop_inner_folders
 
-    return drop_inner_folders(folders)
+    return drop_inner_folders(folders, exclude, update)
 
 
 def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:
@@ -212,19 +230,23 @@ def _bind(host: str, port: int):
     return listener
 
 
-def _say_address(host: str, port: int, access: Access, https: bool) -> str:
-    """Print the address of the page, with a token as a link and a QR code; returns the address."""
+def _make_address(host: str, port: int, https: bool) -> str:
+    """The address of the page."""
     from fishermix.server.access import find_own_address
 
     scheme, reached = "https" if https else "http", find_own_address(host)
-    address = f"{scheme}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+    return f"{scheme}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+def _say_address(address: str, access: Access) -> str:
+    """Print the address of the page, with a token as a link and a QR code; returns the link."""
     if access.token is None:
         say(f"Open {address} in your browser. Press Ctrl-C to stop.")
         return address
     link = f"{address}/?token={access.token}"
     print_qr_code(link)
     say(f"Open this link, or scan the code with your phone. Press Ctrl-C to stop.\n{link}")
-    if not https and not access.local:
+    if not address.startswith("https:") and not access.local:
         tell(
             "Without --cert, whoever can listen to this network can read what is sent, the token included. "
             "Use it in networks that you trust."

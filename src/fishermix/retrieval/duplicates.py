@@ -6,10 +6,12 @@ gray photo), so that two photos of one scene are no group.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +49,8 @@ def find_duplicates(index: PhotoIndex, exact: bool = False) -> list[Group]:
     """The groups of an index, ordered by path; `exact`: only equal files."""
     contents, vectors = index.store.contents()
     files = [[path for path in paths if split_part(path)[0] == path] for paths in contents]
+    if len(index.parts) > 1:
+        files = _merge_equal(index, files)
     groups = _Groups(len(files))
     if not exact:
         points = vectors[:, : index.model.dimension]
@@ -61,6 +65,23 @@ def find_duplicates(index: PhotoIndex, exact: bool = False) -> list[Group]:
         if len(paths) > 1:
             found.append(Group(paths, is_exact=len(rows) == 1))
     return sorted(found, key=lambda group: min(group.paths))
+
+
+def _merge_equal(index: PhotoIndex, files: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The paths of each content, of which each index has its own row: equal files get the first such row."""
+    stamps, by_size = index.store.stamps(), dict[int, list[int]]()
+    for row, paths in enumerate(files):
+        if paths:
+            by_size.setdefault(stamps[paths[0]].size, []).append(row)
+    merged, first = [list(paths) for paths in files], dict[bytes, int]()
+    for rows in by_size.values():
+        for row in rows if len(rows) > 1 else ():
+            with suppress(OSError), open(index.folder / files[row][0], "rb") as file:
+                target = first.setdefault(hashlib.file_digest(file, "sha256").digest(), row)
+                if target != row:
+                    merged[target] += merged[row]
+                    merged[row] = []
+    return merged
 
 
 def judge_file(path: Path, details: Details | None = None) -> tuple[int, bool, bool, str, int, int]:

@@ -12,6 +12,7 @@ the hubness correction (`fishermix.model.hubness`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,6 +48,14 @@ class ComponentPart:
 
 
 @dataclass(frozen=True)
+class SubtractedPart:
+    """A sentence that the query subtracts, and its own score with the photo."""
+
+    sentence: str
+    score: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The contributions to a score. `components`, `transformer`, `rest` and `hubness` add up to `score`.
 
@@ -56,6 +65,7 @@ class Explanation:
     rest : the contribution of all other components
     hubness : the hubness correction, CSLS score minus cosine
     out_of_vocabulary : the words of the sentence that the model does not know
+    subtracted : the sentences that the query subtracts; they are no part of `score`
     """
 
     score: float
@@ -65,6 +75,7 @@ class Explanation:
     hubness: float
     out_of_vocabulary: list[str] = field(default_factory=list)
     transformer: float = 0.0
+    subtracted: list[SubtractedPart] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """All values for JSON. `crowding`, the name of `hubness` in 0.1, is deprecated."""
@@ -85,7 +96,7 @@ class Explainer:
         encoder = model.sentence_encoder
         self._mixtures = list(encoder.mixtures) if encoder is not None else []
 
-    def explain(self, sentence: str, image_point: np.ndarray) -> Explanation:
+    def explain(self, sentence: str, image_point: np.ndarray, subtracted: Sequence[str] = ()) -> Explanation:
         """Explain the score of `sentence` and the photo with the unit point `image_point` (d,).
 
         Parameters
@@ -94,6 +105,8 @@ class Explainer:
             The sentence.
         image_point : array of shape (d,)
             The unit point of the photo.
+        subtracted : sequence of str
+            Sentences that the query subtracts. Each has its own score.
         """
         image_point = np.asarray(image_point, np.float32)
         words = tokenize(sentence)
@@ -107,7 +120,12 @@ class Explainer:
         components, transformer = self._explain_views(sentence, image_point) if self._mixtures else ([], 0.0)
         cosine = float(point @ image_point)
         rest = cosine - transformer - sum(component.part for component in components)
-        return Explanation(score, parts, components, rest, score - cosine, unknown, transformer)
+        others = [self._score(text, photo) for text in subtracted]
+        return Explanation(score, parts, components, rest, score - cosine, unknown, transformer, others)
+
+    def _score(self, sentence: str, photo: np.ndarray) -> SubtractedPart:
+        point, _ = encode_sentence(sentence, self.model)
+        return SubtractedPart(sentence, float(self.model.match_sentences(point[None])[0] @ photo))
 
     def _explain_views(self, sentence: str, image_point: np.ndarray) -> tuple[list[ComponentPart], float]:
         """What the components of the mixtures contribute to the cosine, and what the transformer does."""

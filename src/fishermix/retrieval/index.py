@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fishermix.model.calibration import Calibration, Judge
 
 MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
+MOST_SORTED_BY_DATE = 2000  # photos that may be right
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
 SCORES_FOR_THRESHOLD = 20_000  # a sample of them is enough for the two quantiles of a threshold
 
@@ -96,6 +98,7 @@ class PhotoIndex:
         self.model, self.folder = model, resolve_folder(folder)
         self.store = store or open_store(self.folder, index, model_key=key)
         self._index_option = f" --index {shlex.quote(str(index))}" if index is not None else ""
+        self._is_default, self._found_nothing = index is None and store is None, False
         self.exclude = tuple(exclude)
         self._patterns = parse_patterns(exclude) if exclude else []
 
@@ -106,10 +109,19 @@ class PhotoIndex:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.store.close()
+        self.close()
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. An index in the default place is deleted if its folder has no photos, or if it is
+        new and was not updated.
+        """
+        from fishermix.retrieval.sqlite_store import LocalStore
+
+        if self._is_default and isinstance(self.store, LocalStore):
+            self._is_default = False
+            with suppress(FishermixError):  # a damaged index
+                if self._found_nothing or not self.store.model_key():
+                    self.store.delete_if_empty()
         self.store.close()
 
     @property
@@ -161,9 +173,16 @@ class PhotoIndex:
         stored = self.store.vector_of(photo)
         return None if stored is None else stored[: self.model.dimension]
 
+    def check(self) -> None:
+        """Raise if the index is damaged so much that it cannot be searched."""
+        if self.store.model_key() == self.model.key:
+            self.store.sample_scores(np.zeros(self.model.match_dimension, np.float32), 1)
+
     def update(self) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
-        return IndexUpdate(self.folder, self.model, self.store, self.exclude, self._index_option).run()
+        changes = IndexUpdate(self.folder, self.model, self.store, self.exclude, self._index_option).run()
+        self._found_nothing = changes.found_nothing
+        return changes
 
     def search(
         self,
@@ -211,11 +230,12 @@ class PhotoIndex:
             asked *= 4
 
     def _list_by_date(self, n: int, only: Filter | None) -> list[Hit]:
-        """The first n photos that meet the conditions, oldest first; their scores are 0."""
+        """The n newest photos that meet the conditions, newest first; their scores are 0."""
         taken = {path: details.taken or "" for path, details in self.store.details().items()}
         allowed = self._filter(only)
         paths = [path for path in taken if allowed is None or path in allowed]
-        files = sorted((path for path in paths if split_part(path)[0] == path), key=lambda path: taken[path])
+        files = sorted(path for path in paths if split_part(path)[0] == path)
+        files.sort(key=lambda path: taken[path], reverse=True)
         ids = [(self.store.id_of(path), path) for path in files[:n]]
         return [Hit(photo, path, 0.0) for photo, path in ids if photo is not None]
 

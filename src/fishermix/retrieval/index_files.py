@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -76,11 +76,13 @@ def remove_stale_files(folder: Path, generation: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def delete_files(folder: Path) -> None:
+def delete_files(folder: Path, may_delete: Callable[[], bool] = lambda: True) -> None:
     """Delete the files of an index, damaged or not, and the folder if nothing else is in it; no other process
-    may be writing it.
+    may be writing it. `may_delete` is asked when none can.
     """
     with hold_writer_lock(folder):
+        if not may_delete():
+            return
         for path in list(folder.iterdir()):
             if OWN_FILE.fullmatch(path.name) and not path.is_dir():
                 with suppress(PermissionError):  # Windows: the lock itself is open

@@ -23,6 +23,7 @@ from fishermix.extras import install_command
 from fishermix.retrieval.details import COLUMNS, Details, DetailsRow
 from fishermix.retrieval.store import Entry, Hit, Stamp, StoreLocked, Summary
 from fishermix.schemas import Text
+from fishermix.vision.formats import is_part
 
 try:
     import psycopg
@@ -337,14 +338,18 @@ class PostgresStore:
     def summary(self) -> Summary:
         model_key, dimension = self._state()
         photos = "FROM fishermix_photos WHERE index_name = %s"
-        readable = self._rows(f"SELECT count(*) {photos} AND reason IS NULL")[0][0]
+        pictures = self._rows(f"SELECT count(*) {photos} AND reason IS NULL")[0][0]
+        query = f"SELECT sha256, path {photos} AND reason IS NULL AND position('#'::bytea IN path) > 0"
+        named = self._rows(query)
+        parts = [digest for digest, path in named if is_part(os.fsdecode(path))]
         contents = self._rows("SELECT count(*) FROM fishermix_contents WHERE index_name = %s")[0][0]
         failed = self._rows(f"SELECT path, reason {photos} AND reason IS NOT NULL ORDER BY path")
         size = self._rows(
             "SELECT coalesce(sum(pg_column_size(c.*)), 0) FROM fishermix_contents c WHERE index_name = %s"
         )[0][0]
         unreadable = {os.fsdecode(path): reason for path, reason in failed}
-        return Summary(readable, contents, unreadable, model_key, dimension, int(size))
+        readable, contents = pictures - len(parts), contents - len(set(parts))
+        return Summary(readable, contents, unreadable, model_key, dimension, int(size), pictures)
 
     def verify(self) -> list[str]:
         contents = "SELECT count(*) FROM fishermix_contents c JOIN fishermix_indexes ON name = index_name"

@@ -212,13 +212,14 @@ def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], F
     return found, only, remarks
 
 
-def find_wanted_words(query: str) -> str:
-    """The sentences that a line adds, as one; what it subtracts, photos and dates are left out."""
+def split_sentences(query: str) -> tuple[str, list[str]]:
+    """The sentences that a line adds, as one, and those that it subtracts; without photos and dates."""
     terms, *_ = read_terms(parse_query(query))
-    wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
+    sentences = [term for term in terms if term.kind == "text"]
+    wanted = [term.value for term in sentences if term.sign == "+"]
     if not wanted:
         raise FishermixError("Only sentences can be explained, and this query contains none.")
-    return " ".join(wanted)
+    return " ".join(wanted), [term.value for term in sentences if term.sign == "-"]
 
 
 def _means_more(text: str) -> bool:

@@ -18,31 +18,65 @@ import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.details import Details
+from fishermix.retrieval.ignore import is_ignored, is_skipped_below, parse_patterns
 from fishermix.retrieval.index import PhotoIndex
+from fishermix.retrieval.photo_files import default_index
 from fishermix.retrieval.store import Entry, Hit, Stamp, Store, Summary
 from fishermix.retrieval.update import Changes
+from fishermix.vision.formats import is_part
 
 T = TypeVar("T")
 
 
-def drop_inner_folders(folders: Iterable[Path]) -> list[Path]:
-    """Absolute folders, each once and without those inside another one."""
-    given = list(dict.fromkeys(folders))
-    return [one for one in given if not any(one != other and one.is_relative_to(other) for other in given)]
+def drop_inner_folders(
+    folders: Iterable[Path], exclude: Sequence[str] = (), update: bool = True
+) -> list[Path]:
+    """Absolute folders, each once and without those that the index of another one covers.
+
+    exclude : globs of photos and folders that no index covers
+    update : whether the indexes are updated; if not, a folder with its own index is kept
+    """
+    given, patterns = list(dict.fromkeys(folders)), parse_patterns(exclude)
+
+    def is_covered(folder: Path, other: Path) -> bool:
+        if not folder.is_relative_to(other) or is_skipped_below(other, folder):
+            return False
+        names = folder.relative_to(other).parts
+        above = ("/".join(names[:depth]) for depth in range(1, len(names) + 1))
+        return not any(is_ignored(path, True, patterns) for path in above)
+
+    kept = list[Path]()
+    for one in sorted(given, key=lambda folder: len(folder.parts)):  # outer folders first
+        has_own = (default_index(one) / "index.sqlite").is_file()
+        if (has_own and not update) or not any(is_covered(one, other) for other in kept):
+            kept.append(one)
+    return [one for one in given if one in kept]
 
 
 class SeveralStores:
-    """The stores of several folders as one `Store`, by the prefixes of their paths, which end in a slash."""
+    """The stores of several folders as one `Store`, by the prefixes of their paths, which end in a slash.
+
+    The prefix of a folder that contains the others is empty. A photo belongs to the innermost folder.
+    """
 
     root = None
 
     def __init__(self, stores: Mapping[str, Store]):
-        self.stores = dict(stores)
+        self.stores = dict(sorted(stores.items(), key=lambda one: -len(one[0])))  # inner folders first
+        self._inner = {
+            prefix: tuple(other for other in self.stores if other != prefix and other.startswith(prefix))
+            for prefix in self.stores
+        }
         self.name = " and ".join(store.name for store in self.stores.values())
 
     def find(self, path: str) -> tuple[str, Store]:
         """The prefix and the store of a path."""
         return next((prefix, store) for prefix, store in self.stores.items() if path.startswith(prefix))
+
+    def _foreign_paths(self, prefix: str, paths: Iterable[str]) -> list[str]:
+        """Those of the paths of a store that belong to another one, which is inside its folder."""
+        inner = self._inner[prefix]
+        return [path for path in paths if (prefix + path).startswith(inner)] if inner else []
 
     def writing(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -71,7 +105,7 @@ class SeveralStores:
             return self._merge(lambda store: store.details())
         found: dict[str, Details] = {}
         for prefix, store in self.stores.items():
-            asked = [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+            asked = [path.removeprefix(prefix) for path in paths if self.find(path)[1] is store]
             if asked:
                 found |= {prefix + path: one for path, one in store.details(asked).items()}
         return found
@@ -80,10 +114,15 @@ class SeveralStores:
         return list(self._merge(lambda store: dict.fromkeys(store.paths_without_details())))
 
     def nearest(self, queries: np.ndarray, n: int) -> list[list[Hit]]:
-        found = [
-            [[replace(hit, path=prefix + hit.path) for hit in hits] for hits in store.nearest(queries, n)]
-            for prefix, store in self.stores.items()
-        ]
+        found = []
+        for prefix, store in self.stores.items():
+            foreign = set(self._foreign_paths(prefix, store.stamps())) if self._inner[prefix] else set()
+            found.append(
+                [
+                    [replace(hit, path=prefix + hit.path) for hit in hits if hit.path not in foreign][:n]
+                    for hits in store.nearest(queries, n + len(foreign))
+                ]
+            )
         return [list(heapq.merge(*each, key=lambda hit: -hit.score))[:n] for each in zip(*found)]
 
     def sample_scores(self, query: np.ndarray, at_most: int) -> np.ndarray:
@@ -94,8 +133,10 @@ class SeveralStores:
         paths, vectors = list[list[str]](), []
         for prefix, store in self.stores.items():
             contents, some = store.contents()
-            paths += [[prefix + path for path in one] for one in contents]
-            vectors.append(some)
+            foreign = set(self._foreign_paths(prefix, (path for one in contents for path in one)))
+            own = [[prefix + path for path in one if path not in foreign] for one in contents]
+            paths += [one for one in own if one]
+            vectors.append(some[[bool(one) for one in own]])
         return paths, np.concatenate(vectors)
 
     def path_of(self, photo: str) -> str | None:
@@ -112,7 +153,14 @@ class SeveralStores:
 
     def summary(self) -> Summary:
         all_ = [store.summary() for store in self.stores.values()]
-        totals = {name: sum(getattr(one, name) for one in all_) for name in ("photos", "contents", "bytes")}
+        names = ("photos", "contents", "pictures", "bytes")
+        totals = {name: sum(getattr(one, name) for one in all_) for name in names}
+        for prefix, store in self.stores.items():
+            if self._inner[prefix]:
+                readable = [*store.details(), *store.paths_without_details()]
+                foreign = self._foreign_paths(prefix, readable)
+                totals["pictures"] -= len(foreign)
+                totals["photos"] -= sum(not is_part(path) for path in foreign)
         prefixed = zip(self.stores, all_)
         unreadable = {prefix + path: why for prefix, one in prefixed for path, why in one.unreadable.items()}
         return replace(all_[0], unreadable=unreadable, model_key=self.model_key(), **totals)
@@ -125,11 +173,13 @@ class SeveralStores:
             store.close()
 
     def _merge(self, ask: Callable[[Store], Mapping[str, T]]) -> dict[str, T]:
-        return {
-            prefix + path: value
-            for prefix, store in self.stores.items()
-            for path, value in ask(store).items()
-        }
+        found: dict[str, T] = {}
+        for prefix, store in self.stores.items():
+            values = dict(ask(store))
+            for path in self._foreign_paths(prefix, values):
+                del values[path]
+            found |= {prefix + path: value for path, value in values.items()}
+        return found
 
     # Each folder is updated and deleted by its own index.
 
@@ -153,20 +203,26 @@ class SeveralStores:
 
 
 class SeveralFolders(PhotoIndex):
-    """The indexes of several folders, none inside another, searched and updated as one."""
+    """The indexes of several folders, searched and updated as one."""
 
     def __init__(self, indexes: Sequence[PhotoIndex]):
         common = Path(os.path.commonpath([index.folder for index in indexes]))
-        self._indexes = {f"{index.folder.relative_to(common).as_posix()}/": index for index in indexes}
-        stores = SeveralStores({prefix: index.store for prefix, index in self._indexes.items()})
-        super().__init__(common, indexes[0].model, store=stores, exclude=indexes[0].exclude)
+        prefixes = {index.folder.relative_to(common).as_posix() + "/": index for index in indexes}
+        self._indexes = {prefix.removeprefix("./"): index for prefix, index in prefixes.items()}
+        self._stores = SeveralStores({prefix: index.store for prefix, index in self._indexes.items()})
+        super().__init__(common, indexes[0].model, store=self._stores, exclude=indexes[0].exclude)
+
+    def close(self) -> None:
+        """Close all indexes."""
+        for index in self._indexes.values():
+            index.close()
 
     @property
     def parts(self) -> list[PhotoIndex]:
         return list(self._indexes.values())
 
     def part_of(self, path: str) -> tuple[PhotoIndex, str]:
-        prefix = next(prefix for prefix in self._indexes if path.startswith(prefix))
+        prefix = self._stores.find(path)[0]
         return self._indexes[prefix], path.removeprefix(prefix)
 
     def _excludes(self, path: str) -> bool:

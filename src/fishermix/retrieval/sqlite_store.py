@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -52,6 +52,7 @@ from fishermix.retrieval.index_files import (
 from fishermix.retrieval.sqlite_schema import connect, migrate
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
 from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
+from fishermix.vision.formats import is_part
 
 EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
 STATE = """
@@ -154,9 +155,12 @@ class LocalStore:
         return f"The index in {self.folder} cannot be used ({error}). {reason}"
 
     def _advise_removal(self) -> str:
+        from fishermix.retrieval.library import read_folder
+
         is_default = self.folder.parent == data_folder() / "indexes"
         place = "" if is_default else f" --index {shlex.quote(str(self.folder))}"
-        command = f"fishermix index remove FOLDER{place}"
+        folder = read_folder(self.folder)
+        command = f"fishermix index remove {'FOLDER' if folder is None else shlex.quote(str(folder))}{place}"
         return f"Delete the damaged index with `{command}`; the next search builds it again."
 
     @contextmanager
@@ -189,6 +193,17 @@ class LocalStore:
     def delete(self) -> None:
         self.close()
         delete_files(self.folder)
+
+    def delete_if_empty(self) -> None:
+        """Delete the index if it has no photos and no other process is writing it."""
+
+        def is_empty() -> bool:
+            found = self.stamps()
+            self.close()
+            return not found
+
+        with suppress(FishermixError):
+            delete_files(self.folder, is_empty)
 
     # State
 
@@ -405,12 +420,16 @@ class LocalStore:
         counts = f"SELECT count(row), count(DISTINCT row) FROM photos WHERE {where}"
         with self._transaction("DEFERRED") as connection:
             state = _read_state(connection)
-            readable, contents = connection.execute(counts, bounds).fetchone()
+            pictures, contents = connection.execute(counts, bounds).fetchone()
+            query = f"SELECT row, path FROM photos WHERE row IS NOT NULL AND instr(path, x'23') AND {where}"
+            named = select(connection, tuple[Row, bytes], query, *bounds)  # with a #
+            parts = [row for row, path in named if is_part(os.fsdecode(path))]
             query = "SELECT path, reason FROM photos WHERE reason IS NOT NULL ORDER BY path"
             failed = select(connection, tuple[bytes, str], query)
             unreadable = {os.fsdecode(path): reason for path, reason in failed}
         size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-        return Summary(readable, contents, unreadable, state.model_key, state.dimension, size)
+        photos, contents = pictures - len(parts), contents - len(set(parts))  # no part has a file's content
+        return Summary(photos, contents, unreadable, state.model_key, state.dimension, size, pictures)
 
     def verify(self) -> list[str]:
         from fishermix.retrieval.sqlite_check import find_problems

@@ -86,7 +86,13 @@ class Hit:
 
 @dataclass(frozen=True)
 class Summary:
-    """How much an index holds; `unreadable` maps paths to reasons."""
+    """How much an index holds.
+
+    photos : the number of files that could be read: photos, videos and TIFF files
+    contents : the number of photos that differ
+    unreadable : reasons by path
+    pictures : the number of photos, with every frame of a video and every page of a TIFF file
+    """
 
     photos: int
     contents: int
@@ -94,6 +100,7 @@ class Summary:
     model_key: str
     dimension: int
     bytes: int
+    pictures: int = 0
 
 
 class Store(Protocol):

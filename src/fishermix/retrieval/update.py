@@ -41,6 +41,7 @@ class Changes:
     skipped : the number of files, by suffix, that look like photos and are not read
     another_model : whether the index was made with another model, so that all photos were encoded again
     left_out : sentences about files and folders that are left out: hidden ones and those of other programs
+    found_nothing : whether neither the folder nor the index has photos
     """
 
     encoded: int = 0
@@ -50,6 +51,7 @@ class Changes:
     another_model: bool = False
     skipped: dict[str, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    found_nothing: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.encoded or self.recognised or self.removed or self.unreadable)
@@ -80,6 +82,7 @@ class IndexUpdate:
             listing = scan_folder(self.folder, self.exclude, self.store.root)
             changes.left_out, changes.skipped = listing.explain_left_out(), dict(listing.skipped)
             known = self.store.stamps()
+            changes.found_nothing = not (known or listing.photos or listing.unreadable)
             files = {path: split_part(path)[0] for path in known}
             if self.exclude:
                 patterns = parse_patterns(self.exclude)
@@ -88,7 +91,8 @@ class IndexUpdate:
             present, unreadable = listing.photos, listing.unreadable
             if known and not present and not unreadable:
                 raise FishermixError(
-                    f"The index has {len(known):,} photos, but {self.folder} has none. Is the disk mounted? "
+                    f"The index has {_count_files(known):,} photos, but {self.folder} has none. "
+                    "Is the disk mounted? "
                     f"If you deleted the photos, {self._explain_forgetting()}."
                 )
             todo = {

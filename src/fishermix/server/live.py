@@ -38,6 +38,7 @@ class LiveFolder:
     update : whether to look for changes at all
     on_first_update : called after the first update, with what it did and the index
     on_failure : called if the index cannot be opened
+    on_ready : called when queries are answered
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class LiveFolder:
         on_first_update: Callable[[Changes, PhotoIndex], None] = lambda changes, index: None,
         on_failure: Callable[[], None] = lambda: None,
         say: Callable[[str], None] = lambda text: None,
+        on_ready: Callable[[], None] = lambda: None,
     ):
         self.folders, self.failure = list(folders), None
         self._open_index, self._sentences, self._wants_update = open_index, sentences, update
         self._on_first_update, self._on_failure, self._tell = on_first_update, on_failure, say
+        self._on_ready = on_ready
         self._has_updated = False
         self._stop = threading.Event()
         self._watcher = FolderWatcher(self.folders, self._stop, polling)
@@ -62,6 +65,7 @@ class LiveFolder:
         self._service: PhotoService | None = None
         self._state, self._message = "starting", "Starting."
         self._problem: str | None = None
+        self._skipped: list[str] = []
         self._done: int | None = None
         self._total: int | None = None
         self._version, self._versioned = 0, 0.0
@@ -101,6 +105,11 @@ class LiveFolder:
     def is_ready(self) -> bool:
         return self._service is not None
 
+    def skip(self, problem: str) -> None:
+        """Report a folder that cannot be served, in the terminal and in the page."""
+        self._tell(problem)
+        self._skipped.append(problem)
+
     def count(self) -> int:
         return 0 if self._service is None else self._service.count()
 
@@ -114,7 +123,7 @@ class LiveFolder:
                 total=self._total,
                 version=self._version,
                 photos=photos,
-                problem=self._problem,
+                problem=" ".join(filter(None, [*self._skipped, self._problem])) or None,
             )
 
     def _set(self, state: str, message: str, done: int | None = None, total: int | None = None) -> None:
@@ -155,6 +164,7 @@ class LiveFolder:
     def _open(self) -> None:
         self._step("Loading the model.")
         index = self._open_index()
+        self.folders[:] = [part.folder for part in index.parts]  # without those that cannot be served
         if self._wants_update:
             self._adopt(index)
         self._service = PhotoService(index, self._sentences)
@@ -163,6 +173,7 @@ class LiveFolder:
         self._tell("Loading the image encoder and the captioner.")
         self._service.load()
         self._set("ready", "")
+        self._on_ready()
 
     def _adopt(self, index: PhotoIndex) -> None:
         """Make the index that of the model: before, it must not be searched.

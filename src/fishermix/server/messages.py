@@ -26,20 +26,38 @@ class Item(BaseModel):
 
 
 class Photo(Item):
-    score: float
+    score: float = Field(
+        description="How well the photo matches. Comparable within one query only: unrelated photos usually "
+        "score below 0.3, good matches around 0.5."
+    )
+    probability: float | None = Field(
+        None,
+        description="The probability, 0 to 1, that the photo is what the query describes. Comparable between "
+        "queries. null for queries of photos only, and for models without calibration.",
+    )
     likelihood: Literal["likely", "maybe", "unlikely"] | None = Field(
-        None, description="How probable it is that the photo is right, if the model is calibrated."
+        None,
+        description="The probability in words: likely from 0.5 on, maybe from 0.2 on, otherwise unlikely.",
     )
 
 
 class Found(BaseModel):
-    """Photos, best first. Those with a score of at least `threshold` stand out from the others."""
+    """The photos that a search found, best first, and how the query was understood."""
 
     photos: list[Photo]
-    threshold: float | None = None
+    threshold: float | None = Field(
+        None,
+        description="Photos with at least this score may be right: their probability is 0.2 or more. Without "
+        "probabilities, they stand out from the others. null if no score separates them, for example because "
+        "no word of the query is known: then `likelihood` tells.",
+    )
     cut: float | None = Field(None, deprecated=True, description="The name of `threshold` in version 0.1.")
     out_of_vocabulary: list[str] = Field([], description="Words of the query that the model does not know.")
-    guessed: bool = Field(False, description="Whether unknown words were read by their letters, not ignored.")
+    guessed: bool = Field(
+        False,
+        description="Whether the words in `out_of_vocabulary` were guessed from their letters. false: they "
+        "were ignored, or there are none.",
+    )
     remarks: list[str] = Field([], description="How the query was understood.")
     more: bool = Field(False, description="Whether a larger `offset` gives more photos.")
 
@@ -124,6 +142,11 @@ class Why(BaseModel):
     hubness: float
     crowding: float = Field(deprecated=True, description="The name of `hubness` in version 0.1.")
     out_of_vocabulary: list[str] = Field([], description="Words of the query that the model does not know.")
+    subtracted: list[Sentence] = Field(
+        [],
+        description="The sentences that the query subtracts, with their own scores, which are no part of "
+        "`score`.",
+    )
 
 
 class Health(BaseModel):

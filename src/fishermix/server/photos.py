@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -19,8 +18,8 @@ from fishermix.errors import FishermixError
 from fishermix.retrieval.contact_sheet import make_thumbnail
 from fishermix.retrieval.details import Details
 from fishermix.retrieval.explain import Explainer, Explanation
-from fishermix.retrieval.index import LIKELY, MAYBE, PhotoIndex
-from fishermix.retrieval.query import Query, find_wanted_words
+from fishermix.retrieval.index import MOST_SORTED_BY_DATE, PhotoIndex
+from fishermix.retrieval.query import Query, split_sentences
 from fishermix.retrieval.sentences import SentencePool
 from fishermix.retrieval.store import Hit, Stamp, Store
 from fishermix.server.catalog import Catalog, Entry, PageFilter
@@ -34,10 +33,6 @@ SIDES = {"small": 480, "large": 1600}
 REMEMBERED_UPLOADS = 32
 SECONDS_BETWEEN_COUNTS = 5.0
 PHOTOS_FOR_TOPICS = 600  # a sample of so many says what a folder is about
-MOST_SORTED_BY_DATE = 2000
-
-
-Likelihood = Literal["likely", "maybe", "unlikely"]
 
 
 class NotFound(Exception):
@@ -51,7 +46,7 @@ class Answer:
     out_of_vocabulary : words of the query that the model does not know
     remarks : how the query was understood
     more : whether there are photos after these
-    likelihoods : "likely", "maybe" or "unlikely" for each hit, if the model is calibrated
+    probabilities : that each hit is right, if the model is calibrated
     """
 
     hits: list[Hit]
@@ -60,7 +55,7 @@ class Answer:
     remarks: Sequence[str] = ()
     more: bool = False
     details: dict[str, Details] = field(default_factory=dict)
-    likelihoods: Sequence[Likelihood] = ()
+    probabilities: Sequence[float] = ()
 
 
 class PhotoService:
@@ -176,7 +171,9 @@ class PhotoService:
         only: PageFilter | None = None,
         by_date: bool = False,
     ) -> Answer:
-        """The best n photos after the first `offset`. By date: those that stand out, newest first."""
+        """The best n photos after the first `offset`. By date: those that may be right,
+        newest first; if none may be, the best n.
+        """
         encoded = self.index.encode_query(query)
         # One more than asked for tells whether there are more.
         wanted = MOST_SORTED_BY_DATE if by_date else offset + n + 1
@@ -199,13 +196,10 @@ class PhotoService:
             self._judge(encoded, page),
         )
 
-    def _judge(self, query: Query, hits: Sequence[Hit]) -> list[Likelihood]:
-        """How likely the photos are right. Empty if the index has no judge for the query."""
+    def _judge(self, query: Query, hits: Sequence[Hit]) -> list[float]:
+        """The probabilities that the photos are right. Empty if the index has no judge for the query."""
         judge = self.index.judge(query)
-        if judge is None:
-            return []
-        chances = judge.find_probabilities([hit.score for hit in hits])
-        return ["likely" if one >= LIKELY else "maybe" if one >= MAYBE else "unlikely" for one in chances]
+        return [] if judge is None else judge.find_probabilities([hit.score for hit in hits])
 
     def find_similar(self, photo: str, n: int) -> Answer:
         found = self.index.search(self.point_of_photo(photo), n + 1)
@@ -227,11 +221,11 @@ class PhotoService:
         return self.model.describe_points(point[None])[0]
 
     def explain(self, query: str, photo: str) -> Explanation:
-        """Explain the score of a photo with the sentences that the query adds. Subtracted sentences and
-        photos are ignored.
+        """Explain the score of a photo with the sentences that the query adds. Subtracted sentences have
+        their own scores; photos are ignored.
         """
-        point = self.point_of_photo(photo)
-        return self._explainer.explain(find_wanted_words(query), point)
+        wanted, subtracted = split_sentences(query)
+        return self._explainer.explain(wanted, self.point_of_photo(photo), subtracted)
 
     # Files
 

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
 
+from fishermix.model.calibration import HIGHER_THAN_ANY_SCORE
+from fishermix.retrieval.index import LIKELY, MAYBE
 from fishermix.retrieval.photo_files import replace_undecodable
 from fishermix.server.catalog import PageFilter
 from fishermix.server.guards import Limits, Work
@@ -39,7 +41,7 @@ DAY = (
 KINDS = [one.name for one in FORMATS]
 SortFound = Annotated[
     Literal["score", "date"],
-    Query(description="Best first; or those that stand out, newest first."),
+    Query(description="Best first; or those that may be right, newest first."),
 ]
 SortAll = Annotated[
     Literal["date", "oldest", "name"], Query(description="Newest first, oldest first, by path.")
@@ -179,22 +181,27 @@ def _make_found(service: PhotoService, answer: Answer, guessed: bool = False) ->
         Photo(
             **describe_item(service, hit.id, hit.path, answer.details.get(hit.path)),
             score=hit.score,
-            likelihood=likelihood,
+            probability=None if chance is None else round(chance, 4),
+            likelihood=None if chance is None else _name_likelihood(chance),
         )
-        for hit, likelihood in zip_longest(answer.hits, answer.likelihoods)
+        for hit, chance in zip_longest(answer.hits, answer.probabilities)
     ]
     threshold = answer.threshold
-    if threshold == float("-inf"):
-        threshold = None  # JSON has no infinity
+    if threshold is not None and not abs(threshold) < HIGHER_THAN_ANY_SCORE:
+        threshold = None  # all photos, or none, have such a score
     return Found(
         photos=photos,
         threshold=threshold,
         cut=threshold,
         out_of_vocabulary=list(answer.out_of_vocabulary),
-        guessed=guessed,
+        guessed=guessed and bool(answer.out_of_vocabulary),
         remarks=list(answer.remarks),
         more=answer.more,
     )
+
+
+def _name_likelihood(probability: float) -> Literal["likely", "maybe", "unlikely"]:
+    return "likely" if probability >= LIKELY else "maybe" if probability >= MAYBE else "unlikely"
 
 
 def _make_sentences(ranked: list[tuple[str, float]]) -> Sentences:

@@ -129,6 +129,11 @@ def split_part(path: str) -> tuple[str, str, float]:
     return path, "", 0.0
 
 
+def is_part(path: str) -> bool:
+    """Whether a path is that of a later frame of a video or of a later page, not that of a file."""
+    return split_part(path)[0] != path
+
+
 def may_have_parts(path: str) -> bool:
     """Whether a file may be several photos: the frames of a video or the pages of a TIFF file."""
     found = find_format(path)

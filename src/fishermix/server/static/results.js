@@ -128,7 +128,10 @@ function describe(route, found, photos) {
   if (!photos.length) return tell(filtered ? "No photo meets all conditions. Clear a filter." : "There are no photos in this folder yet.");
   if (route.upload) return tell("Photos that are similar to yours, best first.");
   if (!route.q) return tell(filtered ? count(found.total, "photo") : "");
-  if (route.sort === "date") return tell(`${count(photos.length, "photo stands", "photos stand")} out, newest first.`);
+  if (route.sort === "date") {
+    const right = photos.filter(({ likelihood, score }) => (likelihood ? likelihood !== "unlikely" : found.threshold === null || score >= found.threshold)).length;
+    return tell(right ? `${count(right, "photo stands", "photos stand")} out, newest first.` : "Nothing here looks like this. The nearest, newest first:");
+  }
   if (photos.some((photo) => photo.likelihood)) {
     const likely = photos.filter((photo) => photo.likelihood === "likely").length;
     const maybe = photos.filter((photo) => photo.likelihood === "maybe").length;
