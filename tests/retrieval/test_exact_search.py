@@ -116,6 +116,28 @@ def test_damaged_codes_are_not_used(tmp_path, monkeypatch, damage):
     assert point_codes.open_codes(tmp_path, 1, 4, 120) is None
 
 
+def test_no_damage_of_codes_stops_a_search(tmp_path, monkeypatch):
+    """Damaged codes may hide a photo, as any damaged file of an index may; `index verify` finds them."""
+    monkeypatch.setattr(point_codes, "ROWS", 50)
+    rng = np.random.default_rng(0)
+    points, query = (rng.standard_normal((n, 4)).astype(np.float32) for n in (120, 1))
+    in_codes(points, tmp_path)
+    file = tmp_path / "codes-1-2.i8"
+    data = file.read_bytes()
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[rng.integers(24) if rng.random() < 0.8 else rng.integers(len(data))] = rng.integers(256)
+        file.write_bytes(damaged)
+        codes = point_codes.open_codes(tmp_path, 1, 4, 120)
+        refused += codes is None
+        if codes:
+            assert codes.match(points) == (bytes(damaged) == data)
+            rows, scores = exact_search.find_nearest(points, query, 7, (), codes)
+            np.testing.assert_allclose(scores[0], points[rows[0]] @ query[0], rtol=1e-5, atol=1e-6)
+    assert 20 < refused < 280
+
+
 def test_a_full_disk_leaves_no_codes(tmp_path, monkeypatch):
     def fail(*paths):
         raise OSError(28, "No space left on device")

@@ -78,8 +78,10 @@ class _Pool:
         rows = np.concatenate([rows for rows, _, _ in self.parts])
         upper = np.concatenate([scores + np.float32(margin) for _, scores, margin in self.parts])
         if len(rows) > 2 * self.kept:  # the exact scores of a few rule out most of the others
-            likely = rows[np.argpartition(upper, -self.kept)[-self.kept :]]
-            rows = rows[upper >= _exact_scores(vectors, query, likely).min()]
+            likely = np.argpartition(upper, -self.kept)[-self.kept :]
+            may_be_best = upper >= _exact_scores(vectors, query, rows[likely]).min()
+            may_be_best[likely] = True  # codes may be damaged
+            rows = rows[may_be_best]
         scores = _exact_scores(vectors, query, rows)
         order = np.lexsort((rows, -scores))[: self.kept]
         return rows[order], scores[order]

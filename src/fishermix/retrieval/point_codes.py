@@ -33,6 +33,7 @@ MOST_DIMENSIONS = 65_536  # the sum of as many products fits into 32 bits
 # Processors without VNNI add two products in 16 bits: 2 * 64 * (127 + 127) is the most that fits.
 LARGEST_POINT, LARGEST_QUERY = 64, 127
 OFFSET = 127  # makes the integers of a query positive
+LARGEST = 1e18  # the lengths and scales of points are far from it; products of two stay in float32
 ROUNDING = 2.0**-20  # of the float32 numbers here, as a share of |q'| |x'|
 
 
@@ -99,8 +100,9 @@ def open_codes(folder: Path, generation: int, dimension: int, n_rows: int) -> Po
         with suppress(OSError):  # another process has just replaced it
             if file.stat().st_size == int(n_blocks) * size:
                 blocks = np.asarray(np.memmap(file, _block_type(dimension), "r"))
-                numbers = [blocks[name].sum() for name in ("scale", "radius", "error")]
-                return PointCodes(blocks) if np.isfinite(numbers).all() else None
+                numbers = [blocks[name] for name in ("scale", "radius", "error")]
+                is_sane = all(some.min() >= 0 and some.max() < LARGEST for some in numbers)  # not NaN
+                return PointCodes(blocks) if is_sane else None
     return None
 
 
