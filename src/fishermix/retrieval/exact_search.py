@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fishermix.retrieval.point_codes import PointCodes
 
 BLOCK_ROWS = 65_536
-EXACT_ROWS = 4096
+EXACT_ROWS = 512
 LENGTH = 2.0  # at least that of a photo's point with its hubness
 LOWEST = np.finfo(np.float32).min  # the score of NaN, in a damaged file, which is never near
 
@@ -38,7 +38,7 @@ def find_nearest(
         for first, scores, margin in codes.score(queries[0]):
             pools[0].add(first, scores, margin)
         start = codes.n_rows
-    margins = vectors.shape[1] * 2.0**-23 * LENGTH * np.nan_to_num(np.linalg.norm(queries, axis=1))
+    margins = vectors.shape[1] * 2.0**-23 * LENGTH * np.fmax(np.linalg.norm(queries, axis=1), 0)
     for first in range(start, len(vectors) if kept else 0, BLOCK_ROWS):
         products = (queries @ vectors[first : first + BLOCK_ROWS].T).astype(np.float32, copy=False)
         for pool, scores, margin in zip(pools, products, margins):
@@ -62,13 +62,16 @@ class _Pool:
         np.fmax(scores, LOWEST, out=scores)
         inside = slice(*np.searchsorted(self.excluded, (first, first + len(scores))))
         scores[self.excluded[inside] - first] = -np.inf
+        if not self.parts:
+            self._raise_edge(scores, margin)
         rows = np.flatnonzero(scores >= self._least(margin))
         scores = scores[rows]
+        self._raise_edge(scores, margin)
+        self.parts.append((rows + first, scores, margin))
+
+    def _raise_edge(self, scores: np.ndarray, margin: float) -> None:
         if len(scores) > self.kept:
             self.edge = max(self.edge, np.partition(scores, -self.kept)[-self.kept] - margin)
-            near = scores >= self._least(margin)
-            rows, scores = rows[near], scores[near]
-        self.parts.append((rows + first, scores, margin))
 
     def _least(self, margin: float) -> np.float32:
         return max(np.float32(self.edge - margin), LOWEST)
@@ -83,7 +86,7 @@ class _Pool:
             may_be_best[likely] = True  # codes may be damaged
             rows = rows[may_be_best]
         scores = _exact_scores(vectors, query, rows)
-        order = np.lexsort((rows, -scores))[: self.kept]
+        order = np.argsort(-scores, kind="stable")[: self.kept]  # the rows ascend
         return rows[order], scores[order]
 
 
@@ -93,6 +96,6 @@ def _exact_scores(vectors: np.ndarray, query: np.ndarray, rows: np.ndarray) -> n
     with np.errstate(invalid="ignore", over="ignore"):
         for start in range(0, len(rows), EXACT_ROWS):
             part = slice(start, start + EXACT_ROWS)
-            scores[part] = (vectors[rows[part]] * query).sum(axis=1)
+            scores[part] = np.einsum("nd,d->n", vectors.take(rows[part], axis=0).astype(np.float64), query)
     scores[np.isnan(scores)] = -np.inf
     return scores
