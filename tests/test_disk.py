@@ -20,6 +20,7 @@ from fishermix.cli import load_commands, main
 from fishermix.disk import create_private_file, explain_os_error, explain_sqlite_error, make_private_folder
 from fishermix.errors import FishermixError
 from fishermix.model.hubness import KIND, HubnessConfig
+from fishermix.retrieval import point_codes
 from fishermix.retrieval.contact_sheet import write_contact_sheet
 from fishermix.retrieval.faiss_index import build_faiss_index
 from fishermix.retrieval.index import PhotoIndex
@@ -216,6 +217,13 @@ def test_a_faiss_index_is_private(tmp_path, umask):
     pytest.importorskip("faiss")
     build_faiss_index(tmp_path, 1, np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32))
     assert stat.S_IMODE((tmp_path / "faiss-1.index").stat().st_mode) == 0o600
+
+
+@posix
+def test_codes_of_points_are_private(tmp_path, umask, monkeypatch):
+    monkeypatch.setattr(point_codes, "ROWS", 8)
+    point_codes.build_codes(tmp_path, 1, np.ones((9, 4), np.float32))
+    assert stat.S_IMODE((tmp_path / "codes-1-1.i8").stat().st_mode) == 0o600
 
 
 @posix

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval import sqlite_schema, sqlite_write
+from fishermix.retrieval import point_codes, sqlite_schema, sqlite_write
 from fishermix.retrieval.sqlite_store import LocalStore
 from fishermix.retrieval.store import Entry, Stamp
 
@@ -248,6 +248,43 @@ def test_a_crash_at_each_step_of_a_change_leaves_the_old_state_or_the_new_one(st
     again.close()
 
 
+def test_codes_follow_the_points_and_change_no_answer(store, monkeypatch):
+    monkeypatch.setattr(point_codes, "ROWS", 8)
+    plain = LocalStore(store.folder)
+    plain._point_codes = lambda state: None
+    used = []
+    score = point_codes.PointCodes.score
+    monkeypatch.setattr(
+        point_codes.PointCodes, "score", lambda codes, query: used.append(codes.n_rows) or score(codes, query)
+    )
+
+    def agree(rows_with_codes):
+        for query in (point(100), point(101)):
+            for prefix in ("", "sub/"):
+                found = store.nearest(query[None], 5, prefix)
+                assert used[-1] == rows_with_codes
+                assert found == plain.nearest(query[None], 5, prefix)
+                assert len(found[0]) == 5
+
+    store.write([entry(f"{'sub/' * (i % 2)}{i}", i) for i in range(20)])
+    store.tune()
+    agree(16)
+    store.write([entry(f"sub/{i}", i) for i in range(20, 26)], removed=["sub/3", "4"])
+    agree(16)  # the new rows have none yet
+    store.tune()
+    agree(24)
+    assert [file.name for file in store.folder.glob("codes-*")] == ["codes-1-3.i8"]
+    assert store.verify() == []
+    file = store.folder / "codes-1-3.i8"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert "does not match the points" in " ".join(LocalStore(store.folder).verify())
+    store.adopt("another model", 4)
+    assert not file.exists()
+    plain.close()
+
+
 def test_delete_removes_the_files_of_the_index_and_no_others(tmp_path):
     place = tmp_path / "index"
     store = LocalStore(place)
@@ -255,6 +292,7 @@ def test_delete_removes_the_files_of_the_index_and_no_others(tmp_path):
         pass
     assert (place / "index.sqlite").exists()
     (place / "mine.txt").write_text("mine")
+    (place / "codes-1-2.i8").touch()
     (place / "faiss-notes").mkdir()
     store.delete()
     assert sorted(path.name for path in place.iterdir()) == ["faiss-notes", "mine.txt"]

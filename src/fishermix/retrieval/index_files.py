@@ -17,7 +17,7 @@ from fishermix.retrieval.store import StoreLocked
 
 OWN_FILE = re.compile(
     r"(index\.sqlite|writer\.lock|thumbnails\.sqlite)(-wal|-shm|-journal)?|vectors-\d+\.f32|faiss-\d+(\..+)?"
-    r"|folder\.txt"
+    r"|codes-\d+-\d+\.(i8|tmp)|folder\.txt"
 )
 LOCK = "writer.lock"
 NO_UPDATE = " A search with --no-update uses the index as it is."
@@ -69,8 +69,8 @@ def expect_points(rows: Sequence[int] | np.ndarray, vectors: np.ndarray) -> None
 
 
 def remove_stale_files(folder: Path, generation: int) -> None:
-    """Remove the points, and the faiss indexes, of other generations."""
-    for path in [*folder.glob("vectors-*.f32"), *folder.glob("faiss-*")]:
+    """Remove the points, their codes and the faiss indexes of other generations."""
+    for path in [file for kind in ("vectors", "codes", "faiss") for file in folder.glob(f"{kind}-*")]:
         is_stale = path.stem.split("-")[1] != str(generation)
         if is_stale and OWN_FILE.fullmatch(path.name) and not path.is_dir():
             path.unlink(missing_ok=True)

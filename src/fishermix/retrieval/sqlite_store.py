@@ -49,12 +49,13 @@ from fishermix.retrieval.index_files import (
     hold_writer_lock,
     remove_stale_files,
 )
+from fishermix.retrieval.point_codes import PointCodes, build_codes, open_codes
 from fishermix.retrieval.sqlite_schema import connect, migrate
 from fishermix.retrieval.store import Entry, Hit, Stamp, Summary
 from fishermix.schemas import Count, Row, Text, select, select_keys, select_one
 from fishermix.vision.formats import is_part
 
-EXACT_UP_TO = 1_000_000  # points; a search of so many takes 0.07 s, beyond them faiss proposes candidates
+EXACT_UP_TO = 1_000_000  # points; beyond them, faiss proposes candidates
 STATE = """
     SELECT generation, model_key, dimension,
     (SELECT max(row) FROM (SELECT max(row) AS row FROM vectors UNION ALL SELECT max(row) FROM dead))
@@ -98,6 +99,7 @@ class LocalStore:
         self.name, self.root = str(self.folder), None
         self._threads, self._connections = threading.local(), WeakSet[_ThreadConnection]()
         self._faiss_indexes: dict[int, FaissIndex | None] = {}
+        self._codes: dict[int, PointCodes | None] = {}
         self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
         try:
             self._create_file()
@@ -322,13 +324,15 @@ class LocalStore:
             copy_living(connection, self._vectors(state), self._vector_file(state.generation + 1))
         self._remove_stale_files()
 
-    # Approximate search of a large index
+    # Fast search of a large index
 
     def tune(self) -> None:
-        """Above `exact_up_to` points, build the faiss index, if faiss is installed."""
+        """Write the codes of the points and, above `exact_up_to` points, the faiss index if that is there."""
         with self._transaction("DEFERRED") as connection:
             state = _read_state(connection)
             vectors = self._vectors(state)
+        build_codes(self.folder, state.generation, vectors)
+        self._codes.clear()
         if len(vectors) > self.exact_up_to and not self._faiss_index(state):
             build_faiss_index(self.folder, state.generation, vectors)
             self._faiss_indexes.clear()
@@ -341,6 +345,13 @@ class LocalStore:
         found = self._faiss_indexes[state.generation]
         return found if found and found.covers(state.n_rows) else None
 
+    def _point_codes(self, state: State) -> PointCodes | None:
+        if state.generation not in self._codes:
+            found = open_codes(self.folder, state.generation, state.dimension, state.n_rows)
+            self._codes = {state.generation: found}
+        found = self._codes[state.generation]
+        return found if found and found.n_rows <= state.n_rows else None
+
     # Reading
 
     def nearest(self, queries: np.ndarray, n: int, prefix: str = "") -> list[list[Hit]]:
@@ -352,7 +363,7 @@ class LocalStore:
             if faiss_index and not prefix:
                 found = faiss_index.find_nearest(vectors, queries, n, excluded)
             else:
-                rows, scores = find_nearest(vectors, queries, n, excluded)
+                rows, scores = find_nearest(vectors, queries, n, excluded, self._point_codes(state))
                 found = list(zip(rows.tolist(), scores.tolist()))
             hits = [_hits(connection, *pair) for pair in found]
         return [[hit for hit in some if hit.path.startswith(prefix)][:n] for some in hits]
@@ -436,7 +447,11 @@ class LocalStore:
 
         with self._transaction("DEFERRED") as connection:
             state = _read_state(connection)
-            return find_problems(connection, self._vector_file(state.generation), state.dimension)
+            found = find_problems(connection, self._vector_file(state.generation), state.dimension)
+            codes = None if found else self._point_codes(state)
+            if codes and not codes.match(self._vectors(state)):
+                found.append(f"A codes file in {self.folder} does not match the points. Delete it.")
+            return found
 
 
 def _read_state(connection: sqlite3.Connection) -> State:
