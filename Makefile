@@ -55,8 +55,6 @@ $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 # Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card).
 SHIPPED := src/fishermix/pretrained/model
 SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
-# The network of the captioner is that of 0.1, which was trained by `fishermix captioner train --epochs 4` on both sets.
-MODEL_0_1 := d9b24c2
 model: $(VENV)/.test word2vec
 	@test -d "$(FLICKR8K)" -a -d "$(COCO)" || { echo "usage: make model FLICKR8K=DIR COCO=DIR" >&2; exit 2; }
 	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO)
@@ -69,11 +67,10 @@ model: $(VENV)/.test word2vec
 	  --json $(SHIPPED)/figures-flickr8k.json
 	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work/features \
 	  --json $(SHIPPED)/figures-coco.json
-	mkdir -p $(CACHE)/model-0.1
-	git archive $(MODEL_0_1) $(SHIPPED) | tar -x -C $(CACHE)/model-0.1
-	$(BIN)/fishermix captioner adapt --model $(SHIPPED) --captioner-of $(CACHE)/model-0.1/$(SHIPPED) \
-	  --data flickr8k:$(FLICKR8K) --data folder:$(COCO) --features $(CACHE)/model.work/features
-	$(BIN)/fishermix captioner calibrate --model $(SHIPPED) --data flickr8k:$(FLICKR8K) \
+	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
+	  --epochs 5 --min-count 6 --features $(CACHE)/model.work/features
+	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
+	  $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K)) --recipe fine-tune --epochs 1 \
 	  --features $(CACHE)/model.work/features
 
 # The site, in build/site: guide, gallery and reference. Every warning is an error.

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from starlette.testclient import TestClient
 from tiny_model import TinyModel, paint
 
 from fishermix.errors import FishermixError
-from fishermix.retrieval.details import Filter
+from fishermix.retrieval.details import Details, Filter
 from fishermix.retrieval.index import PhotoIndex
 from fishermix.retrieval.several_folders import SeveralFolders, drop_inner_folders
+from fishermix.retrieval.store import Entry, Stamp
 from fishermix.server.app import create_app
 
 
@@ -64,6 +66,23 @@ def test_ids_paths_and_points_are_those_of_the_folders(album):
     contents, vectors = album.store.contents()
     assert len(contents) == len(vectors) == len(album.store.sample_scores(vectors[0], 100)) == 4
     assert album.store.verify() == []
+
+
+def test_what_is_written_goes_to_the_store_of_its_folder(album):
+    store, (pictures, camera) = album.store, album.parts
+    vector = np.full_like(album.point_of(store.id_of("Camera/red.png")), 0.5)
+    new = Entry("Camera/new.png", Stamp(1, 2), b"n" * 32, np.resize(vector, store.contents()[1].shape[1]))
+    with store.writing():
+        store.write([new], removed=["Pictures/blue.png"])
+        store.write_details({"Camera/new.png": Details("2019-01-02T03:04:05", "exif", "Box")})
+        store.tune()
+    assert set(camera.store.stamps()) == {"red.png", "green.png", "new.png"}
+    assert set(pictures.store.stamps()) == {"2019/red.png"}
+    assert camera.store.details(["new.png"])["new.png"].camera == "Box"
+    assert store.known_contents([new.sha256]) == set()  # the other store has no vector of it
+    assert camera.store.known_contents([new.sha256]) == {new.sha256}
+    store.delete()
+    assert not any(Path(part.store.name).exists() for part in album.parts)
 
 
 def test_the_page_shows_all_folders_and_filters_them(client, album):

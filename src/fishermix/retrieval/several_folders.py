@@ -181,25 +181,34 @@ class SeveralStores:
             found |= {prefix + path: value for path, value in values.items()}
         return found
 
-    # Each folder is updated and deleted by its own index.
-
     def remember_folder(self, folder: Path) -> None:
-        raise NotImplementedError
+        """Nothing: each store has noted its own folder."""
 
     def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
-        raise NotImplementedError
+        """Those that every store has: a photo may be written to any of them."""
+        return set.intersection(*(store.known_contents(hashes) for store in self.stores.values()))
 
     def write(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
-        raise NotImplementedError
+        """In one transaction per store."""
+        for prefix, store in self.stores.items():
+            own = [one for one in entries if self.find(one.path)[1] is store]
+            store.write(
+                [replace(one, path=one.path.removeprefix(prefix)) for one in own],
+                [path.removeprefix(prefix) for path in removed if self.find(path)[1] is store],
+            )
 
     def write_details(self, details: Mapping[str, Details]) -> None:
-        raise NotImplementedError
+        for prefix, store in self.stores.items():
+            own = [path for path in details if self.find(path)[1] is store]
+            store.write_details({path.removeprefix(prefix): details[path] for path in own})
 
     def tune(self) -> None:
-        raise NotImplementedError
+        for store in self.stores.values():
+            store.tune()
 
     def delete(self) -> None:
-        raise NotImplementedError
+        for store in self.stores.values():
+            store.delete()
 
 
 class SeveralFolders(PhotoIndex):
