@@ -152,7 +152,7 @@ class Why(BaseModel):
 class Health(BaseModel):
     status: Literal["ok"]
     version: str
-    photos: int
+    photos: int = Field(description="The number of files: photos, videos and TIFF files.")
     folder: str
     captions: bool
     reveal: bool = Field(False, description="Whether `reveal` can show a photo in the file manager.")
@@ -166,7 +166,7 @@ class Progress(BaseModel):
     done: int | None = None
     total: int | None = None
     version: int
-    photos: int
+    photos: int = Field(description="The number of files: photos, videos and TIFF files.")
     problem: str | None = Field(None, description="Why the folder could not be read the last time.")
 
 
