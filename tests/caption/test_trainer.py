@@ -222,7 +222,7 @@ def test_the_rate_rises_and_falls():
     assert np.all(np.diff(rates[101:]) < 0)
     assert rates[-1] == pytest.approx(0.05, abs=1e-3)
     assert {PAPER.compute_rate(step, 300) for step in range(300)} == {1e-5}
-    assert set(RECIPES) == {"default", "paper"}
+    assert set(RECIPES) == {"default", "fine-tune", "paper"}
 
 
 def test_only_one_training_at_a_time_in_a_folder(tmp_path):
