@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint
 from typer.testing import CliRunner
 
 import fishermix
 from fishermix.caption.captioner import Captioner
+from fishermix.caption.confidence import Confidence
 from fishermix.caption.recipe import RECIPES
 from fishermix.cli import load_commands
 from fishermix.errors import FishermixError
@@ -70,8 +74,6 @@ def data(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory) -> Path:
     """A model folder with a captioner, trained by the command."""
-    from dataclasses import replace
-
     folder = tmp_path_factory.mktemp("models") / "model"
     folder.mkdir()
     small = replace(
@@ -174,6 +176,20 @@ def test_page_holds_photos_and_sentences(run, trained, data, tmp_path):
     html = (tmp_path / "p.html").read_text()
     assert html.count("<figure>") == html.count("data:image/jpeg;base64,") == 5
     assert html.count("<li>") == 10
+
+
+def test_fine_tuning_on_few_photos_keeps_the_confidence(run, trained, data, tmp_path, monkeypatch):
+    model = shutil.copytree(trained, tmp_path / "model")
+    captioner = Captioner.load(model / "captioner")
+    captioner.confidence = Confidence(0.5, 1.0, 2.0, threshold=0.4)
+    captioner.save(model / "captioner")
+    small = replace(RECIPES["fine-tune"], units=captioner.weights.units, batch_size=4)
+    monkeypatch.setitem(RECIPES, "fine-tune", small)
+    tune = ("captioner", "train", "--model", model, "--recipe", "fine-tune", "--epochs", 1)
+    run(*tune, "--data", f"folder:{data}")
+    tuned = Captioner.load(model / "captioner")
+    assert tuned.confidence == captioner.confidence
+    assert not np.array_equal(tuned.weights.output_bias, captioner.weights.output_bias)
 
 
 def test_mistakes_are_named(run, data, tmp_path):

@@ -157,7 +157,9 @@ def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
         found = json.loads(tiny("explain", query, photo, "--json"))
         assert [part["sentence"] for part in found.pop("subtracted")] == subtracted
         assert found == {name: value for name, value in plain.items() if name != "subtracted"}
-        assert remarks.pop() == "Explaining the words that are wanted: red."
+        assert remarks.pop() == (
+            "Explaining the words that are wanted, whose score is that of a search for them alone: red."
+        )
     score = json.loads(tiny("explain", "blue", photo, "--json"))["score"]
     assert score > 0.1
     assert tiny("explain", "red - blue", photo).splitlines()[-2:] == [

@@ -12,7 +12,14 @@ from tiny_model import NAMES, TinyModel, paint
 
 from fishermix.errors import FishermixError
 from fishermix.retrieval.plain_words import read_words
-from fishermix.retrieval.query import Term, encode_terms, parse_arguments, parse_query, read_terms
+from fishermix.retrieval.query import (
+    Term,
+    encode_terms,
+    parse_arguments,
+    parse_query,
+    read_terms,
+    suggest_words,
+)
 from fishermix.text.spelling import suggest_spelling
 from fishermix.text.vectors import Vocabulary
 
@@ -233,3 +240,13 @@ def test_a_negated_date_and_a_second_date_are_not_read_as_one_date(text):
     assert reading.after is None
     assert reading.before is None
     assert "dates were not read" in reading.remarks[0]
+
+
+def test_a_link_between_two_negations_is_no_word_of_either():
+    assert read_words("a man, not a woman and without a dog").unwanted == ["a woman", "a dog"]
+
+
+def test_a_month_without_a_year_is_not_taken_for_a_mistake():
+    model = TinyModel()
+    assert suggest_words(["june"], model) == ["A month is a date only with a year: june 2024."]
+    assert suggest_words(["yelow"], model) == ["Did you mean yellow instead of yelow?"]

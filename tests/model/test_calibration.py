@@ -164,6 +164,8 @@ def test_the_shipped_model_is_calibrated(tmp_path):
     """If this fails, the model changed: run tools/calibrate.py, as `make model` does."""
     model = ImageTextModel.load()
     assert model.calibration is not None
+    model.save(tmp_path / "copy", half=True)
+    assert ImageTextModel.load(tmp_path / "copy").calibration == model.calibration
     with PhotoIndex(copy_packaged_photos(tmp_path / "p"), model, tmp_path / "i") as index:
         index.update()
 

@@ -85,6 +85,7 @@ class Training:
         self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
         self.optimizer = _make_optimizer(self.network, recipe)
         self.position = Position()
+        self._confidence = start.confidence if start else None
         self.best: Captioner | None = None
         self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
         self.checkpoint = None
@@ -211,7 +212,11 @@ class Training:
         """A captioner with the current mean weights."""
         vocabulary = self.table.vocabulary
         return Captioner(
-            vocabulary, self.table.points[: len(vocabulary)], copy_weights(self.mean), self.model_key
+            vocabulary,
+            self.table.points[: len(vocabulary)],
+            copy_weights(self.mean),
+            self.model_key,
+            self._confidence,
         )
 
     @torch.no_grad()

@@ -73,7 +73,7 @@ def train(
 
     from fishermix.caption.recipe import RECIPES
     from fishermix.datasets import combine
-    from fishermix.experiments.captions import calibrate
+    from fishermix.experiments.captions import FEWEST_TO_CALIBRATE, calibrate
     from fishermix.locks import hold_folder
     from fishermix.model.training import with_dev
 
@@ -100,7 +100,13 @@ def train(
                 _write_json(history, training.position.history)
                 _tell_best(training, model)
         assert training.best is not None
-        calibrate(loaded, training.best, training.dev)
+        if training.best.confidence is not None and len(training.dev.points) < FEWEST_TO_CALIBRATE:
+            tell(
+                f"{len(training.dev.points)} validation photos are too few to fit the confidence again. It stays as "
+                "it was."
+            )
+        else:
+            calibrate(loaded, training.best, training.dev)
         training.best.save(model / "captioner")
         training.remove_checkpoint()
 

@@ -54,7 +54,7 @@ def doctor(
     say(f"packages    {', '.join(f'{name} {_version(name, problems)}' for name in CORE)}")
     say(f"extras      {', '.join(_extras())}")
     say(f"photos      {', '.join(_formats())}")
-    say(f"processor   {available_threads()} threads")
+    say(f"threads     {available_threads()}")
     for line in _linear_algebra():
         say(line)
     say(f"model       {_model(model, problems)}")

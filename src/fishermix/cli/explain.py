@@ -49,7 +49,9 @@ def explain(
     unknown = [word for text in (wanted, *subtracted) for word in encode_sentence(text, loaded)[1]]
     check_header(photo)
     if wanted != sentence:
-        tell(f"Explaining the words that are wanted: {wanted}.")
+        tell(
+            f"Explaining the words that are wanted, whose score is that of a search for them alone: {wanted}."
+        )
     tell_unknown_words(unknown, loaded)
     for remark in suggest_words(unknown, loaded):
         tell(remark)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fishermix.datasets import Dataset
     from fishermix.model.model import ImageTextModel
 
+FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
 JPEG_QUALITY = 80  # small files; damage is invisible at the size of the page
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #777; }

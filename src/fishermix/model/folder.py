@@ -123,6 +123,10 @@ def save_model(model: ImageTextModel, folder: str | os.PathLike, half: bool = Fa
         model.captioner.save(Path(folder) / CAPTIONER)
     if model.pool is not None:
         model.pool.save(Path(folder) / SENTENCES, model.key)
+    if model.calibration is not None:
+        from fishermix.model.calibration import save_calibration
+
+        save_calibration(Path(folder), model.calibration)
 
 
 def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:

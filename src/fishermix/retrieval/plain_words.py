@@ -255,6 +255,8 @@ def _read_negations(reading: Reading) -> None:
         while wanted and _plain(wanted[-1]) in _LINKS:
             wanted.pop()
         at += 1 + len(phrase)
+        while len(phrase) > 1 and _plain(phrase[-1]) in _LINKS:
+            phrase.pop()
         phrase = phrase[1:] if len(phrase) > 1 and _plain(phrase[0]) == "any" else phrase
         reading.unwanted.append(" ".join(phrase).strip(",.;"))
     if reading.unwanted:
@@ -273,6 +275,11 @@ def _find_phrase(words: list[str], start: int) -> list[str]:
             break
         phrase.append(word)
     return phrase
+
+
+def is_month(word: str) -> bool:
+    """Whether a word is the name of a month, which is a date only with a year."""
+    return re.fullmatch(_MONTH, word, re.IGNORECASE) is not None
 
 
 def _plain(word: str) -> str:

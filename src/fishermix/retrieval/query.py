@@ -320,9 +320,12 @@ def _are_all_unknown(texts: Sequence[str], unknown: Sequence[str]) -> bool:
 
 
 def suggest_words(unknown: Sequence[str], model) -> list[str]:
-    """A question for each unknown word that is nearly one of the vocabulary."""
-    suggested = [(word, model.suggest_spelling(word)) for word in unknown]
-    return [f"Did you mean {better} instead of {word}?" for word, better in suggested if better]
+    """A remark about each unknown word that is a month, or nearly a word of the vocabulary."""
+    from fishermix.retrieval.plain_words import is_month
+
+    remarks = [f"A month is a date only with a year: {word} 2024." for word in unknown if is_month(word)]
+    suggested = [(word, model.suggest_spelling(word)) for word in unknown if not is_month(word)]
+    return remarks + [f"Did you mean {better} instead of {word}?" for word, better in suggested if better]
 
 
 def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, list[str]]:
