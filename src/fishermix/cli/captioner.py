@@ -102,8 +102,8 @@ def train(
         assert training.best is not None
         if training.best.confidence is not None and len(training.dev.points) < FEWEST_TO_CALIBRATE:
             tell(
-                f"{len(training.dev.points)} validation photos are too few to fit the confidence again. It stays as "
-                "it was."
+                f"{len(training.dev.points)} validation photos are too few to fit the confidence again. It stays "
+                "as it was."
             )
         else:
             calibrate(loaded, training.best, training.dev)
