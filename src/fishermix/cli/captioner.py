@@ -101,10 +101,8 @@ def train(
                 _tell_best(training, model)
         assert training.best is not None
         if training.best.confidence is not None and len(training.dev.points) < FEWEST_TO_CALIBRATE:
-            tell(
-                f"{len(training.dev.points)} validation photos are too few to fit the confidence again. It stays "
-                "as it was."
-            )
+            n_photos = len(training.dev.points)
+            tell(f"{n_photos} validation photos are too few to fit the confidence again. It stays as it was.")
         else:
             calibrate(loaded, training.best, training.dev)
         training.best.save(model / "captioner")
