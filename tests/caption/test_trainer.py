@@ -65,6 +65,16 @@ def test_fine_tuning_starts_from_a_captioner_and_keeps_its_words():
     assert more.position.history[-1]["dev_loss"] < loss
 
 
+def test_a_checkpoint_belongs_to_the_words_of_the_captioner(tmp_path):
+    start = training().run()
+    training(start=start, folder=tmp_path)._save()
+    training(start=start, folder=tmp_path)
+    other = training(n_images=30).run()
+    assert other.vocabulary.words != start.vocabulary.words
+    with pytest.raises(FishermixError, match="another training"):
+        training(start=other, folder=tmp_path)
+
+
 def test_a_captioner_that_cannot_be_tuned_is_refused():
     start = training().run()
     with pytest.raises(FishermixError, match=r"has 24 units on .* have 8 on"):

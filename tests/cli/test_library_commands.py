@@ -117,6 +117,13 @@ def test_an_index_that_was_not_finished_is_not_a_folder_without_photos(tiny, pho
     ]
 
 
+def test_a_photo_of_two_indexes_is_found_once(tiny, photos):
+    tiny("index", "add", photos / "sub")
+    tiny("index", "add", photos)
+    found = tiny("search", "red", photos, photos / "sub", "-f", "--no-update").splitlines()
+    assert len(found) == len(set(found)) == 8
+
+
 def test_a_photo_of_an_inner_folder_is_found_once(tiny, photos, monkeypatch):
     found = tiny("search", "red", photos, photos / "sub", photos, "-f").splitlines()
     assert len(found) == len(set(found)) == 8

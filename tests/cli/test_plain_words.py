@@ -250,3 +250,16 @@ def test_a_month_without_a_year_is_not_taken_for_a_mistake():
     model = TinyModel()
     assert suggest_words(["june"], model) == ["A month is a date only with a year: june 2024."]
     assert suggest_words(["yelow"], model) == ["Did you mean yellow instead of yelow?"]
+
+
+@pytest.mark.parametrize("text", ["2019.", "in 2019, ."])
+def test_a_date_and_a_full_stop_is_a_date(text):
+    reading = read_words(text)
+    assert (reading.wanted, reading.after) == ("", "2019-01-01")
+
+
+def test_a_negation_has_few_words():
+    words = " ".join(f"word{number}" for number in range(100))
+    assert len(read_words(f"a dog without {words}").unwanted[0].split()) == 12
+    many = read_words("no " * 5000 + "sign")  # took minutes
+    assert many.wanted.endswith("sign")

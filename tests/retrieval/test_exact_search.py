@@ -114,6 +114,8 @@ def test_damaged_codes_are_not_used(tmp_path, monkeypatch, damage):
     else:
         file.write_bytes(data[:-1] if damage == "short" else b"\xff" * 8 + data[8:])
     assert point_codes.open_codes(tmp_path, 1, 4, 120) is None
+    point_codes.build_codes(tmp_path, 1, points)  # the next update repairs them
+    assert point_codes.open_codes(tmp_path, 1, 4, 120).match(points)
 
 
 def test_no_damage_of_codes_stops_a_search(tmp_path, monkeypatch):

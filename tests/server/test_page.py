@@ -410,6 +410,19 @@ def test_a_photo_that_is_opened_before_the_browser_has_gone_back_stays_open(page
     assert address_of(page) == {"q": "blue"}
 
 
+def test_several_photos_before_the_browser_has_gone_back_are_one_step(page):
+    search(page, "blue")
+    open_card(page, cards(page)[0])
+    page.execute_script("""
+        document.getElementById('close').click();
+        for (const card of [...document.querySelectorAll('.photo')].slice(1, 4)) card.click();
+    """)
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == cards(page)[3])
+    find(page, "close").click()
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "blue"}
+
+
 def test_a_search_before_the_browser_has_gone_back_from_a_photo_is_shown(page):
     search(page, "red")
     open_card(page, cards(page)[0])

@@ -6,6 +6,7 @@ generator, and a resumed training gives the same result as an uninterrupted one.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -86,6 +87,7 @@ class Training:
         self.optimizer = _make_optimizer(self.network, recipe)
         self.position = Position()
         self._confidence = start.confidence if start else None
+        self._has_start = start is not None
         self.best: Captioner | None = None
         self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
         self.checkpoint = None
@@ -98,8 +100,13 @@ class Training:
         self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
 
     def _fingerprint(self) -> dict:
-        """What must be equal for a checkpoint to be resumed."""
-        return {
+        """What must be equal for a checkpoint to be resumed.
+
+        Of a captioner to start from, only the words: an interrupted training has replaced its weights.
+        """
+        words = " ".join(self.table.vocabulary.words).encode()
+        started = {"started words": hashlib.sha256(words).hexdigest()} if self._has_start else {}
+        return started | {
             "recipe": asdict(self.recipe),
             "seed": self.seed,
             "sentences": [len(self.train.sentences), len(self.dev.sentences)],

@@ -82,7 +82,7 @@ def train(
     chosen = RECIPES[recipe]
     chosen = replace(chosen, epochs=epochs or chosen.epochs, min_count=min_count or chosen.min_count)
     dataset = with_dev(combine(open_training_data(data, data_no_dev, data_only_train)), seed)
-    loaded = open_model(model)
+    loaded, model = open_model(model), model.absolute()
     start = _find_start(loaded, min_count) if recipe == "fine-tune" else None
     checkpoint = checkpoint or model.with_name(model.name + ".captioner")
     with hold_folder(checkpoint, "--checkpoint"):

@@ -175,6 +175,7 @@ def search(
             found = sorted(found, key=lambda one: -one.hit.score)[:number]
             if found:
                 tell(NOTHING)
+        found = list({one.photos.path(one.hit): one for one in found}.values())  # folders may overlap
         if not paths_only and not null:
             found = _judge(found, encoded)
         by_date = by_date or not encoded.has_terms

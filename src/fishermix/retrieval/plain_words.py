@@ -88,6 +88,7 @@ _ENDS = {
     ),
     *("but", "while", "from", "into", "inside", "outside", "next", "without", "against", "around", "where"),
 }
+MOST_NEGATED_WORDS = 12  # a longer phrase is no answer to "without what?"
 _SIGNS = {"sign", "signs", "parking", "smoking", "entry"}  # "a no parking sign" shows one
 
 
@@ -231,6 +232,7 @@ def _limit(text: str, span: tuple[int, int], after: date | None, before: date | 
     if is_reversed or _NEGATED.search(rest[0]) or any(map(_ANOTHER.search, rest)):
         return Reading(text, remarks=[ONE_DATE])
     wanted = " ".join(" ".join(rest).split()).strip(" ,;")
+    wanted = wanted if any(map(str.isalnum, wanted)) else ""
     last = None if before is None else before - timedelta(1)
     when = " ".join([*([f"from {after}"] if after else []), *([f"until {last}"] if last else [])])
     remark = (
@@ -270,7 +272,7 @@ def _read_negations(reading: Reading) -> None:
 def _find_phrase(words: list[str], start: int) -> list[str]:
     """The words after a negation that it belongs to."""
     phrase: list[str] = []
-    for word in words[start:]:
+    for word in words[start : start + MOST_NEGATED_WORDS]:
         if phrase and (_plain(word) in _ENDS or phrase[-1].endswith((",", ".", ";"))):
             break
         phrase.append(word)

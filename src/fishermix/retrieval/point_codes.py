@@ -66,15 +66,17 @@ class PointCodes:
 
 
 def build_codes(folder: Path, generation: int, vectors: np.ndarray) -> None:
-    """Write the codes of all whole blocks of `vectors` (N, d), unless a file has them; completely or not at
-    all.
-    """
+    """Write the codes of all whole blocks of `vectors` (N, d) unless a sound file has them; all or nothing."""
     n_blocks, dimension = len(vectors) // ROWS, vectors.shape[1]
     file = folder / f"codes-{generation}-{n_blocks}.i8"
-    if not n_blocks or file.is_file() or dimension > MOST_DIMENSIONS or not find_spec("onnxruntime"):
+    if not n_blocks or dimension > MOST_DIMENSIONS or not find_spec("onnxruntime"):
+        return
+    known = open_codes(folder, generation, dimension, len(vectors))
+    if known and known.n_rows == n_blocks * ROWS:
         return
     temporary = file.with_suffix(".tmp")
     try:
+        temporary.unlink(missing_ok=True)  # of a writer that was killed
         create_private_file(temporary)
         with open(temporary, "wb") as out:
             for start in range(0, n_blocks * ROWS, ROWS):
@@ -83,7 +85,8 @@ def build_codes(folder: Path, generation: int, vectors: np.ndarray) -> None:
             os.fsync(out.fileno())
         os.replace(temporary, file)
     except OSError:  # such as a full disk: the index is complete without this file
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         return
     for other in folder.glob(f"codes-{generation}-*.i8"):
         if other != file:

@@ -349,12 +349,19 @@ class LocalStore:
         if state.generation not in self._codes:
             found = open_codes(self.folder, state.generation, state.dimension, state.n_rows)
             self._codes = {state.generation: found}
-        found = self._codes[state.generation]
+        found = self._codes.get(state.generation)  # another thread may have cleared them
         return found if found and found.n_rows <= state.n_rows else None
 
     # Reading
 
     def nearest(self, queries: np.ndarray, n: int, prefix: str = "") -> list[list[Hit]]:
+        try:
+            return self._find_nearest(queries, n, prefix)
+        except (FishermixError, FileNotFoundError):
+            # A writer may have replaced the file of points since the transaction began.
+            return self._find_nearest(queries, n, prefix)
+
+    def _find_nearest(self, queries: np.ndarray, n: int, prefix: str) -> list[list[Hit]]:
         """The n photos with the largest dot products, of those whose paths begin with `prefix`."""
         with self._transaction("DEFERRED") as connection:
             state, vectors, excluded = self._read_points(connection, prefix)

@@ -10,7 +10,7 @@ export const isReturning = () => waiting !== null;
 /** Go back one step, however often this is called before the browser has done it. */
 export function back() {
   if (isReturning()) return;
-  waiting = [];
+  waiting = {};
   history.back();
 }
 
@@ -31,7 +31,10 @@ function address(route) {
 
 /** Go to another place; `opened` marks a photo that was opened from the list before it in the history. */
 export function go(changes, { replace = false, opened = history.state?.opened && replace } = {}) {
-  if (isReturning()) return waiting.push([changes, { replace, opened }]); // now, it would be what the browser goes back from
+  if (isReturning()) {
+    waiting = { changes: { ...waiting.changes, ...changes }, options: { replace, opened } }; // now, it would be what the browser goes back from
+    return;
+  }
   const route = { ...read(), ...changes };
   const state = { upload: route.upload, opened: Boolean(opened) };
   if (replace) {
@@ -52,10 +55,10 @@ export function start(onChange, onMeasure) {
   measure = onMeasure;
   history.scrollRestoration = "manual";
   addEventListener("popstate", () => {
-    const next = waiting || [];
+    const next = waiting;
     waiting = null;
     apply(read(), history.state || {});
-    for (const [changes, options] of next) go(changes, options);
+    if (next?.changes) go(next.changes, next.options);
   });
   addEventListener("pagehide", remember);
   apply(read(), history.state || {});

@@ -18,6 +18,7 @@ export async function show(id) {
     try {
       photo = await ask(`/api/photos/${id}/details`);
     } catch (problem) {
+      if (current().photo !== id) return;
       toast(problem.message);
       return go({ photo: "" }, { replace: true });
     }
