@@ -66,7 +66,7 @@ class PointCodes:
 
 
 def build_codes(folder: Path, generation: int, vectors: np.ndarray) -> None:
-    """Write the codes of all whole blocks of `vectors` (N, d) unless a sound file has them; all or nothing."""
+    """Write the codes of all whole blocks of `vectors` (N, d) unless a sound file has them; all or none."""
     n_blocks, dimension = len(vectors) // ROWS, vectors.shape[1]
     file = folder / f"codes-{generation}-{n_blocks}.i8"
     if not n_blocks or dimension > MOST_DIMENSIONS or not find_spec("onnxruntime"):
