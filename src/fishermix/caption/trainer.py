@@ -86,8 +86,7 @@ class Training:
         self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
         self.optimizer = _make_optimizer(self.network, recipe)
         self.position = Position()
-        self._confidence = start.confidence if start else None
-        self._has_start = start is not None
+        self._start = start
         self.best: Captioner | None = None
         self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
         self.checkpoint = None
@@ -105,7 +104,7 @@ class Training:
         Of a captioner to start from, only the words: an interrupted training has replaced its weights.
         """
         words = " ".join(self.table.vocabulary.words).encode()
-        started = {"started words": hashlib.sha256(words).hexdigest()} if self._has_start else {}
+        started = {"started words": hashlib.sha256(words).hexdigest()} if self._start else {}
         return started | {
             "recipe": asdict(self.recipe),
             "seed": self.seed,
@@ -223,7 +222,7 @@ class Training:
             self.table.points[: len(vocabulary)],
             copy_weights(self.mean),
             self.model_key,
-            self._confidence,
+            self._start.confidence if self._start else None,
         )
 
     @torch.no_grad()

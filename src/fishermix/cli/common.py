@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
 ]
+FoldersArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FOLDER...]",
+        help="The folders that contain the photos. Default: the current folder.",
+        show_default=False,
+    ),
+]
 
 
 def _check_index(index: str | None) -> str | None:

@@ -13,6 +13,7 @@ import typer
 from fishermix.cli import app
 from fishermix.cli.common import (
     ExcludeOption,
+    FoldersArgument,
     IndexOption,
     MaxPixelsOption,
     ModelOption,
@@ -35,14 +36,7 @@ if TYPE_CHECKING:
     "fishermix duplicates ~/Pictures --exact --omit-first -0 | xargs -0 mv -t copies/"
 )
 def duplicates(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FOLDER...]",
-            help="The folders that contain the photos. Default: the current folder.",
-            show_default=False,
-        ),
-    ] = None,
+    folders: FoldersArgument = None,
     exact: Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")] = False,
     omit_first: Annotated[
         bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")

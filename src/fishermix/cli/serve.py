@@ -14,6 +14,7 @@ import typer
 from fishermix.cli import app
 from fishermix.cli.common import (
     ExcludeOption,
+    FoldersArgument,
     IndexOption,
     MaxPixelsOption,
     ModelOption,
@@ -39,14 +40,7 @@ if TYPE_CHECKING:
     "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
 )
 def serve(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FOLDER...]",
-            help="The folders that contain the photos. Default: the current folder.",
-            show_default=False,
-        ),
-    ] = None,
+    folders: FoldersArgument = None,
     every: Annotated[bool, typer.Option("--all", help="Serve all folders that have an index.")] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8321,
     host: Annotated[

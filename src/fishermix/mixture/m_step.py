@@ -12,6 +12,7 @@ other families a few. Shapes are (K, D) unless stated otherwise.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +35,7 @@ def sum_components(statistics: Statistics) -> ComponentSums:
 
 
 @dataclass(frozen=True)
-class FamilyFit:
+class FamilyFit(ABC):
     """Location and scale of one family at every (k, d), whether or not it is chosen there.
 
     `reach` is how far the location may move in the next iteration, judged by the last one.
@@ -57,13 +58,13 @@ class FamilyFit:
         """
         return replace(self, done=False, size=size)
 
+    @abstractmethod
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         """Return the sufficient statistics of a block, given as panels of rows (n, D)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, statistics: Statistics, sums: ComponentSums) -> FamilyFit:
         """Return the fit after a pass, given the statistics summed over all blocks."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A table reads consecutive rows into new memory. Reading from the first row to th
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -51,7 +52,7 @@ class RawTable:
         return numbers.reshape(stop - start, width)
 
 
-class SequentialTable:
+class SequentialTable(ABC):
     """Rows that come in pieces of any length. Reading rows before the last ones read starts again."""
 
     shape: tuple[int, int]
@@ -61,9 +62,9 @@ class SequentialTable:
         self._pieces: Iterator[np.ndarray] = iter(())
         self._position, self._left = -1, np.empty((0, 0))
 
+    @abstractmethod
     def pieces_from(self, row: int) -> tuple[int, Iterator[np.ndarray]]:
         """Return the row at which the pieces begin, which is `row` or one before it, and the pieces."""
-        raise NotImplementedError
 
     def read(self, start: int, stop: int) -> np.ndarray:
         if self._position < 0 or start < self._position:
