@@ -33,6 +33,16 @@ def test_every_operation_equals_the_dense_one(size, width, seed):
     )
 
 
+@pytest.mark.parametrize("size", [64, 65, 131, 300])
+def test_wide_panels_are_inverted_by_halves(size):
+    rng = np.random.default_rng(size)
+    rows, right = rng.standard_normal((size + 3, size)), rng.standard_normal((size, 3))
+    factor = panels_of(rows, np.float64, size).cholesky(0.5)
+    lower = np.linalg.cholesky(rows.T @ rows + 0.5 * np.eye(size))
+    assert not np.triu(factor.inverses[0], 1).any()
+    np.testing.assert_allclose(factor.solve(right.copy()), np.linalg.solve(lower, right), atol=1e-10)
+
+
 @pytest.mark.parametrize("size", [1, 2, 64, 65, 200])
 def test_largest_eigenvalue(size):
     rows = np.random.default_rng(size).standard_normal((300, size))

@@ -42,6 +42,31 @@ def run(home, *arguments):
     return done.stdout, set(done.stderr.splitlines()[-1].split())
 
 
+IDLE = """
+import sys, time
+sys.argv = ["fishermix", "--version"]
+assert "numpy" not in sys.modules
+from fishermix.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+import numpy as np
+square = np.ones((1024, 1024), np.float32)
+square @ square
+begin = time.process_time()
+time.sleep(0.3)
+print(time.process_time() - begin)
+"""
+
+
+def test_threads_of_a_command_do_not_spin_after_a_matrix_product():
+    """By default OpenBLAS burns 0.1 s of CPU time in each idle thread."""
+    given = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    printed = subprocess.check_output([sys.executable, "-c", IDLE], env=given, text=True)
+    assert float(printed.split()[-1]) < 0.03
+
+
 @shipped
 def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp_path):
     photos = copy_packaged_photos(tmp_path / "photos")

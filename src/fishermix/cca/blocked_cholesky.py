@@ -3,6 +3,9 @@
 A panel holds the rows [start, stop) of the matrix up to column stop, an array (stop - start, stop): half the
 memory of the square, and every operation is a matrix product on slices of panels. LAPACK's potrf is asked for
 nothing wider than a panel: the OpenBLAS in the wheels of numpy and scipy crashes on 18,000 x 18,000.
+
+Everything in the loops is numpy's. numpy and scipy each bring their own OpenBLAS, whose threads spin for a
+tenth of a second after a call: calls in turns make both wait for cores that the other one holds.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fishermix.progress import track
@@ -20,6 +22,7 @@ ROWS_IN_CACHE = 256
 LANCZOS_VECTORS = 12
 PANELS_WITHOUT_A_BAR = 8
 DENSE_EIGENVALUE = 64
+SMALL_TRIANGLE = 64
 
 
 class SymmetricPanels:
@@ -156,9 +159,8 @@ class CholeskyPanels:
                 square -= row @ row.T
             square[np.diag_indices(stop - start)] += ridge
             lower = np.linalg.cholesky(square)
-            inverse, _ = dtrtri(lower, lower=True)
             self.panels.append(row)
-            self.inverses.append(inverse.astype(matrix.dtype))
+            self.inverses.append(_invert_lower(lower).astype(matrix.dtype))
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """L^-1 right, written over right (size, columns)."""
@@ -179,6 +181,18 @@ class CholeskyPanels:
             if start:
                 right[:start] -= panel.T @ part
         return right
+
+
+def _invert_lower(lower: np.ndarray) -> np.ndarray:
+    """The inverse of a lower triangular matrix: both halves on the diagonal inverted, and a product below."""
+    if len(lower) <= SMALL_TRIANGLE:
+        return np.tril(np.linalg.inv(lower))
+    half = len(lower) // 2
+    inverse = np.zeros_like(lower)
+    inverse[:half, :half] = above = _invert_lower(lower[:half, :half])
+    inverse[half:, half:] = below = _invert_lower(lower[half:, half:])
+    inverse[half:, :half] = -(below @ (lower[half:, :half] @ above))
+    return inverse
 
 
 def _edges(size: int, width: int) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ from fishermix.progress import progress
 
 ROWS_OF_A_SUM = 2048
 # From this share on, by the size up to which it holds, all eigenvectors (divide and conquer) take less time.
-ALL_EIGENVECTORS = {512: 0.15, 10**9: 0.4}
+ALL_EIGENVECTORS = {512: 0.15, 10**9: 0.28}
 
 
 @dataclass
