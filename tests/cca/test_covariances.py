@@ -150,4 +150,9 @@ def test_sums_over_groups_of_columns_are_the_covariances():
     Y = (Y.reshape(len(Y), 2, 3, 2) * ~zero[:, None, :, None]).reshape(len(Y), 12)
     groups = [[slice(2 * k, 2 * k + 2), slice(6 + 2 * k, 8 + 2 * k)] for k in range(3)]
     blocks = (Y[:20], Y[20:21], Y[21:])
-    assert_covariances(CovarianceSums.from_blocks(X, blocks, pairs, groups), X[pairs], Y)
+    sums = CovarianceSums.from_blocks(X, blocks, pairs, groups)
+    assert_covariances(sums, X[pairs], Y)
+    given = Y.copy()
+    sums.add(X, Y, pairs)  # more pairs after the sums were moved to the mean
+    assert_covariances(sums, np.tile(X[pairs], (2, 1)), np.tile(Y, (2, 1)))
+    np.testing.assert_array_equal(Y, given)

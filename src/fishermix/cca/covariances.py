@@ -126,7 +126,9 @@ class CovarianceSums:
             if self.y_groups is None:
                 self.y_shift = Y.mean(axis=0).astype(np.float64)
         x = _difference(X, self.x_shift, self.xx.dtype)
-        y = _difference(Y, self.y_shift, self.yy.dtype)
+        y = Y
+        if self.y_shift.any() or Y.dtype != self.yy.dtype:
+            y = _difference(Y, self.y_shift, self.yy.dtype)
         x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
         for side, largest in (("X", x_largest), ("Y", y_largest)):
             if not np.isfinite(largest):
