@@ -6,10 +6,6 @@ VLFeat joins where cyvlfeat is installed.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,8 +18,8 @@ from sklearn.mixture import GaussianMixture as SklearnMixture
 from benchmarks.timing import (
     FULL,
     Row,
-    Timing,
     compare,
+    measure_first,
     peak_memory,
     roofline,
     show_bytes,
@@ -148,7 +144,7 @@ def tiny_sets() -> Row:
 
 
 FIRST = """
-import sys, time
+import time
 import numpy as np
 from fishermix import FisherEncoder, GaussianMixture
 rows = np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32)
@@ -161,16 +157,8 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 def first_vector() -> Row:
     """The first Fisher vector with nothing compiled, and with what that run left on disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
-        command = [sys.executable, "-W", "ignore", "-c", FIRST]
-        found = [
-            Timing(*map(float, subprocess.check_output(command, env=environment, text=True).split()))
-            for _ in range(2)
-        ]
-    return Row(
-        "first Fisher vector in a new environment", found[0], "ours, compiled before:", found[1], "1 s"
-    )
+    first, second = measure_first(FIRST)
+    return Row("first Fisher vector in a new environment", first, "ours, compiled before:", second, "1 s")
 
 
 def one_set(case: str, mixture: GaussianMixture, rows: np.ndarray, wanted: tuple[str, str]) -> list[Row]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -107,6 +110,16 @@ def compare(runs: dict[str, Callable[[], Any]], times: int = 3, warm: bool = Tru
         for name, run in runs.items():
             found[name].append(measure(run))
     return {name: Timing(min(t.wall for t in of), min(t.cpu for t in of)) for name, of in found.items()}
+
+
+def measure_first(script: str) -> tuple[Timing, Timing]:
+    """Time a script that prints its wall and CPU seconds, with nothing compiled yet and with what it left."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        command = [sys.executable, "-W", "ignore", "-c", script]
+        outputs = [subprocess.check_output(command, env=environment, text=True) for _ in range(2)]
+    first, second = (Timing(*map(float, output.split())) for output in outputs)
+    return first, second
 
 
 def peak_memory(run: Callable[[], Any]) -> tuple[Any, int]:
