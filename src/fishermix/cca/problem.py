@@ -108,7 +108,7 @@ def solve(
                     ridge_large / problem.n,
                     correlations,
                     features * (signs * unit),
-                    lift(small * scales) * unit,
+                    lift(small * (scales * unit)),
                 )
                 bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
 

@@ -60,6 +60,8 @@ class CanonicalProjections:
 
         This is the only place that applies the power: to weights, and to points projected with power 0.
         """
+        if power == 0:
+            return columns.astype(dtype, copy=False)
         return np.multiply(columns, (self.correlations**power).astype(dtype), dtype=dtype)
 
     def project_x(self, rows: np.ndarray, power: float) -> np.ndarray:
@@ -73,7 +75,7 @@ class CanonicalProjections:
     def _project(self, rows: np.ndarray, weights: np.ndarray, mean: np.ndarray, power: float) -> np.ndarray:
         scaled = self.scale_columns(weights, power, np.result_type(weights, np.float32))
         points = rows @ scaled.astype(rows.dtype, copy=False)
-        points -= (mean @ scaled).astype(points.dtype)
+        points -= (mean.astype(scaled.dtype) @ scaled).astype(points.dtype)  # else numpy widens all weights
         return points
 
     def to_tensors(self) -> dict[str, np.ndarray]:

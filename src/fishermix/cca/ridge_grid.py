@@ -70,8 +70,8 @@ def solve_grid(
     regs_x, regs_y = parse_ridges("reg_x", reg_x), parse_ridges("reg_y", reg_y)
     regs = (regs_x, regs_y) if x_is_small else (regs_y, regs_x)
     for pair in solve(statistics.problem(), n_components, *regs):
-        small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype)
-        large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype)
+        small = pair.reg_small, pair.ridge_small, pair.small_weights.astype(statistics.dtype, copy=False)
+        large = pair.reg_large, pair.ridge_large, pair.large_weights.astype(statistics.dtype, copy=False)
         x, y = (small, large) if x_is_small else (large, small)
         projections = CanonicalProjections(
             pair.correlations, x[2], y[2], statistics.x_mean, statistics.y_mean
