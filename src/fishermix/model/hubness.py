@@ -213,7 +213,8 @@ def _mean_of_largest(points: np.ndarray, bank: np.ndarray, k: int) -> np.ndarray
     rows = max(1, BLOCK_CELLS // len(bank))
     for start in range(0, len(points), rows):
         cosines = np.asarray(points[start : start + rows], np.float32) @ bank.T
-        means[start : start + rows] = np.partition(cosines, -k, axis=1)[:, -k:].mean(axis=1)
+        cosines.partition(-k, axis=1)
+        means[start : start + rows] = cosines[:, -k:].mean(axis=1)
     return means
 
 
