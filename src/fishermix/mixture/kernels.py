@@ -375,6 +375,7 @@ def collect(
     below: np.ndarray,
     deviation: np.ndarray,
     newest: np.ndarray,
+    newest_value: np.ndarray,
     where: np.ndarray,
     value: np.ndarray,
     weight: np.ndarray,
@@ -385,76 +386,97 @@ def collect(
 
     below += the weight of the values under low, and deviation += row_weight |x - center|. low, high, center,
     below and deviation are (K, D); an infinite low skips the (k, d). where (capacity,) is k D + d; value and
-    weight have the same shape. newest (K, D) is the last entry of each (k, d): a value equal to it is merged
-    into it, so that ties take little room. Returns the number of entries; if there is no room for one more
-    row, resume (2,) says where to continue, else it is (K, 0).
+    weight have the same shape. newest (K, D) is the last entry of each (k, d) and newest_value its value, at
+    first NaN: a value equal to it is merged into it, so that ties take little room. Returns the number of
+    entries; if there is no room for four more rows, resume (2,) says where to continue, else it is (K, 0).
     """
     d_count = x.shape[1]
     hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    wanted, hits = np.empty((2, len(hit) + 1), np.int64)
-    work = wanted, hit, hit.view(np.uint64), hits, np.empty(d_count), np.empty(d_count, x.dtype)
-    sums = below, deviation, newest, where, value, weight
+    work = np.empty(d_count, np.int64), hit, hit.view("<u8"), np.empty(d_count), np.empty(d_count, x.dtype)
+    sums = below, deviation, newest, newest_value, where, value, weight
     light = row_weight.astype(x.dtype, copy=False)
     return _collect(x, start, row, row_weight, light, low, high, center, *work, *sums, resume, count)
 
 
-@njit()
+@njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
 def _collect(
-    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, hits, under, away,
-    below, deviation, newest, where, value, weight, resume, count,
+    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,
+    below, deviation, newest, newest_value, where, value, weight, resume, count,
 ):  # fmt: skip
     k_count, d_count = low.shape
-    zero = 0.0
+    zero, none, one = 0.0, np.uint8(0), np.uint8(1)
     for k in range(resume[0], k_count):
-        entry = resume[1] if resume[1] > start[k] else start[k]
+        entry, end = start[k], start[k + 1]
+        if resume[1] > entry:
+            entry = resume[1]
         resume[1] = 0
         wanted_count = 0
         for d in range(d_count):
-            under[d] = away[d] = 0
+            under[d] = away[d] = hit[d] = 0
             if low[k, d] < np.inf:
                 wanted[wanted_count] = d
                 wanted_count += 1
         if wanted_count == 0:
             continue
-        while entry < start[k + 1] and count + d_count <= len(where):
-            i, w, v = row[entry], row_weight[entry], light[entry]
-            found = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
+        first, last, middle = low[k], high[k], center[k]
+        while entry < end and count + 4 * d_count <= len(where):
+            # Four rows at a time, because the sums are written to memory each time. Bit r of hit[d] says
+            # whether row r is in the bracket. At the end of the list the missing rows weigh nothing.
+            rows = end - entry
+            e1 = entry + 1 if rows > 1 else entry
+            e2 = entry + 2 if rows > 2 else entry
+            e3 = entry + 3 if rows > 3 else entry
+            x0, w0, v0 = x[row[entry]], row_weight[entry], light[entry]
+            x1, w1, v1, two = x[row[e1]], row_weight[e1], light[e1], np.uint8(2)
+            x2, w2, v2, four = x[row[e2]], row_weight[e2], light[e2], np.uint8(4)
+            x3, w3, v3, eight = x[row[e3]], row_weight[e3], light[e3], np.uint8(8)
+            if rows < 2:
+                w1, v1, two = zero, v1 * 0, none
+            if rows < 3:
+                w2, v2, four = zero, v2 * 0, none
+            if rows < 4:
+                w3, v3, eight = zero, v3 * 0, none
             if wanted_count * 8 < d_count:
                 for place in range(wanted_count):
                     d = wanted[place]
-                    away[d] += v * abs(x[i, d] - center[k, d])
-                    under[d] += w if x[i, d] < low[k, d] else zero
-                    hits[found] = d
-                    found += np.uint64((x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]))
+                    hit[d] = 0
+                    for r in range(rows if rows < 4 else 4):
+                        a0 = x[row[entry + r], d]
+                        away[d] += light[entry + r] * abs(a0 - middle[d])
+                        under[d] += row_weight[entry + r] if a0 < first[d] else zero
+                        hit[d] |= ((a0 >= first[d]) & (a0 < last[d])) << r
             else:
-                # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
                 for d in range(d_count):
-                    away[d] += v * abs(x[i, d] - center[k, d])
-                for d in range(d_count):
-                    hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
-                for d in range(d_count):
-                    under[d] += w if x[i, d] < low[k, d] else zero
-                for word in range(len(eight_hits)):
-                    if eight_hits[word] != 0:
-                        for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
-                            hits[found] = d
-                            found += np.uint64(hit[d])
-            for place in range(found):
-                d = hits[place]
-                before = newest[k, d]
-                if before >= 0 and value[before] == x[i, d]:
-                    weight[before] += w
-                else:
-                    where[count] = k * d_count + d
-                    value[count] = x[i, d]
-                    weight[count] = w
-                    newest[k, d] = count
-                    count += 1
-            entry += 1
+                    l, h, m = first[d], last[d], middle[d]
+                    a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
+                    away[d] += (v0 * abs(a0 - m) + v1 * abs(a1 - m)) + (v2 * abs(a2 - m) + v3 * abs(a3 - m))
+                    under0 = (w0 if a0 < l else zero) + (w1 if a1 < l else zero)
+                    under[d] += under0 + ((w2 if a2 < l else zero) + (w3 if a3 < l else zero))
+                    hit0 = (one if (a0 >= l) & (a0 < h) else none) | (two if (a1 >= l) & (a1 < h) else none)
+                    hit2 = (four if (a2 >= l) & (a2 < h) else none) | (
+                        eight if (a3 >= l) & (a3 < h) else none
+                    )
+                    hit[d] = hit0 | hit2
+            for word in range(len(eight_hits)):
+                bits = np.int64(eight_hits[word])
+                while bits != 0:
+                    lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
+                    bits &= bits - 1
+                    d, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
+                    found = x[row[e], d]
+                    if found == newest_value[k, d]:
+                        weight[newest[k, d]] += row_weight[e]
+                    else:
+                        where[count] = k * d_count + d
+                        value[count] = newest_value[k, d] = found
+                        weight[count] = row_weight[e]
+                        newest[k, d] = count
+                        count += 1
+            entry += 4
         for d in range(d_count):
             below[k, d] += under[d]
             deviation[k, d] += away[d]
-        if entry < start[k + 1]:
+        if entry < end:
             resume[0] = k
             resume[1] = entry
             return count

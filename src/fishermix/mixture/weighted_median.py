@@ -363,13 +363,14 @@ def _collect(
     from fishermix.mixture import kernels
 
     n_components, n_features = first.shape
-    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.full(first.shape, -1)
+    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.empty(first.shape, np.int64)
+    newest_value = np.full(first.shape, np.nan, first.dtype)
     capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
     entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, first.dtype), np.empty(capacity)
     for panel, posterior in zip(panels, posteriors):
         resume = np.zeros(2, np.int64)
         while True:
-            sums = (below, deviation, newest)
+            sums = (below, deviation, newest, newest_value)
             count = kernels.collect(panel, *posterior, first, last, reference, *sums, *entries, resume, count)
             if resume[0] == n_components:
                 break
