@@ -19,7 +19,8 @@ import numpy as np
 from fishermix.mixture.compiling import njit, njit_inner
 from fishermix.mixture.parameters import UNROLLED
 
-LANES = 64  # rows per inner loop of the densities
+TILE = 128  # rows per inner loop of the densities
+LANES = 64  # the same in `posterior_kernels`
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
@@ -33,28 +34,28 @@ def log_densities(x, location, square, linear, constant, out):
     """
     n, d_count = x.shape
     k_count, padded = location.shape
-    tile = np.zeros((padded, LANES), x.dtype)
-    part = np.empty((k_count, LANES), x.dtype)
-    total = np.empty((k_count, LANES), np.float64)
+    tile = np.zeros((padded, TILE), x.dtype)
+    part = np.empty((k_count, TILE), x.dtype)
+    total = np.empty((k_count, TILE), np.float64)
     whole = d_count - d_count % 8
-    for start in range(0, n, LANES):
-        rows = LANES if start + LANES < n else n - start
-        if rows == LANES:
+    for start in range(0, n, TILE):
+        rows = TILE if start + TILE < n else n - start
+        if rows == TILE:
             for d0 in range(0, whole, 8):
-                for i0 in range(0, LANES, 8):
+                for i0 in range(0, TILE, 8):
                     for d in range(8):
                         for i in range(8):
                             tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-        for d in range(whole if rows == LANES else 0, d_count):
+        for d in range(whole if rows == TILE else 0, d_count):
             for i in range(rows):
                 tile[d, i] = x[start + i, d]
         for k in range(k_count):
-            for i in range(LANES):
+            for i in range(TILE):
                 total[k, i] = 0
         for first in range(0, padded, CHUNK):
             last = first + CHUNK if first + CHUNK < padded else padded
             for k in range(k_count):  # numba compiles loops in a tenth of the time of part[:] = 0
-                for i in range(LANES):
+                for i in range(TILE):
                     part[k, i] = 0
             for d in range(first, last, UNROLLED):
                 for k in range(k_count):
@@ -63,23 +64,23 @@ def log_densities(x, location, square, linear, constant, out):
                     l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
                     l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
                     if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
-                        for i in range(LANES):
+                        for i in range(TILE):
                             u0 = tile[d, i] - l0
                             u1 = tile[d + 1, i] - l1
                             u2 = tile[d + 2, i] - l2
                             u3 = tile[d + 3, i] - l3
-                            part[k, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+                            tail = s2 * u2 * u2 + (s3 * u3 * u3 + part[k, i])  # fused multiply-adds only
+                            part[k, i] = s0 * u0 * u0 + (s1 * u1 * u1 + tail)
                         continue
-                    for i in range(LANES):
+                    for i in range(TILE):
                         u0 = abs(tile[d, i] - l0)
                         u1 = abs(tile[d + 1, i] - l1)
                         u2 = abs(tile[d + 2, i] - l2)
                         u3 = abs(tile[d + 3, i] - l3)
-                        part[k, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                        )
+                        tail = (s2 * u2 + a2) * u2 + ((s3 * u3 + a3) * u3 + part[k, i])
+                        part[k, i] = (s0 * u0 + a0) * u0 + ((s1 * u1 + a1) * u1 + tail)
             for k in range(k_count):
-                for i in range(LANES):
+                for i in range(TILE):
                     total[k, i] += part[k, i]
         for k in range(k_count):
             for i in range(rows):
