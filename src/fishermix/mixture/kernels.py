@@ -244,14 +244,13 @@ def _add_moments(x, start, row, weight, center, ones, twos, first, second):
             second[k, d] += twos[d]
 
 
-def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Medians (K, D) of rows x (n, D) weighted by weight (K, n), and the sums of weight |x - median|.
+def find_medians(columns: np.ndarray, order: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|.
 
-    The sums of the weights have to be exact.
+    order (D, n) sorts the columns. The sums of the weights have to be exact.
     """
-    columns = np.ascontiguousarray(x.T, np.float64)
     median, deviation = np.empty((2, len(weight), len(columns)))
-    _find_medians(columns, np.argsort(columns, axis=1), weight, median, deviation)
+    _find_medians(columns, order, weight, median, deviation)
     return median, deviation
 
 
@@ -463,15 +462,15 @@ def _collect(
                 while bits != 0:
                     lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
                     bits &= bits - 1
-                    d, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
-                    found = x[row[e], d]
-                    if found == newest_value[k, d]:
-                        weight[newest[k, d]] += row_weight[e]
+                    column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
+                    found = x[row[e], column]
+                    if found == newest_value[k, column]:
+                        weight[newest[k, column]] += row_weight[e]
                     else:
-                        where[count] = k * d_count + d
-                        value[count] = newest_value[k, d] = found
+                        where[count] = k * d_count + column
+                        value[count] = newest_value[k, column] = found
                         weight[count] = row_weight[e]
-                        newest[k, d] = count
+                        newest[k, column] = count
                         count += 1
             entry += 4
         for d in range(d_count):

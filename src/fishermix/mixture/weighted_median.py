@@ -28,7 +28,7 @@ import numpy as np
 
 from fishermix.mixture.m_step import FamilyFit
 from fishermix.mixture.numpy_kernels import choose_kernels, spread_weights
-from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
+from fishermix.mixture.statistics import ComponentSums, PanelPosteriors, RowSorter
 from fishermix.rows.blocks import Statistics
 from fishermix.threads import available_threads
 
@@ -59,12 +59,15 @@ class MedianFit(FamilyFit):
     """Laplacian: exact weighted median and mean absolute deviation from it."""
 
     search: MedianSearch | None = None
+    sorter: RowSorter | None = None
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MedianFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf, sorter: RowSorter | None = None
+    ) -> MedianFit:
         search = None
         if size > min(SORTED * len(self.location), WALKED):
             search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, size=size, search=search)
+        return replace(self, done=False, size=size, search=search, sorter=sorter or RowSorter())
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         if self.search is not None:
@@ -74,8 +77,9 @@ class MedianFit(FamilyFit):
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
         if self.search is None:
+            assert self.sorter is not None
             rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
-            median, deviation = choose_kernels(self.size).find_medians(rows, weights)
+            median, deviation = choose_kernels(self.size).find_medians(*self.sorter.sort(rows), weights)
             return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
         search = self.search.advance(statistics, sums)
         if not search.done:
@@ -93,6 +97,7 @@ class MedianFit(FamilyFit):
             reach=np.maximum(MOVES * moved, scale * np.minimum(FEW_ROWS / sums.effective_rows, 1)),
             expected_log_likelihood=-np.log(2 * scale) - deviation / scale,
             search=None,
+            sorter=None,
             done=True,
         )
 
