@@ -1,5 +1,6 @@
 """Small data are fitted in NumPy, without a compiler: the same results, but for rounding."""
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -159,3 +160,36 @@ for kind in (np.float32, np.float64):
     for expected in (times, 0):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr.count("compiling for this processor") == expected
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_a_kernel_is_compiled(collects):
+    """Afterwards it is as it was; other people's functions are none of our business."""
+    from numba import njit
+    from numba.core import event
+
+    def theirs(number):
+        return number + 1
+
+    seen = {}
+
+    class Listener(event.Listener):
+        def on_start(self, event):
+            seen[event.data["dispatcher"].py_func.__name__] = gc.isenabled()
+
+        def on_end(self, event):
+            pass
+
+    listener = Listener()
+    event.register("numba:compile", listener)
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        njit(kernels.group.py_func)(*(np.zeros(1, np.int64) for _ in range(6)))
+        assert gc.isenabled() == collects
+        njit(theirs)(1)
+    finally:
+        (gc.enable if before else gc.disable)()
+        event.unregister("numba:compile", listener)
+    assert seen["group"] is False
+    assert seen["theirs"] is collects

@@ -34,10 +34,13 @@ def log_densities(x, location, square, linear, constant, out):
     """
     n, d_count = x.shape
     k_count, padded = location.shape
-    tile = np.zeros((padded, TILE), x.dtype)
+    tile = np.empty((padded, TILE), x.dtype)
     part = np.empty((k_count, TILE), x.dtype)
     total = np.empty((k_count, TILE), np.float64)
     whole = d_count - d_count % 8
+    for d in range(padded):  # numba compiles loops in a tenth of the time of np.zeros or part[:] = 0
+        for i in range(TILE):
+            tile[d, i] = 0
     for start in range(0, n, TILE):
         rows = TILE if start + TILE < n else n - start
         if rows == TILE:
@@ -54,7 +57,7 @@ def log_densities(x, location, square, linear, constant, out):
                 total[k, i] = 0
         for first in range(0, padded, CHUNK):
             last = first + CHUNK if first + CHUNK < padded else padded
-            for k in range(k_count):  # numba compiles loops in a tenth of the time of part[:] = 0
+            for k in range(k_count):
                 for i in range(TILE):
                     part[k, i] = 0
             for d in range(first, last, UNROLLED):
