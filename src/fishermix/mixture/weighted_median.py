@@ -47,7 +47,7 @@ PATIENCE = 16  # passes before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
-SORTED, WALKED = 24_000, 200_000  # N D, N K D: up to here sorting all rows in each iteration is faster
+SORTED, WALKED = 40_000, 800_000  # N D, N K D: up to here sorting all rows once is faster
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
