@@ -22,13 +22,7 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     import numba
 
     _watch_compiler()
-    options = {
-        "error_model": "numpy",
-        "nogil": True,
-        "no_cfunc_wrapper": True,
-        "no_rewrites": True,
-        **options,
-    }
+    options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable) -> Any:
         try:
@@ -49,8 +43,8 @@ def njit_inner(**options: Any) -> Callable[[Callable], Any]:
     """
     import numba
 
-    skipped = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "no_rewrites": True}
-    return numba.njit(**{"error_model": "numpy", **skipped, **options})
+    settings = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    return numba.njit(**settings)
 
 
 def _watch_compiler() -> None:

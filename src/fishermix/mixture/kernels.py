@@ -13,12 +13,15 @@ that does not. `log_densities` allocates for itself: its loops are slower on arr
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from fishermix.mixture.compiling import njit, njit_inner
+from fishermix.mixture import compiling
+from fishermix.mixture.compiling import njit_inner
 from fishermix.mixture.parameters import UNROLLED
 
+njit = partial(compiling.njit, no_rewrites=True)  # these kernels have no array expressions to fuse
 TILE = 128  # rows per inner loop of the densities
 LANES = 64  # the same in `posterior_kernels`
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
