@@ -75,16 +75,16 @@ def log_densities(x, location, square, linear, constant, out):
                             u1 = tile[d + 1, i] - l1
                             u2 = tile[d + 2, i] - l2
                             u3 = tile[d + 3, i] - l3
-                            tail = s2 * u2 * u2 + (s3 * u3 * u3 + part[k, i])  # fused multiply-adds only
-                            part[k, i] = s0 * u0 * u0 + (s1 * u1 * u1 + tail)
+                            part[k, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
                         continue
                     for i in range(TILE):
                         u0 = abs(tile[d, i] - l0)
                         u1 = abs(tile[d + 1, i] - l1)
                         u2 = abs(tile[d + 2, i] - l2)
                         u3 = abs(tile[d + 3, i] - l3)
-                        tail = (s2 * u2 + a2) * u2 + ((s3 * u3 + a3) * u3 + part[k, i])
-                        part[k, i] = (s0 * u0 + a0) * u0 + ((s1 * u1 + a1) * u1 + tail)
+                        part[k, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
+                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
+                        )
             for k in range(k_count):
                 for i in range(TILE):
                     total[k, i] += part[k, i]
