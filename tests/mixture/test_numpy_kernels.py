@@ -1,5 +1,7 @@
 """Small data are fitted in NumPy, without a compiler: the same results, but for rounding."""
 
+import gc
+import pickle
 import subprocess
 import sys
 
@@ -15,6 +17,7 @@ from fishermix.mixture import (
     numpy_kernels,
     weighted_median,
 )
+from fishermix.mixture.statistics import RowSorter
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -63,10 +66,33 @@ def test_medians_are_those_of_sorting(module):
     rng = np.random.default_rng(2)
     x = np.round(clusters(dtype=np.float32), 1)
     weight = np.floor(rng.random((3, 300)) * 8) / 8  # sums without rounding; some are 0
-    median, deviation = module.find_medians(x, weight)
+    median, deviation = module.find_medians(*RowSorter().sort(x), weight)
     for k in range(3):
         np.testing.assert_array_equal(median[k], oracles.weighted_median(x, weight[k]))
         np.testing.assert_allclose(deviation[k], weight[k] @ np.abs(x - median[k]), rtol=1e-12)
+
+
+def test_rows_are_sorted_once_and_again_if_they_change():
+    x, sorter = clusters(dtype=np.float32), RowSorter()
+    order = sorter.sort(x)[1]
+    np.testing.assert_array_equal(order, np.argsort(x.astype(float).T, axis=1))
+    assert sorter.sort(x.copy())[1] is order
+    x[3] = -x[3]
+    np.testing.assert_array_equal(sorter.sort(x)[0], x.T)
+    np.testing.assert_array_equal(sorter.sort(x)[1], np.argsort(x.astype(float).T, axis=1))
+    assert sorter.sort(x[:200])[1].shape == (5, 200)
+    assert len(pickle.dumps(sorter)) < 200
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(sorter)).sort(x)[0], x.T)
+
+
+@pytest.mark.parametrize("rows", [300, 2300])
+def test_a_fit_sorts_its_rows_once_and_keeps_none(rows, monkeypatch):
+    shapes, argsort = [], np.argsort
+    monkeypatch.setattr(np, "argsort", lambda a, **named: shapes.append(np.shape(a)) or argsort(a, **named))
+    X = clusters(rows)
+    mixture = HybridMixture(3, init_params="random", random_state=0, tol=0, max_iter=5).fit(X)
+    assert shapes.count(X.T.shape) == 1
+    assert all(getattr(fit, "sorter", None) is None for fit in mixture._last.fits)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -134,3 +160,36 @@ for kind in (np.float32, np.float64):
     for expected in (times, 0):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr.count("compiling for this processor") == expected
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_a_kernel_is_compiled(collects):
+    """Afterwards it is as it was; other people's functions are none of our business."""
+    from numba import njit
+    from numba.core import event
+
+    def theirs(number):
+        return number + 1
+
+    seen = {}
+
+    class Listener(event.Listener):
+        def on_start(self, event):
+            seen[event.data["dispatcher"].py_func.__name__] = gc.isenabled()
+
+        def on_end(self, event):
+            pass
+
+    listener = Listener()
+    event.register("numba:compile", listener)
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        njit(kernels.group.py_func)(*(np.zeros(1, np.int64) for _ in range(6)))
+        assert gc.isenabled() == collects
+        njit(theirs)(1)
+    finally:
+        (gc.enable if before else gc.disable)()
+        event.unregister("numba:compile", listener)
+    assert seen["group"] is False
+    assert seen["theirs"] is collects

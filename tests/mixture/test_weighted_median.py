@@ -166,6 +166,40 @@ def test_keys_number_the_floats_in_their_order(dtype):
     assert ones == np.nextafter(dtype(1), dtype(2))
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 40),
+    d=st.integers(1, 40),
+    part=st.sampled_from([0.05, 0.5, 1.0]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_collected_values_and_sums_are_those_of_a_loop(seed, n, d, part, dtype):
+    """Also with few (k, d), rows that are no multiple of four, ties, and no room at first."""
+    rng = np.random.default_rng(seed)
+    x = np.round(2 * rng.standard_normal((n, d)), rng.integers(0, 4)).astype(dtype)
+    posterior = rng.dirichlet(np.full(3, 0.3), n)
+    posteriors = list_posteriors(posterior, np.ones(n), find_quantum(n))
+    low = np.where(rng.random((3, d)) < part, rng.uniform(-3, 3, (3, d)), np.inf).astype(dtype)
+    high, center = low + dtype(1), np.zeros((3, d), dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(medians_module, "ENTRIES_PER_DIMENSION", 5)
+        patch.setattr(medians_module, "MOST_AT_FIRST", 1)
+        found = medians_module._collect([x], [posteriors], low, high, center)
+    (where, value, weight), *_ = found["entries"]
+    for k, span in enumerate(map(slice, posteriors.start[:-1], posteriors.start[1:])):
+        rows, weights = x[posteriors.row[span]], posteriors.weight[span]
+        for j in np.flatnonzero(np.isfinite(low[k])):
+            inside = (rows[:, j] >= low[k, j]) & (rows[:, j] < high[k, j])
+            mine = where == k * d + j
+            assert mine.sum() == found["count"][k * d + j] <= inside.sum()
+            for number in {*rows[inside, j], *value[mine]}:
+                expected = weights[inside & (rows[:, j] == number)].sum()
+                assert weight[mine & (value == number)].sum() == expected
+            assert found["below"][k, j] == weights[rows[:, j] < low[k, j]].sum()
+            np.testing.assert_allclose(found["deviation"][k, j], weights @ np.abs(rows[:, j]), 1e-5, 1e-12)
+
+
 def test_cuts_change_no_bit_of_the_medians():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((5000, 7)).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
 
     import numba
 
-    _announce_compiling()
+    _watch_compiler()
     options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable) -> Any:
@@ -46,27 +47,44 @@ def njit_inner(**options: Any) -> Callable[[Callable], Any]:
     return numba.njit(**settings)
 
 
-def _announce_compiling() -> None:
-    """Let the first function of fishermix that numba compiles, and does not find on disk, be said once."""
+def _watch_compiler() -> None:
+    """Say once that numba compiles a function of fishermix, and let no garbage be collected meanwhile.
+
+    The compiler makes a million objects. To look through them again and again takes a tenth of its time.
+    """
     global _listening
     if _listening:
         return
     _listening = True
     from numba.core import event
 
-    class Announcement(event.Listener):
-        said = False
+    class Watcher(event.Listener):
+        depth, said, collected = 0, False, False
 
         def on_start(self, event: Any) -> None:
-            module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
-            if not self.said and module.startswith("fishermix."):
+            if not _is_ours(event):
+                return
+            if not self.said:
                 self.said = True
                 tell_person("fishermix: compiling for this processor, once; this takes a few seconds.")
+            if self.depth == 0:
+                self.collected = gc.isenabled()
+                gc.disable()
+            self.depth += 1
 
         def on_end(self, event: Any) -> None:
-            pass
+            if not _is_ours(event):
+                return
+            self.depth -= 1
+            if self.depth == 0 and self.collected:
+                gc.enable()
 
-    event.register("numba:compile", Announcement())
+    event.register("numba:compile", Watcher())
+
+
+def _is_ours(event: Any) -> bool:
+    module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
+    return module.startswith("fishermix.")
 
 
 def _warn_once() -> None:

@@ -13,8 +13,8 @@ from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.initialization import Start, too_large
 from fishermix.mixture.m_step import FamilyFit, IRLSFit, MomentFit, sum_components
 from fishermix.mixture.numpy_kernels import choose_kernels
-from fishermix.mixture.parameters import NEGLIGIBLE, MixtureParameters, suits_float32
-from fishermix.mixture.statistics import ComponentSums
+from fishermix.mixture.parameters import NEGLIGIBLE, MixtureParameters, choose, suits_float32
+from fishermix.mixture.statistics import ComponentSums, RowSorter
 from fishermix.mixture.weighted_median import MedianFit
 from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics
 
@@ -61,13 +61,11 @@ class State:
     @property
     def parameters(self) -> MixtureParameters:
         """Weights, and the locations and scales of the chosen families."""
-        locations = np.stack([fit.location for fit in self.fits])
-        scales = np.stack([fit.scale for fit in self.fits])
         return MixtureParameters(
             [fit.family for fit in self.fits],
             self.weights,
-            np.take_along_axis(locations, self.choice[None], 0)[0],
-            np.take_along_axis(scales, self.choice[None], 0)[0],
+            choose([fit.location for fit in self.fits], self.choice),
+            choose([fit.scale for fit in self.fits], self.choice),
             self.choice,
         )
 
@@ -154,26 +152,26 @@ def run_em(
 
     `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
     """
-    stopped, quantum = False, find_quantum(source.total_weight)
+    stopped, quantum, sorter = False, find_quantum(source.total_weight), RowSorter()
     size = source.shape[0] * progress.state.choice.size
     choose_kernels(size)  # here, because a warning in a thread would not point at the caller
     while not (progress.converged or stopped) and (state := progress.state).iteration < max_iter:
         if callbacks:
             callbacks.before_iteration()
         parameters, again = state.parameters, False
-        fits, dtype = _begin_fits(state, source.dtype, size)
+        fits, dtype = _begin_fits(state, source.dtype, size, sorter)
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
             statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, size))
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
-                (fits, dtype), again = _begin_fits(state, _widen(dtype), size), False
+                (fits, dtype), again = _begin_fits(state, _widen(dtype), size, sorter), False
                 continue
             if not again:
                 sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
             for number, fit in enumerate(fits):  # the M step
                 fits[number] = fit if fit.done else fit.advance(statistics[f"fit{number}"], sums)
             again = True
-        best = np.argmax(np.stack([fit.expected_log_likelihood for fit in fits]), axis=0)
+        best = np.argmax(np.array([fit.expected_log_likelihood for fit in fits]), axis=0)
         choice = np.where(sums.weight > 0, best, state.choice)
         bounds = [*state.lower_bounds, log_likelihood / source.total_weight]
         progress.state = new = _update(state, fits, choice, bounds, sums, source)
@@ -214,12 +212,13 @@ def find_quantum(total_weight: float) -> float:
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
 
 
-def _begin_fits(state: State, dtype: np.dtype, size: float) -> tuple[list[FamilyFit], np.dtype]:
+def _begin_fits(
+    state: State, dtype: np.dtype, size: float, sorter: RowSorter
+) -> tuple[list[FamilyFit], np.dtype]:
     """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
-    locations, scales = ([getattr(fit, name) for fit in state.fits] for name in ("location", "scale"))
-    if dtype == np.float32 and not suits_float32(np.array(locations), np.array(scales)):
+    if dtype == np.float32 and not all(suits_float32(fit.location, fit.scale) for fit in state.fits):
         dtype = np.dtype(np.float64)
-    return list(map(methodcaller("begin", state.rows, dtype, size), state.fits)), dtype
+    return list(map(methodcaller("begin", state.rows, dtype, size, sorter), state.fits)), dtype
 
 
 def _widen(dtype: np.dtype) -> np.dtype:

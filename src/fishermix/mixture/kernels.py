@@ -13,13 +13,17 @@ that does not. `log_densities` allocates for itself: its loops are slower on arr
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from fishermix.mixture.compiling import njit, njit_inner
+from fishermix.mixture import compiling
+from fishermix.mixture.compiling import njit_inner
 from fishermix.mixture.parameters import UNROLLED
 
-LANES = 64  # rows per inner loop of the densities
+njit = partial(compiling.njit, no_rewrites=True)  # these kernels have no array expressions to fuse
+TILE = 128  # rows per inner loop of the densities
+LANES = 64  # the same in `posterior_kernels`
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
@@ -33,28 +37,31 @@ def log_densities(x, location, square, linear, constant, out):
     """
     n, d_count = x.shape
     k_count, padded = location.shape
-    tile = np.zeros((padded, LANES), x.dtype)
-    part = np.empty((k_count, LANES), x.dtype)
-    total = np.empty((k_count, LANES), np.float64)
+    tile = np.empty((padded, TILE), x.dtype)
+    part = np.empty((k_count, TILE), x.dtype)
+    total = np.empty((k_count, TILE), np.float64)
     whole = d_count - d_count % 8
-    for start in range(0, n, LANES):
-        rows = LANES if start + LANES < n else n - start
-        if rows == LANES:
+    for d in range(padded):  # numba compiles loops in a tenth of the time of np.zeros or part[:] = 0
+        for i in range(TILE):
+            tile[d, i] = 0
+    for start in range(0, n, TILE):
+        rows = TILE if start + TILE < n else n - start
+        if rows == TILE:
             for d0 in range(0, whole, 8):
-                for i0 in range(0, LANES, 8):
+                for i0 in range(0, TILE, 8):
                     for d in range(8):
                         for i in range(8):
                             tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-        for d in range(whole if rows == LANES else 0, d_count):
+        for d in range(whole if rows == TILE else 0, d_count):
             for i in range(rows):
                 tile[d, i] = x[start + i, d]
         for k in range(k_count):
-            for i in range(LANES):
+            for i in range(TILE):
                 total[k, i] = 0
         for first in range(0, padded, CHUNK):
             last = first + CHUNK if first + CHUNK < padded else padded
-            for k in range(k_count):  # numba compiles loops in a tenth of the time of part[:] = 0
-                for i in range(LANES):
+            for k in range(k_count):
+                for i in range(TILE):
                     part[k, i] = 0
             for d in range(first, last, UNROLLED):
                 for k in range(k_count):
@@ -63,14 +70,14 @@ def log_densities(x, location, square, linear, constant, out):
                     l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
                     l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
                     if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
-                        for i in range(LANES):
+                        for i in range(TILE):
                             u0 = tile[d, i] - l0
                             u1 = tile[d + 1, i] - l1
                             u2 = tile[d + 2, i] - l2
                             u3 = tile[d + 3, i] - l3
                             part[k, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
                         continue
-                    for i in range(LANES):
+                    for i in range(TILE):
                         u0 = abs(tile[d, i] - l0)
                         u1 = abs(tile[d + 1, i] - l1)
                         u2 = abs(tile[d + 2, i] - l2)
@@ -79,7 +86,7 @@ def log_densities(x, location, square, linear, constant, out):
                             (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
                         )
             for k in range(k_count):
-                for i in range(LANES):
+                for i in range(TILE):
                     total[k, i] += part[k, i]
         for k in range(k_count):
             for i in range(rows):
@@ -243,14 +250,13 @@ def _add_moments(x, start, row, weight, center, ones, twos, first, second):
             second[k, d] += twos[d]
 
 
-def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Medians (K, D) of rows x (n, D) weighted by weight (K, n), and the sums of weight |x - median|.
+def find_medians(columns: np.ndarray, order: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|.
 
-    The sums of the weights have to be exact.
+    order (D, n) sorts the columns. The sums of the weights have to be exact.
     """
-    columns = np.ascontiguousarray(x.T, np.float64)
     median, deviation = np.empty((2, len(weight), len(columns)))
-    _find_medians(columns, np.argsort(columns, axis=1), weight, median, deviation)
+    _find_medians(columns, order, weight, median, deviation)
     return median, deviation
 
 
@@ -375,6 +381,7 @@ def collect(
     below: np.ndarray,
     deviation: np.ndarray,
     newest: np.ndarray,
+    newest_value: np.ndarray,
     where: np.ndarray,
     value: np.ndarray,
     weight: np.ndarray,
@@ -385,76 +392,97 @@ def collect(
 
     below += the weight of the values under low, and deviation += row_weight |x - center|. low, high, center,
     below and deviation are (K, D); an infinite low skips the (k, d). where (capacity,) is k D + d; value and
-    weight have the same shape. newest (K, D) is the last entry of each (k, d): a value equal to it is merged
-    into it, so that ties take little room. Returns the number of entries; if there is no room for one more
-    row, resume (2,) says where to continue, else it is (K, 0).
+    weight have the same shape. newest (K, D) is the last entry of each (k, d) and newest_value its value, at
+    first NaN: a value equal to it is merged into it, so that ties take little room. Returns the number of
+    entries; if there is no room for four more rows, resume (2,) says where to continue, else it is (K, 0).
     """
     d_count = x.shape[1]
     hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    wanted, hits = np.empty((2, len(hit) + 1), np.int64)
-    work = wanted, hit, hit.view(np.uint64), hits, np.empty(d_count), np.empty(d_count, x.dtype)
-    sums = below, deviation, newest, where, value, weight
+    work = np.empty(d_count, np.int64), hit, hit.view("<u8"), np.empty(d_count), np.empty(d_count, x.dtype)
+    sums = below, deviation, newest, newest_value, where, value, weight
     light = row_weight.astype(x.dtype, copy=False)
     return _collect(x, start, row, row_weight, light, low, high, center, *work, *sums, resume, count)
 
 
-@njit()
+@njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
 def _collect(
-    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, hits, under, away,
-    below, deviation, newest, where, value, weight, resume, count,
+    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,
+    below, deviation, newest, newest_value, where, value, weight, resume, count,
 ):  # fmt: skip
     k_count, d_count = low.shape
-    zero = 0.0
+    zero, none, one = 0.0, np.uint8(0), np.uint8(1)
     for k in range(resume[0], k_count):
-        entry = resume[1] if resume[1] > start[k] else start[k]
+        entry, end = start[k], start[k + 1]
+        if resume[1] > entry:
+            entry = resume[1]
         resume[1] = 0
         wanted_count = 0
         for d in range(d_count):
-            under[d] = away[d] = 0
+            under[d] = away[d] = hit[d] = 0
             if low[k, d] < np.inf:
                 wanted[wanted_count] = d
                 wanted_count += 1
         if wanted_count == 0:
             continue
-        while entry < start[k + 1] and count + d_count <= len(where):
-            i, w, v = row[entry], row_weight[entry], light[entry]
-            found = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
+        first, last, middle = low[k], high[k], center[k]
+        while entry < end and count + 4 * d_count <= len(where):
+            # Four rows at a time, because the sums are written to memory each time. Bit r of hit[d] says
+            # whether row r is in the bracket. At the end of the list the missing rows weigh nothing.
+            rows = end - entry
+            e1 = entry + 1 if rows > 1 else entry
+            e2 = entry + 2 if rows > 2 else entry
+            e3 = entry + 3 if rows > 3 else entry
+            x0, w0, v0 = x[row[entry]], row_weight[entry], light[entry]
+            x1, w1, v1, two = x[row[e1]], row_weight[e1], light[e1], np.uint8(2)
+            x2, w2, v2, four = x[row[e2]], row_weight[e2], light[e2], np.uint8(4)
+            x3, w3, v3, eight = x[row[e3]], row_weight[e3], light[e3], np.uint8(8)
+            if rows < 2:
+                w1, v1, two = zero, v1 * 0, none
+            if rows < 3:
+                w2, v2, four = zero, v2 * 0, none
+            if rows < 4:
+                w3, v3, eight = zero, v3 * 0, none
             if wanted_count * 8 < d_count:
                 for place in range(wanted_count):
                     d = wanted[place]
-                    away[d] += v * abs(x[i, d] - center[k, d])
-                    under[d] += w if x[i, d] < low[k, d] else zero
-                    hits[found] = d
-                    found += np.uint64((x[i, d] >= low[k, d]) & (x[i, d] < high[k, d]))
+                    hit[d] = 0
+                    for r in range(rows if rows < 4 else 4):
+                        a0 = x[row[entry + r], d]
+                        away[d] += light[entry + r] * abs(a0 - middle[d])
+                        under[d] += row_weight[entry + r] if a0 < first[d] else zero
+                        hit[d] |= ((a0 >= first[d]) & (a0 < last[d])) << r
             else:
-                # Loops that the compiler turns into SIMD, then a search for the few hits, eight at a time.
                 for d in range(d_count):
-                    away[d] += v * abs(x[i, d] - center[k, d])
-                for d in range(d_count):
-                    hit[d] = (x[i, d] >= low[k, d]) & (x[i, d] < high[k, d])
-                for d in range(d_count):
-                    under[d] += w if x[i, d] < low[k, d] else zero
-                for word in range(len(eight_hits)):
-                    if eight_hits[word] != 0:
-                        for d in range(8 * word, 8 * word + 8):  # no branch: the next may overwrite it
-                            hits[found] = d
-                            found += np.uint64(hit[d])
-            for place in range(found):
-                d = hits[place]
-                before = newest[k, d]
-                if before >= 0 and value[before] == x[i, d]:
-                    weight[before] += w
-                else:
-                    where[count] = k * d_count + d
-                    value[count] = x[i, d]
-                    weight[count] = w
-                    newest[k, d] = count
-                    count += 1
-            entry += 1
+                    l, h, m = first[d], last[d], middle[d]
+                    a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
+                    away[d] += (v0 * abs(a0 - m) + v1 * abs(a1 - m)) + (v2 * abs(a2 - m) + v3 * abs(a3 - m))
+                    under0 = (w0 if a0 < l else zero) + (w1 if a1 < l else zero)
+                    under[d] += under0 + ((w2 if a2 < l else zero) + (w3 if a3 < l else zero))
+                    hit0 = (one if (a0 >= l) & (a0 < h) else none) | (two if (a1 >= l) & (a1 < h) else none)
+                    hit2 = (four if (a2 >= l) & (a2 < h) else none) | (
+                        eight if (a3 >= l) & (a3 < h) else none
+                    )
+                    hit[d] = hit0 | hit2
+            for word in range(len(eight_hits)):
+                bits = np.int64(eight_hits[word])
+                while bits != 0:
+                    lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
+                    bits &= bits - 1
+                    column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
+                    found = x[row[e], column]
+                    if found == newest_value[k, column]:
+                        weight[newest[k, column]] += row_weight[e]
+                    else:
+                        where[count] = k * d_count + column
+                        value[count] = newest_value[k, column] = found
+                        weight[count] = row_weight[e]
+                        newest[k, column] = count
+                        count += 1
+            entry += 4
         for d in range(d_count):
             below[k, d] += under[d]
             deviation[k, d] += away[d]
-        if entry < start[k + 1]:
+        if entry < end:
             resume[0] = k
             resume[1] = entry
             return count

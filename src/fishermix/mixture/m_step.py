@@ -20,7 +20,7 @@ import numpy as np
 
 from fishermix.mixture.families import Family
 from fishermix.mixture.numpy_kernels import choose_kernels
-from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
+from fishermix.mixture.statistics import ComponentSums, PanelPosteriors, RowSorter
 from fishermix.rows.blocks import Statistics
 
 IRLS_STEPS = 2  # per iteration of EM: more steps would fit posteriors that are about to change
@@ -51,10 +51,12 @@ class FamilyFit(ABC):
     done: bool = False
     size: float = np.inf
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> FamilyFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf, sorter: RowSorter | None = None
+    ) -> FamilyFit:
         """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one.
 
-        `size` is N K D, by which the algorithm is chosen.
+        `size` is N K D, by which the algorithm is chosen. `sorter` is the same in all iterations of a fit.
         """
         return replace(self, done=False, size=size)
 
@@ -71,7 +73,9 @@ class FamilyFit(ABC):
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MomentFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf, sorter: RowSorter | None = None
+    ) -> MomentFit:
         # The center of the sums is a number of the rows' type, the same one for every block.
         return replace(self, location=self.location.astype(dtype).astype(float), done=False, size=size)
 
@@ -109,7 +113,9 @@ class IRLSFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> IRLSFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf, sorter: RowSorter | None = None
+    ) -> IRLSFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:

@@ -99,19 +99,18 @@ def add_moments(
 def spread_weights(start: np.ndarray, row: np.ndarray, row_weight: np.ndarray, n_rows: int) -> np.ndarray:
     """The weights of listed rows as a dense array (K, n)."""
     dense = np.zeros((len(start) - 1, n_rows))
-    dense[np.repeat(np.arange(len(dense)), np.diff(start)), row] = row_weight
+    for of_component, first, last in zip(dense, start[:-1], start[1:]):
+        of_component[row[first:last]] = row_weight[first:last]
     return dense
 
 
-def find_medians(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Medians (K, D) of rows x (n, D) weighted by weight (K, n), and the sums of weight |x - median|.
+def find_medians(columns: np.ndarray, order: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|.
 
-    The sums of the weights have to be exact.
+    order (D, n) sorts the columns. The sums of the weights have to be exact.
     """
-    order = np.argsort(x, axis=0)
-    reached = np.cumsum(weight[:, order], axis=1)
-    place = np.count_nonzero(reached < 0.5 * reached[:, -1:], axis=1)
-    columns = np.arange(x.shape[1])
-    median = x[order[place, columns], columns].astype(np.float64) + 0.0  # never -0.0, whichever came first
-    gap = np.abs(x - median[:, None])
-    return median, np.einsum("kn,knd->kd", weight, gap)
+    reached = np.cumsum(weight[:, order], axis=2)
+    place = np.count_nonzero(reached < 0.5 * reached[:, :, -1:], axis=2)
+    d = np.arange(len(columns))
+    median = columns[d, order[d, place]] + 0.0  # never -0.0, whichever came first
+    return median, np.einsum("kn,kdn->kd", weight, np.abs(columns - median[:, :, None]))

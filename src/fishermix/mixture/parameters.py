@@ -101,8 +101,7 @@ class MixtureParameters:
         """Read what `Mixture.to_tensors` wrote; error messages name `where`."""
         weights, choice, fits = parse_tensors(tensors, len(config.families), ("location", "scale"), where)
         families = [family_from_config(family) for family in config.families]
-        locations = np.take_along_axis(fits["location"], choice[None], 0)[0]
-        scales = np.take_along_axis(fits["scale"], choice[None], 0)[0]
+        locations, scales = (choose(list(fits[name]), choice) for name in ("location", "scale"))
         return cls(families, weights, locations, scales, choice)
 
     # Posteriors
@@ -266,12 +265,8 @@ class MixtureParameters:
         """Prepare the E step of rows of this type, once."""
         if dtype.char in self._compiled:
             return self._compiled[dtype.char]
-        at_center, square, linear = (
-            np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0))[part] for family in self.families])[
-                self.choice
-            ]
-            for part in range(3)
-        )
+        forms = np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0)) for family in self.families])
+        at_center, square, linear = forms.T[:, self.choice]
         constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
         n_components, d = square.shape
         padded = np.zeros((3, n_components, d + -d % UNROLLED), dtype)
@@ -304,6 +299,14 @@ class MixtureParameters:
             chosen = self.choice[labels] == index
             z[chosen] = family.sample(rng, int(chosen.sum()))
         return self.locations[labels] + self.scales[labels] * z, labels
+
+
+def choose(parts: Sequence[np.ndarray], choice: np.ndarray) -> np.ndarray:
+    """Return the array (K, D) with parts[choice[k, d]][k, d], of parts (families, K, D)."""
+    chosen = parts[0].copy()
+    for index in range(1, len(parts)):
+        np.copyto(chosen, parts[index], where=choice == index)
+    return chosen
 
 
 def keep_large(

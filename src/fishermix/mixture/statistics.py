@@ -33,6 +33,28 @@ class ComponentSums(NamedTuple):
     effective_rows: np.ndarray  # (sum of weights)² / sum of squared weights, at least 1
 
 
+class RowSorter:
+    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
+
+    The order stays in this process: another one gets a copy that remembers nothing.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._columns = np.empty((0, 0))
+        self._order = np.empty((0, 0), np.int64)
+
+    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
+        if not np.array_equal(rows, self._rows):
+            self._rows = rows.copy()  # whatever happens to these
+            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
+            self._order = np.argsort(self._columns, axis=1)
+        return self._columns, self._order
+
+    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
+        return RowSorter, ()
+
+
 @dataclass(frozen=True)
 class Posteriors:
     """Sparse posteriors (n, K): row i has `values[indptr[i]:indptr[i + 1]]`, of as many `components`.

@@ -28,7 +28,7 @@ import numpy as np
 
 from fishermix.mixture.m_step import FamilyFit
 from fishermix.mixture.numpy_kernels import choose_kernels, spread_weights
-from fishermix.mixture.statistics import ComponentSums, PanelPosteriors
+from fishermix.mixture.statistics import ComponentSums, PanelPosteriors, RowSorter
 from fishermix.rows.blocks import Statistics
 from fishermix.threads import available_threads
 
@@ -47,7 +47,7 @@ PATIENCE = 16  # passes before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
-SORTED, WALKED = 24_000, 200_000  # N D, N K D: up to here sorting all rows in each iteration is faster
+SORTED, WALKED = 40_000, 800_000  # N D, N K D: up to here sorting all rows once is faster
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
@@ -59,12 +59,15 @@ class MedianFit(FamilyFit):
     """Laplacian: exact weighted median and mean absolute deviation from it."""
 
     search: MedianSearch | None = None
+    sorter: RowSorter | None = None
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf) -> MedianFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float = np.inf, sorter: RowSorter | None = None
+    ) -> MedianFit:
         search = None
         if size > min(SORTED * len(self.location), WALKED):
             search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, size=size, search=search)
+        return replace(self, done=False, size=size, search=search, sorter=sorter or RowSorter())
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         if self.search is not None:
@@ -74,8 +77,9 @@ class MedianFit(FamilyFit):
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
         if self.search is None:
+            assert self.sorter is not None
             rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
-            median, deviation = choose_kernels(self.size).find_medians(rows, weights)
+            median, deviation = choose_kernels(self.size).find_medians(*self.sorter.sort(rows), weights)
             return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
         search = self.search.advance(statistics, sums)
         if not search.done:
@@ -93,6 +97,7 @@ class MedianFit(FamilyFit):
             reach=np.maximum(MOVES * moved, scale * np.minimum(FEW_ROWS / sums.effective_rows, 1)),
             expected_log_likelihood=-np.log(2 * scale) - deviation / scale,
             search=None,
+            sorter=None,
             done=True,
         )
 
@@ -363,13 +368,14 @@ def _collect(
     from fishermix.mixture import kernels
 
     n_components, n_features = first.shape
-    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.full(first.shape, -1)
+    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.empty(first.shape, np.int64)
+    newest_value = np.full(first.shape, np.nan, first.dtype)
     capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
     entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, first.dtype), np.empty(capacity)
     for panel, posterior in zip(panels, posteriors):
         resume = np.zeros(2, np.int64)
         while True:
-            sums = (below, deviation, newest)
+            sums = (below, deviation, newest, newest_value)
             count = kernels.collect(panel, *posterior, first, last, reference, *sums, *entries, resume, count)
             if resume[0] == n_components:
                 break
