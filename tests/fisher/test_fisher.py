@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix import FisherEncoder, GaussianMixture, Mixture
 from fishermix.errors import FishermixError
+from fishermix.fisher import kernels
 from fishermix.fisher.scores import HUGE_ROWS, FisherScores
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
 from fishermix.mixture.parameters import FEW_ROWS
@@ -175,6 +176,27 @@ def test_a_huge_set_equals_its_parts(families, dtype):
     assert_allclose(np.linalg.norm(FisherEncoder(mixture).transform(rows, offsets), axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
+    mixture = mixture_of(Gaussian(), Laplace(), K=7)
+    rows = np.random.default_rng(3).normal(size=(2 * HUGE_ROWS, 3)).astype(dtype)
+    offsets = [0, 3, 3, 900, 900 + HUGE_ROWS + 1, len(rows)]
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(kernels, "available_threads", lambda threads=threads: threads)
+        with pytest.warns(match="1 of 5 sets are empty"):
+            found.append(FisherEncoder(mixture, intra_norm=True).transform(rows, offsets))
+    assert_array_equal(*found)
+
+
+def test_sums_over_blocks_and_groups_of_rows_are_those_of_the_naive_loop():
+    """More rows than one block, with remainders of every size when four entries are added at a time."""
+    mixture = mixture_of(Gaussian(), Laplace(), K=5)
+    rows = np.random.default_rng(4).normal(size=(kernels.BLOCK + 77, 3))
+    found = FisherEncoder(mixture, threshold=0).transform([rows])[0]
+    assert_allclose(found, naive(mixture, rows), rtol=1e-7, atol=1e-9)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["hybrid", "all"]))
 def test_laws(seed, name):
@@ -311,9 +333,12 @@ def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("families", [(Gaussian(),), (Laplace(),), (Gaussian(), Laplace())])
-@pytest.mark.parametrize(("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64)])
+@pytest.mark.parametrize(
+    ("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64), (300, 17, 12)]
+)
 def test_posteriors_of_many_rows_are_those_of_all_densities(families, n, K, D, dtype):
-    """Tiles of 64 rows, some not full; more than one panel; dimensions beyond one chunk of the sums."""
+    """Tiles of 256 rows, some not full; more than one panel; dimensions beyond one chunk of the sums;
+    components beyond one group."""
     mixture = mixture_of(*families, K=K, D=D)
     rows = np.random.default_rng(1).normal(scale=2, size=(n, D)).astype(dtype)
     every, _ = mixture.parameters_.posteriors(rows)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from fishermix.mixture.statistics import Posteriors
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
 HUGE_ROWS = 4096  # larger sets are split among the threads
-PIECES = 16  # of a huge set; a fixed number, so that the sum has the same bits on any number of cores
 # The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
 PROBES = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
 AT_ONE, AT_TWO = 6, 7
@@ -243,26 +242,32 @@ class FisherScores:
         from fishermix.fisher import kernels
 
         encode_sets: Any = kernels.encode_sets
+        entries, n_components = convert_entries(posteriors, rows.dtype), posteriors.n_components
         constants = [*self._kernel_constants(rows.dtype), self.factor.astype(rows.dtype)]
-        fixed = *convert_entries(posteriors, rows.dtype), *constants, *self.kernel_options
+        fixed = *entries, *constants, *self.kernel_options
 
-        def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
-            def encode_run(first: int, last: int) -> None:
-                active = np.empty(posteriors.n_components, np.bool_)
-                encode_sets(rows, offsets[first : last + 1], *fixed, finished, active, out[first:last])
+        def encode(sets: slice, first: int, last: int, finished: bool, active: np.ndarray) -> None:
+            starts = offsets[sets.start : sets.stop + 1]
+            most = min(kernels.BLOCK * n_components, len(entries[1]))
+            work = np.empty(most, np.int64), np.empty(most, rows.dtype), np.empty(n_components, np.int64)
+            encode_sets(rows, starts, *fixed, first, last, finished, *work, active, out[sets])
 
-            kernels.in_threads(encode_run, len(out))
+        def encode_run(start: int, first: int, last: int) -> None:
+            sets = slice(start + first, start + last)
+            encode(sets, 0, n_components, True, np.empty(n_components, np.bool_))
+
+        def encode_huge(s: int) -> None:
+            """Threads add the scores of some components each; the order of each sum is that of one thread."""
+            active, one = np.empty(n_components, np.bool_), slice(s, s + 1)
+            kernels.in_threads(lambda *run: encode(one, *run, False, active), n_components, 2)
+            encode(one, 0, 0, True, active)
 
         huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS).tolist()
         for first, last in zip([0, *(s + 1 for s in huge)], [*huge, len(out)]):
             if first < last:
-                encode(offsets[first : last + 1], True, out[first:last])
+                kernels.in_threads(partial(encode_run, first), last - first)
         for s in huge:
-            cuts = np.linspace(offsets[s], offsets[s + 1], PIECES + 1).astype(np.int64)
-            sums = np.zeros((PIECES, out.shape[1]), rows.dtype)
-            encode(cuts, False, sums)
-            sums.sum(axis=0, out=out[s])
-            self.normalize(out[s : s + 1], offsets[s + 1] - offsets[s])
+            encode_huge(s)
 
 
 @cache
