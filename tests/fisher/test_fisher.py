@@ -533,6 +533,68 @@ def test_mistakes_are_named(options, given_, message):
         FisherEncoder(mixture_of(Gaussian())).fit(np.ones((4, 2)))
 
 
+def _shift(mixture):
+    mixture.locations_[1, 2] += 0.1
+
+
+def _replace_weights(mixture):
+    mixture.weights_ = mixture.weights_[::-1].copy()
+
+
+def _choose_other_families(mixture):
+    mixture.choice_[0] = 1 - mixture.choice_[0]
+
+
+def _swap_families(mixture):
+    mixture.families_.reverse()
+
+
+def _change_parameter_of_family(mixture):
+    mixture.families_[0] = StudentT(1.5)
+
+
+@pytest.mark.parametrize(
+    ("families", "change"),
+    [
+        ((Gaussian(), Laplace()), _shift),
+        ((Gaussian(), Laplace()), _replace_weights),
+        ((Gaussian(), Laplace()), _choose_other_families),
+        ((Gaussian(), Laplace()), _swap_families),
+        ((StudentT(5.0), Laplace()), _change_parameter_of_family),
+    ],
+)
+@pytest.mark.parametrize("n_sets", [2, len(SETS)], ids=["few rows", "many rows"])
+def test_a_change_of_the_mixture_is_seen_by_the_next_call(families, change, n_sets):
+    mixture = mixture_of(*families)
+    encoder = FisherEncoder(mixture)
+    before = encoder.transform(SETS[:n_sets])
+    change(mixture)
+    after = encoder.transform(SETS[:n_sets])
+    assert not np.allclose(after, before, atol=1e-3)
+    assert_array_equal(after, FisherEncoder(mixture).transform(SETS[:n_sets]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"power": 1}, {"norm": None}, {"intra_norm": True}, {"threshold": 0.3}], ids=str
+)
+def test_a_changed_parameter_is_seen_by_the_next_call(options):
+    mixture = mixture_of(Gaussian(), Laplace())
+    encoder = FisherEncoder(mixture)
+    encoder.transform(SETS)
+    assert_array_equal(
+        encoder.set_params(**options).transform(SETS), FisherEncoder(mixture, **options).transform(SETS)
+    )
+
+
+def test_new_empirical_information_is_seen_by_the_next_call():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()), information="empirical").fit(SETS)
+    before = encoder.transform(SETS)
+    encoder.information_ *= np.linspace(1, 2, encoder.information_.size).reshape(2, 4, 3)
+    assert not np.allclose(encoder.transform(SETS), before, atol=1e-3)
+    encoder.set_params(information="closed-form")
+    assert_array_equal(encoder.transform(SETS), FisherEncoder(encoder.mixture).transform(SETS))
+
+
 def test_a_second_fit_equals_the_first_of_a_new_encoder():
     used = FisherEncoder(GaussianMixture(3, random_state=0), information="empirical")
     used.fit(SETS[2:3]).transform(SETS)

@@ -14,8 +14,9 @@ A few rows are encoded in numpy, so that a search does not wait for a compiler.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -49,6 +50,27 @@ class FisherScores:
     intra_norm: bool = False
     threshold: float | None = None
     information: np.ndarray | None = None
+
+    def copy(self) -> FisherScores:
+        """A copy that no change of a list or an array of the mixture reaches."""
+        information, *arrays = map(copy.copy, self._arrays())
+        mixture = MixtureParameters(list(self.parameters.families), *arrays)
+        return replace(self, parameters=mixture, information=information)
+
+    def equals(self, other: FisherScores) -> bool:
+        """Whether both compute the same. False if a family has parameters, which might have changed."""
+        kinds = [type(family) for family in self.parameters.families]
+        return (
+            all(kind in COMPILED for kind in kinds)
+            and kinds == [type(family) for family in other.parameters.families]
+            and self.kernel_options == other.kernel_options
+            and self.threshold == other.threshold
+            and all(map(np.array_equal, self._arrays(), other._arrays()))
+        )
+
+    def _arrays(self) -> list[Any]:
+        mixture = self.parameters
+        return [self.information, mixture.weights, mixture.locations, mixture.scales, mixture.choice]
 
     @property
     def n_features(self) -> int:
@@ -138,15 +160,19 @@ class FisherScores:
 
     def _score_few(self, rows: np.ndarray, posteriors: Posteriors) -> np.ndarray:
         """T * (location score, scale score) (2, E, D) of each entry of the posteriors of a few rows."""
-        assert self.linear_sign_form is not None
-        mixture, dtype, k = self.parameters, rows.dtype, posteriors.components
-        row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))
-        z = (rows[row_of] - mixture.locations[k].astype(dtype)) / mixture.scales[k].astype(dtype)
-        linear, signed = (part[k].astype(dtype) for part in self.linear_sign_form)
-        scores = np.empty((2, *z.shape), dtype)
-        scores[0] = linear * z + np.where(z > 0, signed, -signed)
-        scores[1] = z * scores[0] - 1
-        return scores * posteriors.values.astype(dtype)[:, None]
+        k, row_of = posteriors.components, np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))
+        location, inverse_scale, linear, signed, _ = self._kernel_constants(rows.dtype)
+        z = rows[row_of]
+        z -= location[k]
+        z *= inverse_scale[k]
+        scores = np.empty((2, *z.shape), rows.dtype)
+        np.multiply(linear[k], z, out=scores[0])
+        if signed.any():
+            scores[0] += np.where(z > 0, signed[k], -signed[k])
+        np.multiply(z, scores[0], out=scores[1])
+        scores[1] -= 1
+        scores *= posteriors.values.astype(rows.dtype)[:, None]
+        return scores
 
     def find_posteriors(self, rows: np.ndarray) -> Posteriors:
         """The posteriors of rows (n, D) that are at least the threshold."""
@@ -202,7 +228,7 @@ class FisherScores:
 
             score_rows: Any = kernels.word_blocks
             entries = convert_entries(posteriors, rows.dtype)
-            score_rows(rows, *entries, *self._kernel_constants(rows.dtype), out)
+            score_rows(rows, *entries, *self._kernel_constants(rows.dtype)[:4], out)
             return
         if self.linear_sign_form is not None:
             out[:] = self._score_few(rows, posteriors).swapaxes(0, 1)
@@ -215,7 +241,7 @@ class FisherScores:
         out *= self.factor.reshape(-1).astype(out.dtype)
         out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
         if self.power != 1:
-            out[...] = np.copysign(np.abs(out) ** out.dtype.type(self.power), out)
+            np.copysign(np.abs(out) ** float(self.power), out, out=out)  # a Python number: 0.5 is a root
         if self.intra_norm:
             by_component = out.reshape(len(out), *self.factor.shape)
             squares = np.einsum("nhkd,nhkd->nk", by_component, by_component)
@@ -228,13 +254,18 @@ class FisherScores:
         """Power, intra_norm and whether the result has unit length, as the kernels take them."""
         return float(self.power), bool(self.intra_norm), self.norm == "l2"
 
+    @cached_property
+    def _constants(self) -> dict[str, list[np.ndarray]]:
+        return {}
+
     def _kernel_constants(self, dtype: np.dtype) -> list[np.ndarray]:
-        """Locations, inverse scales and the two coefficients of the scores, each (K, D)."""
-        assert self.linear_sign_form is not None
-        mixture = self.parameters
-        return [
-            part.astype(dtype) for part in (mixture.locations, 1 / mixture.scales, *self.linear_sign_form)
-        ]
+        """Locations, inverse scales and the two coefficients of the scores, each (K, D); and the factor."""
+        if dtype.char not in self._constants:
+            assert self.linear_sign_form is not None
+            mixture = self.parameters
+            parts = mixture.locations, 1 / mixture.scales, *self.linear_sign_form, self.factor
+            self._constants[dtype.char] = [part.astype(dtype) for part in parts]
+        return self._constants[dtype.char]
 
     def _encode_compiled(
         self, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors, out: np.ndarray
@@ -243,8 +274,7 @@ class FisherScores:
 
         encode_sets: Any = kernels.encode_sets
         entries, n_components = convert_entries(posteriors, rows.dtype), posteriors.n_components
-        constants = [*self._kernel_constants(rows.dtype), self.factor.astype(rows.dtype)]
-        fixed = *entries, *constants, *self.kernel_options
+        fixed = *entries, *self._kernel_constants(rows.dtype), *self.kernel_options
 
         def encode(sets: slice, first: int, last: int, finished: bool, active: np.ndarray) -> None:
             starts = offsets[sets.start : sets.stop + 1]
@@ -259,7 +289,11 @@ class FisherScores:
         def encode_huge(s: int) -> None:
             """Threads add the scores of some components each; the order of each sum is that of one thread."""
             active, one = np.empty(n_components, np.bool_), slice(s, s + 1)
-            kernels.in_threads(lambda *run: encode(one, *run, False, active), n_components, 2)
+
+            def add_scores(first: int, last: int) -> None:
+                encode(one, first, last, False, active)
+
+            kernels.in_threads(add_scores, n_components, 2)
             encode(one, 0, 0, True, active)
 
         huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS).tolist()
