@@ -110,6 +110,8 @@ def test_equals_the_naive_loop(families, options, intra_norm):
     )  # all sets: compiled where it can be
     for members, row in zip(SETS, expected):
         assert_allclose(encoder.transform([members])[0], row, rtol=1e-7, atol=1e-9)  # few rows: by numpy
+        pair = encoder.transform([members, ROWS])  # few sets: finished by numpy
+        assert_allclose(pair[0], row, rtol=1e-7, atol=1e-9)
 
 
 @every_family

@@ -29,6 +29,7 @@ from fishermix.mixture.statistics import Posteriors
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
 HUGE_ROWS = 4096  # larger sets are split among the threads
+FEW_SETS = 4  # up to here numpy finishes the vectors: what would do it in the kernel takes 0.8 s to compile
 # The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
 PROBES = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
 AT_ONE, AT_TWO = 6, 7
@@ -274,34 +275,33 @@ class FisherScores:
 
         encode_sets: Any = kernels.encode_sets
         entries, n_components = convert_entries(posteriors, rows.dtype), posteriors.n_components
-        fixed = *entries, *self._kernel_constants(rows.dtype), *self.kernel_options
+        *constants, factor = self._kernel_constants(rows.dtype)
+        sizes, most = np.diff(offsets), min(kernels.BLOCK * n_components, len(entries[1]))
 
-        def encode(sets: slice, first: int, last: int, finished: bool, active: np.ndarray) -> None:
-            starts = offsets[sets.start : sets.stop + 1]
-            most = min(kernels.BLOCK * n_components, len(entries[1]))
+        def add_scores(sets: slice, first: int, last: int, factor: np.ndarray | None) -> None:
+            options = factor, *self.kernel_options, first, last
             work = np.empty(most, np.int64), np.empty(most, rows.dtype), np.empty(n_components, np.int64)
-            encode_sets(rows, starts, *fixed, first, last, finished, *work, active, out[sets])
+            active, starts = np.empty(n_components, np.bool_), offsets[sets.start : sets.stop + 1]
+            encode_sets(rows, starts, *entries, *constants, *options, *work, active, out[sets])
 
         def encode_run(start: int, first: int, last: int) -> None:
-            sets = slice(start + first, start + last)
-            encode(sets, 0, n_components, True, np.empty(n_components, np.bool_))
+            add_scores(slice(start + first, start + last), 0, n_components, factor)
 
-        def encode_huge(s: int) -> None:
+        def encode_alone(s: int) -> None:
             """Threads add the scores of some components each; the order of each sum is that of one thread."""
-            active, one = np.empty(n_components, np.bool_), slice(s, s + 1)
+            one = slice(s, s + 1)
+            if sizes[s] > HUGE_ROWS:
+                kernels.in_threads(partial(add_scores, one, factor=None), n_components, 2)
+            else:
+                add_scores(one, 0, n_components, None)
+            self.normalize(out[one], sizes[one])
 
-            def add_scores(first: int, last: int) -> None:
-                encode(one, first, last, False, active)
-
-            kernels.in_threads(add_scores, n_components, 2)
-            encode(one, 0, 0, True, active)
-
-        huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS).tolist()
-        for first, last in zip([0, *(s + 1 for s in huge)], [*huge, len(out)]):
+        alone = np.flatnonzero((sizes > HUGE_ROWS) | (len(out) <= FEW_SETS)).tolist()
+        for first, last in zip([0, *(s + 1 for s in alone)], [*alone, len(out)]):
             if first < last:
                 kernels.in_threads(partial(encode_run, first), last - first)
-        for s in huge:
-            encode_huge(s)
+        for s in alone:
+            encode_alone(s)
 
 
 @cache

@@ -16,7 +16,8 @@ from fishermix.mixture.parameters import UNROLLED
 
 TILE = 256  # rows of a tile: long inner loops, while the densities of a tile stay in the L2 cache
 BITS, LANE = 8, TILE - 1  # (component << BITS) + row of the tile is a pair as one number
-STEP = 64  # lanes of a tile that is not full are a multiple of it, so that the loops are all SIMD
+STEP = 64  # the number of rows is made a multiple of it, so that the loops are all SIMD
+LINE = 16  # rows that are transposed together
 GROUP = 16  # components whose sums stay in the L1 cache
 CACHE_LINE = 64  # bytes
 
@@ -30,7 +31,10 @@ def list_large(
     `kernels.normalize`, whose results these are. Returns the number of entries per row (n,), their components
     and their values; or None if some row is so far out that no density of it is positive.
     """
-    n, (k_count, padded) = len(x), constants[0].shape
+    k_count, padded = constants[0].shape
+    rows, n = len(x), len(x) + -len(x) % STEP
+    if n > rows:  # the last row once more, so that the loops need not care for remainders
+        x = np.concatenate([x, x[-1:].repeat(n - rows, axis=0)])
     hit, most = np.empty(TILE, np.uint8), TILE * k_count + 1
     work = (  # allocated here: an allocation in a kernel takes the compiler a tenth of a second
         _allocate((padded, TILE), x.dtype),
@@ -48,7 +52,10 @@ def list_large(
     counts, components = np.empty(n, np.int64), np.empty(n * k_count + 1, np.int64)
     values = np.empty(n * k_count + 1)
     found = _list_tiles(x, *constants, negligible, threshold, *work, counts, components, values)
-    return None if found < 0 else (counts, components[:found].copy(), values[:found].copy())
+    if found < 0:
+        return None
+    found = int(counts[:rows].sum())
+    return counts[:rows], components[:found].copy(), values[:found].copy()
 
 
 def _allocate(shape: tuple[int, int], dtype: np.dtype | type) -> np.ndarray:
@@ -67,9 +74,8 @@ def _list_tiles(
     """The number of entries written to `components` and `values`, or -1."""
     k_count, at = location.shape[0], np.int64(0)
     for start in range(0, x.shape[0], TILE):
-        rows = TILE if start + TILE < x.shape[0] else x.shape[0] - start
-        lanes = rows + -rows % STEP
-        _fill_tile(x, start, rows, tile)
+        lanes = TILE if start + TILE < x.shape[0] else x.shape[0] - start
+        _fill_tile(x, start, lanes, tile)
         _sum_distances(tile, lanes, location, square, linear, part, joint)
         for i in range(lanes):
             top[i] = -np.inf
@@ -80,11 +86,9 @@ def _list_tiles(
                 value = constant[k] - joint[k, i]
                 joint[k, i] = value
                 top[i] = value if value > top[i] else top[i]
-        for i in range(rows):
+        for i in range(lanes):
             if not -np.inf < top[i] < np.inf:
                 return np.int64(-1)
-        for i in range(rows, lanes):
-            top[i] = np.inf  # these lanes are no rows, and have no hits
         # List the components whose joint log density exceeds top + negligible. Appending always and counting
         # only the hits is faster than a branch that cannot be predicted.
         listed = 0
@@ -101,7 +105,7 @@ def _list_tiles(
             density[entry] = _exp(density[entry])
         for entry in range(listed):
             total[pair[entry] & LANE] += density[entry]
-        for i in range(rows):
+        for i in range(lanes):
             total[i] = 1 / total[i]
         kept = 0
         for entry in range(listed):
@@ -111,7 +115,7 @@ def _list_tiles(
             large = (value > 0) & (value >= threshold)
             found[i] += large
             kept += large
-        for i in range(rows):
+        for i in range(lanes):
             counts[start + i] = found[i]
             found[i], at = at, at + found[i]
         for entry in range(kept):  # from component after component to row after row
@@ -122,18 +126,12 @@ def _list_tiles(
 
 
 @njit_inner(inline="always")
-def _fill_tile(x, start, rows, tile):
-    """tile[d, i] = x[start + i, d]; the lanes from `rows` on keep what they had."""
-    d_count = x.shape[1]
-    whole, whole_rows = d_count - d_count % 8, rows - rows % 8
-    for d0 in range(0, whole, 8):
-        for i0 in range(0, whole_rows, 8):
-            for d in range(8):
-                for i in range(8):
-                    tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
-    for d in range(d_count):
-        for i in range(whole_rows if d < whole else 0, rows):
-            tile[d, i] = x[start + i, d]
+def _fill_tile(x, start, lanes, tile):
+    """tile[d, i] = x[start + i, d], for a few rows at a time, so that they are read from the cache."""
+    for i0 in range(0, lanes, LINE):
+        for d in range(x.shape[1]):
+            for i in range(i0, i0 + LINE):
+                tile[d, i] = x[start + i, d]
 
 
 @njit_inner(fastmath={"contract"})
