@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,15 +22,21 @@ CHUNKS_PER_THREAD = 8  # so that a thread with longer sets is not waited for
 
 
 def in_threads(use: Callable[[int, int], None], n: int, per_thread: int = CHUNKS_PER_THREAD) -> None:
-    """Call use(first, last) on runs that together are 0, ..., n - 1, in as many threads as there are cores.
+    """`use_runs` on runs of about the same length that together are 0, ..., n - 1."""
+    runs = min(n, per_thread * available_threads()) if available_threads() > 1 else 1
+    use_runs(use, np.linspace(0, n, runs + 1).astype(int).tolist())
 
-    The runs must be independent of each other: they may change the time, and not a bit of the result.
+
+def use_runs(use: Callable[[int, int], None], cuts: list[int]) -> None:
+    """Call use(first, last) on the runs between the cuts, in as many threads as there are cores.
+
+    The runs must be independent of each other: threads may change the time, and not a bit of the result.
     """
-    threads = available_threads()
-    if threads == 1 or n == 1:
-        use(0, n)
+    threads = min(available_threads(), len(cuts) - 1)
+    if threads <= 1:
+        for first, last in pairwise(cuts):
+            use(first, last)
         return
-    cuts = np.linspace(0, n, min(n, per_thread * threads) + 1).astype(int).tolist()
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(use, cuts[:-1], cuts[1:]))
 

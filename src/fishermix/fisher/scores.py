@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from fishermix.mixture.statistics import Posteriors
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
+RUN_ROWS = 4096  # rows of the sets that a thread encodes at once: they stay in the cache
 HUGE_ROWS = 4096  # larger sets are split among the threads
 FEW_SETS = 4  # up to here numpy finishes the vectors: what would do it in the kernel takes 0.8 s to compile
 # The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
@@ -127,20 +128,20 @@ class FisherScores:
         offsets[s]:offsets[s + 1]."""
         sizes = np.diff(offsets)
         out = np.zeros((len(sizes), self.n_features), rows.dtype)
+        if self.linear_sign_form is not None and len(rows) > FEW_ROWS:
+            self._encode_compiled(rows, offsets, out)
+            return out
         posteriors = self.find_posteriors(rows)
-        if self.linear_sign_form is not None and len(rows) <= FEW_ROWS:
+        if self.linear_sign_form is not None:
             self._add_few(rows, offsets, posteriors, out)
-            self.normalize(out, sizes)
-        elif self.linear_sign_form is None:
+        else:
             by_component = out.reshape(len(out), *self.factor.shape)
             for k, members, _, weighted in self.score_components(rows, posteriors):
                 sets, first = np.unique(
                     np.searchsorted(offsets, members, side="right") - 1, return_index=True
                 )
                 by_component[sets, :, k] += np.add.reduceat(weighted, first, axis=1).swapaxes(0, 1)
-            self.normalize(out, sizes)
-        else:
-            self._encode_compiled(rows, offsets, posteriors, out)
+        self.normalize(out, sizes)
         return out
 
     def _add_few(
@@ -175,10 +176,10 @@ class FisherScores:
         scores *= posteriors.values.astype(rows.dtype)[:, None]
         return scores
 
-    def find_posteriors(self, rows: np.ndarray) -> Posteriors:
+    def find_posteriors(self, rows: np.ndarray, threads: int | None = None) -> Posteriors:
         """The posteriors of rows (n, D) that are at least the threshold."""
         threshold = NEGLIGIBLE[rows.dtype.char] if self.threshold is None else self.threshold
-        return self.parameters.sparse_posteriors(rows, threshold)
+        return self.parameters.sparse_posteriors(rows, threshold, threads)
 
     def estimate_information(self, rows: np.ndarray) -> np.ndarray:
         """The mean squared gradient over rows (n, D): (2, K, D)."""
@@ -268,40 +269,69 @@ class FisherScores:
             self._constants[dtype.char] = [part.astype(dtype) for part in parts]
         return self._constants[dtype.char]
 
-    def _encode_compiled(
-        self, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors, out: np.ndarray
+    def _encode_compiled(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Fisher vectors of sets with many rows in all, into the zeros `out`."""
+        from fishermix.fisher import kernels
+
+        def encode_run(first: int, last: int) -> None:
+            """Posteriors and scores of some sets, while their rows are in the cache."""
+            begin, end = offsets[first], offsets[last]
+            posteriors = self.find_posteriors(rows[begin:end], threads=1)
+            run = offsets[first : last + 1] - begin
+            self._add_scores(rows[begin:end], run, posteriors, out[first:last], finished=True)
+
+        alone = np.flatnonzero((np.diff(offsets) > HUGE_ROWS) | (len(out) <= FEW_SETS)).tolist()
+        for s in alone:
+            members = rows[offsets[s] : offsets[s + 1]]
+            if len(members) <= FEW_ROWS:
+                out[s] = self.encode(members, np.array([0, len(members)]))[0]
+            else:
+                self._encode_alone(members, out[s : s + 1])
+        for first, last in zip([0, *(s + 1 for s in alone)], [*alone, len(out)]):
+            if first < last:
+                starts = np.arange(offsets[first] + RUN_ROWS, offsets[last], RUN_ROWS)
+                inner = np.searchsorted(offsets[first:last], starts) + first
+                kernels.use_runs(encode_run, sorted({first, *inner.tolist(), last}))
+
+    def _encode_alone(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """The Fisher vector of one set into the zeros `out` (1, 2 K D).
+
+        Threads add the scores of some components each, so that the order of each sum is that of one thread.
+        """
+        from fishermix.fisher import kernels
+
+        posteriors, offsets = self.find_posteriors(rows), np.array([0, len(rows)])
+
+        def add_scores(first: int, last: int) -> None:
+            self._add_scores(rows, offsets, posteriors, out, first, last)
+
+        if len(rows) > HUGE_ROWS:
+            kernels.in_threads(add_scores, posteriors.n_components, 2)
+        else:
+            add_scores(0, posteriors.n_components)
+        self.normalize(out, len(rows))
+
+    def _add_scores(
+        self,
+        rows: np.ndarray,
+        offsets: np.ndarray,
+        posteriors: Posteriors,
+        out: np.ndarray,
+        first: int = 0,
+        last: int | None = None,
+        finished: bool = False,
     ) -> None:
+        """Call `kernels.encode_sets` for the components first, ..., last - 1."""
         from fishermix.fisher import kernels
 
         encode_sets: Any = kernels.encode_sets
-        entries, n_components = convert_entries(posteriors, rows.dtype), posteriors.n_components
+        n_components, entries = posteriors.n_components, convert_entries(posteriors, rows.dtype)
         *constants, factor = self._kernel_constants(rows.dtype)
-        sizes, most = np.diff(offsets), min(kernels.BLOCK * n_components, len(entries[1]))
-
-        def add_scores(sets: slice, first: int, last: int, factor: np.ndarray | None) -> None:
-            options = factor, *self.kernel_options, first, last
-            work = np.empty(most, np.int64), np.empty(most, rows.dtype), np.empty(n_components, np.int64)
-            active, starts = np.empty(n_components, np.bool_), offsets[sets.start : sets.stop + 1]
-            encode_sets(rows, starts, *entries, *constants, *options, *work, active, out[sets])
-
-        def encode_run(start: int, first: int, last: int) -> None:
-            add_scores(slice(start + first, start + last), 0, n_components, factor)
-
-        def encode_alone(s: int) -> None:
-            """Threads add the scores of some components each; the order of each sum is that of one thread."""
-            one = slice(s, s + 1)
-            if sizes[s] > HUGE_ROWS:
-                kernels.in_threads(partial(add_scores, one, factor=None), n_components, 2)
-            else:
-                add_scores(one, 0, n_components, None)
-            self.normalize(out[one], sizes[one])
-
-        alone = np.flatnonzero((sizes > HUGE_ROWS) | (len(out) <= FEW_SETS)).tolist()
-        for first, last in zip([0, *(s + 1 for s in alone)], [*alone, len(out)]):
-            if first < last:
-                kernels.in_threads(partial(encode_run, first), last - first)
-        for s in alone:
-            encode_alone(s)
+        options = factor if finished else None, *self.kernel_options, first, last or n_components
+        most = min(kernels.BLOCK * n_components, len(entries[1]))
+        work = np.empty(most, np.int64), np.empty(most, rows.dtype), np.empty(n_components, np.int64)
+        active = np.empty(n_components, np.bool_)
+        encode_sets(rows, offsets, *entries, *constants, *options, *work, active, out)
 
 
 @cache
