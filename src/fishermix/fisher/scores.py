@@ -29,7 +29,7 @@ from fishermix.mixture.statistics import Posteriors
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
 RUN_ROWS = 4096  # rows of the sets that a thread encodes at once: they stay in the cache
-HUGE_ROWS = 4096  # larger sets are split among the threads
+HUGE_ROWS = 32_768  # larger sets are split among the threads; up to here, starting these takes longer
 FEW_SETS = 4  # up to here numpy finishes the vectors: what would do it in the kernel takes 0.8 s to compile
 # The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
 PROBES = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
