@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fishermix import FisherEncoder, GaussianMixture, Mixture
 from fishermix.errors import FishermixError
+from fishermix.fisher import kernels
 from fishermix.fisher.scores import HUGE_ROWS, FisherScores
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
 from fishermix.mixture.parameters import FEW_ROWS
@@ -109,6 +110,8 @@ def test_equals_the_naive_loop(families, options, intra_norm):
     )  # all sets: compiled where it can be
     for members, row in zip(SETS, expected):
         assert_allclose(encoder.transform([members])[0], row, rtol=1e-7, atol=1e-9)  # few rows: by numpy
+        pair = encoder.transform([members, ROWS])  # few sets: finished by numpy
+        assert_allclose(pair[0], row, rtol=1e-7, atol=1e-9)
 
 
 @every_family
@@ -173,6 +176,27 @@ def test_a_huge_set_equals_its_parts(families, dtype):
             atol=2e-3 if dtype == np.float32 else 1e-9,
         )
     assert_allclose(np.linalg.norm(FisherEncoder(mixture).transform(rows, offsets), axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
+    mixture = mixture_of(Gaussian(), Laplace(), K=7)
+    rows = np.random.default_rng(3).normal(size=(2 * HUGE_ROWS, 3)).astype(dtype)
+    offsets = [0, 3, 3, 900, 900 + HUGE_ROWS + 1, len(rows)]
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(kernels, "available_threads", lambda threads=threads: threads)
+        with pytest.warns(match="1 of 5 sets are empty"):
+            found.append(FisherEncoder(mixture, intra_norm=True).transform(rows, offsets))
+    assert_array_equal(*found)
+
+
+def test_sums_over_blocks_and_groups_of_rows_are_those_of_the_naive_loop():
+    """More rows than one block, with remainders of every size when four entries are added at a time."""
+    mixture = mixture_of(Gaussian(), Laplace(), K=5)
+    rows = np.random.default_rng(4).normal(size=(kernels.BLOCK + 77, 3))
+    found = FisherEncoder(mixture, threshold=0).transform([rows])[0]
+    assert_allclose(found, naive(mixture, rows), rtol=1e-7, atol=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -311,9 +335,12 @@ def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("families", [(Gaussian(),), (Laplace(),), (Gaussian(), Laplace())])
-@pytest.mark.parametrize(("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64)])
+@pytest.mark.parametrize(
+    ("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64), (300, 17, 12)]
+)
 def test_posteriors_of_many_rows_are_those_of_all_densities(families, n, K, D, dtype):
-    """Tiles of 64 rows, some not full; more than one panel; dimensions beyond one chunk of the sums."""
+    """Tiles of 256 rows, some not full; more than one panel; dimensions beyond one chunk of the sums;
+    components beyond one group."""
     mixture = mixture_of(*families, K=K, D=D)
     rows = np.random.default_rng(1).normal(scale=2, size=(n, D)).astype(dtype)
     every, _ = mixture.parameters_.posteriors(rows)
@@ -506,6 +533,68 @@ def test_mistakes_are_named(options, given_, message):
         FisherEncoder(mixture_of(Gaussian()), **options).transform(**{"X": ROWS, **given_})
     with pytest.raises(FishermixError, match="The mixture has 3 dimensions, but X has 2"):
         FisherEncoder(mixture_of(Gaussian())).fit(np.ones((4, 2)))
+
+
+def _shift(mixture):
+    mixture.locations_[1, 2] += 0.1
+
+
+def _replace_weights(mixture):
+    mixture.weights_ = mixture.weights_[::-1].copy()
+
+
+def _choose_other_families(mixture):
+    mixture.choice_[0] = 1 - mixture.choice_[0]
+
+
+def _swap_families(mixture):
+    mixture.families_.reverse()
+
+
+def _change_parameter_of_family(mixture):
+    mixture.families_[0] = StudentT(1.5)
+
+
+@pytest.mark.parametrize(
+    ("families", "change"),
+    [
+        ((Gaussian(), Laplace()), _shift),
+        ((Gaussian(), Laplace()), _replace_weights),
+        ((Gaussian(), Laplace()), _choose_other_families),
+        ((Gaussian(), Laplace()), _swap_families),
+        ((StudentT(5.0), Laplace()), _change_parameter_of_family),
+    ],
+)
+@pytest.mark.parametrize("n_sets", [2, len(SETS)], ids=["few rows", "many rows"])
+def test_a_change_of_the_mixture_is_seen_by_the_next_call(families, change, n_sets):
+    mixture = mixture_of(*families)
+    encoder = FisherEncoder(mixture)
+    before = encoder.transform(SETS[:n_sets])
+    change(mixture)
+    after = encoder.transform(SETS[:n_sets])
+    assert not np.allclose(after, before, atol=1e-3)
+    assert_array_equal(after, FisherEncoder(mixture).transform(SETS[:n_sets]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"power": 1}, {"norm": None}, {"intra_norm": True}, {"threshold": 0.3}], ids=str
+)
+def test_a_changed_parameter_is_seen_by_the_next_call(options):
+    mixture = mixture_of(Gaussian(), Laplace())
+    encoder = FisherEncoder(mixture)
+    encoder.transform(SETS)
+    assert_array_equal(
+        encoder.set_params(**options).transform(SETS), FisherEncoder(mixture, **options).transform(SETS)
+    )
+
+
+def test_new_empirical_information_is_seen_by_the_next_call():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()), information="empirical").fit(SETS)
+    before = encoder.transform(SETS)
+    encoder.information_ *= np.linspace(1, 2, encoder.information_.size).reshape(2, 4, 3)
+    assert not np.allclose(encoder.transform(SETS), before, atol=1e-3)
+    encoder.set_params(information="closed-form")
+    assert_array_equal(encoder.transform(SETS), FisherEncoder(encoder.mixture).transform(SETS))
 
 
 def test_a_second_fit_equals_the_first_of_a_new_encoder():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from fishermix.mixture import Mixture
 
 INFORMATION = ("closed-form", "empirical")
+# Not an attribute: `transform` must not change an encoder, and copies and files need not hold this.
+_last_scores: WeakKeyDictionary[FisherEncoder, FisherScores] = WeakKeyDictionary()
 
 
 class FisherEncoder(TransformerMixin, BaseEstimator):
@@ -137,11 +140,10 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             float32 for float32 rows, float64 otherwise. An empty set has the zero vector.
         """
         self._check_options()
-        check_is_fitted(self)
         scores = self._scores()
         rows, offsets = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
         out = scores.encode(rows, offsets)
-        if n_empty := int((np.diff(offsets) == 0).sum()):
+        if n_empty := int((offsets[1:] == offsets[:-1]).sum()):
             message = f"{n_empty} of {len(out)} sets are empty. Their vectors are 0."
             warnings.warn(message, FishermixWarning, stacklevel=2)
         return out
@@ -151,17 +153,28 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         return self._scores().factor
 
     def _scores(self) -> FisherScores:
-        """The object that computes, made of the fitted mixture and the current parameters."""
+        """The object that computes, made of the fitted mixture and the current parameters.
+
+        It prepares constants of the mixture, so the one of the last call is used again if nothing changed.
+        """
         information = None
         if self.information == "empirical":
             if not hasattr(self, "information_"):
                 raise NotFittedError("information='empirical' is estimated from data: call fit first.")
             information = self.information_
         parameters = self._find_mixture().parameters_
-        return FisherScores(parameters, self.power, self.norm, self.intra_norm, self.threshold, information)
+        scores = FisherScores(parameters, self.power, self.norm, self.intra_norm, self.threshold, information)
+        last = _last_scores.get(self)
+        if last is None or not scores.equals(last):
+            last = _last_scores[self] = scores.copy()
+        return last
 
     def _find_mixture(self) -> Mixture:
-        return self.mixture_ if hasattr(self, "mixture_") else _convert(self.mixture)
+        if hasattr(self, "mixture_"):
+            return self.mixture_
+        if not hasattr(self.mixture, "weights_"):
+            check_is_fitted(self)
+        return _convert(self.mixture)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d.

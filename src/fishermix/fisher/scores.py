@@ -14,8 +14,9 @@ A few rows are encoded in numpy, so that a search does not wait for a compiler.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -27,8 +28,9 @@ from fishermix.mixture.statistics import Posteriors
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 CHUNK_ROWS = 8192  # rows of a component that numpy scores at once: bounds the memory
-HUGE_ROWS = 4096  # larger sets are split among the threads
-PIECES = 16  # of a huge set; a fixed number, so that the sum has the same bits on any number of cores
+RUN_ROWS = 4096  # rows of the sets that a thread encodes at once: they stay in the cache
+HUGE_ROWS = 32_768  # larger sets are split among the threads; up to here, starting these takes longer
+FEW_SETS = 4  # up to here numpy finishes the vectors: what would do it in the kernel takes 0.8 s to compile
 # The z at which scores are compared with a z + b sgn(z), and the positions of z = 1 and z = 2 among them.
 PROBES = np.array([-1e4, -37.5, -2.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 37.5, 1e4])
 AT_ONE, AT_TWO = 6, 7
@@ -50,6 +52,27 @@ class FisherScores:
     intra_norm: bool = False
     threshold: float | None = None
     information: np.ndarray | None = None
+
+    def copy(self) -> FisherScores:
+        """A copy that no change of a list or an array of the mixture reaches."""
+        information, *arrays = map(copy.copy, self._arrays())
+        mixture = MixtureParameters(list(self.parameters.families), *arrays)
+        return replace(self, parameters=mixture, information=information)
+
+    def equals(self, other: FisherScores) -> bool:
+        """Whether both compute the same. False if a family has parameters, which might have changed."""
+        kinds = [type(family) for family in self.parameters.families]
+        return (
+            all(kind in COMPILED for kind in kinds)
+            and kinds == [type(family) for family in other.parameters.families]
+            and self.kernel_options == other.kernel_options
+            and self.threshold == other.threshold
+            and all(map(np.array_equal, self._arrays(), other._arrays()))
+        )
+
+    def _arrays(self) -> list[Any]:
+        mixture = self.parameters
+        return [self.information, mixture.weights, mixture.locations, mixture.scales, mixture.choice]
 
     @property
     def n_features(self) -> int:
@@ -105,20 +128,20 @@ class FisherScores:
         offsets[s]:offsets[s + 1]."""
         sizes = np.diff(offsets)
         out = np.zeros((len(sizes), self.n_features), rows.dtype)
+        if self.linear_sign_form is not None and len(rows) > FEW_ROWS:
+            self._encode_compiled(rows, offsets, out)
+            return out
         posteriors = self.find_posteriors(rows)
-        if self.linear_sign_form is not None and len(rows) <= FEW_ROWS:
+        if self.linear_sign_form is not None:
             self._add_few(rows, offsets, posteriors, out)
-            self.normalize(out, sizes)
-        elif self.linear_sign_form is None:
+        else:
             by_component = out.reshape(len(out), *self.factor.shape)
             for k, members, _, weighted in self.score_components(rows, posteriors):
                 sets, first = np.unique(
                     np.searchsorted(offsets, members, side="right") - 1, return_index=True
                 )
                 by_component[sets, :, k] += np.add.reduceat(weighted, first, axis=1).swapaxes(0, 1)
-            self.normalize(out, sizes)
-        else:
-            self._encode_compiled(rows, offsets, posteriors, out)
+        self.normalize(out, sizes)
         return out
 
     def _add_few(
@@ -139,20 +162,24 @@ class FisherScores:
 
     def _score_few(self, rows: np.ndarray, posteriors: Posteriors) -> np.ndarray:
         """T * (location score, scale score) (2, E, D) of each entry of the posteriors of a few rows."""
-        assert self.linear_sign_form is not None
-        mixture, dtype, k = self.parameters, rows.dtype, posteriors.components
-        row_of = np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))
-        z = (rows[row_of] - mixture.locations[k].astype(dtype)) / mixture.scales[k].astype(dtype)
-        linear, signed = (part[k].astype(dtype) for part in self.linear_sign_form)
-        scores = np.empty((2, *z.shape), dtype)
-        scores[0] = linear * z + np.where(z > 0, signed, -signed)
-        scores[1] = z * scores[0] - 1
-        return scores * posteriors.values.astype(dtype)[:, None]
+        k, row_of = posteriors.components, np.repeat(np.arange(len(rows)), np.diff(posteriors.indptr))
+        location, inverse_scale, linear, signed, _ = self._kernel_constants(rows.dtype)
+        z = rows[row_of]
+        z -= location[k]
+        z *= inverse_scale[k]
+        scores = np.empty((2, *z.shape), rows.dtype)
+        np.multiply(linear[k], z, out=scores[0])
+        if signed.any():
+            scores[0] += np.where(z > 0, signed[k], -signed[k])
+        np.multiply(z, scores[0], out=scores[1])
+        scores[1] -= 1
+        scores *= posteriors.values.astype(rows.dtype)[:, None]
+        return scores
 
-    def find_posteriors(self, rows: np.ndarray) -> Posteriors:
+    def find_posteriors(self, rows: np.ndarray, threads: int | None = None) -> Posteriors:
         """The posteriors of rows (n, D) that are at least the threshold."""
         threshold = NEGLIGIBLE[rows.dtype.char] if self.threshold is None else self.threshold
-        return self.parameters.sparse_posteriors(rows, threshold)
+        return self.parameters.sparse_posteriors(rows, threshold, threads)
 
     def estimate_information(self, rows: np.ndarray) -> np.ndarray:
         """The mean squared gradient over rows (n, D): (2, K, D)."""
@@ -203,7 +230,7 @@ class FisherScores:
 
             score_rows: Any = kernels.word_blocks
             entries = convert_entries(posteriors, rows.dtype)
-            score_rows(rows, *entries, *self._kernel_constants(rows.dtype), out)
+            score_rows(rows, *entries, *self._kernel_constants(rows.dtype)[:4], out)
             return
         if self.linear_sign_form is not None:
             out[:] = self._score_few(rows, posteriors).swapaxes(0, 1)
@@ -216,7 +243,7 @@ class FisherScores:
         out *= self.factor.reshape(-1).astype(out.dtype)
         out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
         if self.power != 1:
-            out[...] = np.copysign(np.abs(out) ** out.dtype.type(self.power), out)
+            np.copysign(np.abs(out) ** float(self.power), out, out=out)  # a Python number: 0.5 is a root
         if self.intra_norm:
             by_component = out.reshape(len(out), *self.factor.shape)
             squares = np.einsum("nhkd,nhkd->nk", by_component, by_component)
@@ -229,40 +256,82 @@ class FisherScores:
         """Power, intra_norm and whether the result has unit length, as the kernels take them."""
         return float(self.power), bool(self.intra_norm), self.norm == "l2"
 
-    def _kernel_constants(self, dtype: np.dtype) -> list[np.ndarray]:
-        """Locations, inverse scales and the two coefficients of the scores, each (K, D)."""
-        assert self.linear_sign_form is not None
-        mixture = self.parameters
-        return [
-            part.astype(dtype) for part in (mixture.locations, 1 / mixture.scales, *self.linear_sign_form)
-        ]
+    @cached_property
+    def _constants(self) -> dict[str, list[np.ndarray]]:
+        return {}
 
-    def _encode_compiled(
-        self, rows: np.ndarray, offsets: np.ndarray, posteriors: Posteriors, out: np.ndarray
+    def _kernel_constants(self, dtype: np.dtype) -> list[np.ndarray]:
+        """Locations, inverse scales and the two coefficients of the scores, each (K, D); and the factor."""
+        if dtype.char not in self._constants:
+            assert self.linear_sign_form is not None
+            mixture = self.parameters
+            parts = mixture.locations, 1 / mixture.scales, *self.linear_sign_form, self.factor
+            self._constants[dtype.char] = [part.astype(dtype) for part in parts]
+        return self._constants[dtype.char]
+
+    def _encode_compiled(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Fisher vectors of sets with many rows in all, into the zeros `out`."""
+        from fishermix.fisher import kernels
+
+        def encode_run(first: int, last: int) -> None:
+            """Posteriors and scores of some sets, while their rows are in the cache."""
+            begin, end = offsets[first], offsets[last]
+            posteriors = self.find_posteriors(rows[begin:end], threads=1)
+            run = offsets[first : last + 1] - begin
+            self._add_scores(rows[begin:end], run, posteriors, out[first:last], finished=True)
+
+        alone = np.flatnonzero((np.diff(offsets) > HUGE_ROWS) | (len(out) <= FEW_SETS)).tolist()
+        for s in alone:
+            members = rows[offsets[s] : offsets[s + 1]]
+            if len(members) <= FEW_ROWS:
+                out[s] = self.encode(members, np.array([0, len(members)]))[0]
+            else:
+                self._encode_alone(members, out[s : s + 1])
+        for first, last in zip([0, *(s + 1 for s in alone)], [*alone, len(out)]):
+            if first < last:
+                starts = np.arange(offsets[first] + RUN_ROWS, offsets[last], RUN_ROWS)
+                inner = np.searchsorted(offsets[first:last], starts) + first
+                kernels.use_runs(encode_run, sorted({first, *inner.tolist(), last}))
+
+    def _encode_alone(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """The Fisher vector of one set into the zeros `out` (1, 2 K D).
+
+        Threads add the scores of some components each, so that the order of each sum is that of one thread.
+        """
+        from fishermix.fisher import kernels
+
+        posteriors, offsets = self.find_posteriors(rows), np.array([0, len(rows)])
+
+        def add_scores(first: int, last: int) -> None:
+            self._add_scores(rows, offsets, posteriors, out, first, last)
+
+        if len(rows) > HUGE_ROWS:
+            kernels.in_threads(add_scores, posteriors.n_components, 2)
+        else:
+            add_scores(0, posteriors.n_components)
+        self.normalize(out, len(rows))
+
+    def _add_scores(
+        self,
+        rows: np.ndarray,
+        offsets: np.ndarray,
+        posteriors: Posteriors,
+        out: np.ndarray,
+        first: int = 0,
+        last: int | None = None,
+        finished: bool = False,
     ) -> None:
+        """Call `kernels.encode_sets` for the components first, ..., last - 1."""
         from fishermix.fisher import kernels
 
         encode_sets: Any = kernels.encode_sets
-        constants = [*self._kernel_constants(rows.dtype), self.factor.astype(rows.dtype)]
-        fixed = *convert_entries(posteriors, rows.dtype), *constants, *self.kernel_options
-
-        def encode(offsets: np.ndarray, finished: bool, out: np.ndarray) -> None:
-            def encode_run(first: int, last: int) -> None:
-                active = np.empty(posteriors.n_components, np.bool_)
-                encode_sets(rows, offsets[first : last + 1], *fixed, finished, active, out[first:last])
-
-            kernels.in_threads(encode_run, len(out))
-
-        huge = np.flatnonzero(np.diff(offsets) > HUGE_ROWS).tolist()
-        for first, last in zip([0, *(s + 1 for s in huge)], [*huge, len(out)]):
-            if first < last:
-                encode(offsets[first : last + 1], True, out[first:last])
-        for s in huge:
-            cuts = np.linspace(offsets[s], offsets[s + 1], PIECES + 1).astype(np.int64)
-            sums = np.zeros((PIECES, out.shape[1]), rows.dtype)
-            encode(cuts, False, sums)
-            sums.sum(axis=0, out=out[s])
-            self.normalize(out[s : s + 1], offsets[s + 1] - offsets[s])
+        n_components, entries = posteriors.n_components, convert_entries(posteriors, rows.dtype)
+        *constants, factor = self._kernel_constants(rows.dtype)
+        options = factor if finished else None, *self.kernel_options, first, last or n_components
+        most = min(kernels.BLOCK * n_components, len(entries[1]))
+        work = np.empty(most, np.int64), np.empty(most, rows.dtype), np.empty(n_components, np.int64)
+        active = np.empty(n_components, np.bool_)
+        encode_sets(rows, offsets, *entries, *constants, *options, *work, active, out)
 
 
 @cache

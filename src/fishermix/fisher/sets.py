@@ -226,6 +226,8 @@ def _stack_sets(sets: Any, dimension: int) -> tuple[np.ndarray, np.ndarray]:
     filled = [np.asarray(member) for member, size in zip(sets, sizes) if size]
     if len(shapes := {member.shape[1:] for member in filled}) > 1:
         raise FishermixError(f"The sets differ in dimension: {sorted(shapes)}.")
+    if len(filled) == 1:
+        return filled[0], offsets
     return np.concatenate(filled) if filled else np.zeros((0, dimension)), offsets
 
 

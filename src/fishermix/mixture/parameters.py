@@ -139,14 +139,24 @@ class MixtureParameters:
 
     def _posteriors_in_numpy(self, rows: np.ndarray) -> np.ndarray | None:
         """Return the posteriors (n, K) of a few rows, or None if a row is too far out for NumPy."""
-        z = (rows[:, None, :].astype(np.float64) - self.locations) * (1 / self.scales)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            joint = np.log(self.weights) - np.log(self.scales).sum(axis=1) + self._sum_log_densities(z)
+        inverse_scales, constant = self._numpy_constants
+        z = rows.astype(np.float64)[:, None, :] - self.locations
+        with np.errstate(over="ignore", invalid="ignore"):
+            z *= inverse_scales
+            joint = constant + self._sum_log_densities(z)
         highest = joint.max(axis=1, keepdims=True)
         if not np.isfinite(highest).all():
             return None
-        posterior = np.exp(joint - highest)
-        return posterior / posterior.sum(axis=1, keepdims=True)
+        joint -= highest
+        posterior = np.exp(joint, out=joint)
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        return posterior
+
+    @cached_property
+    def _numpy_constants(self) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse scales (K, D), and what depends on the component only in the log densities (K,)."""
+        with np.errstate(divide="ignore"):
+            return 1 / self.scales, np.log(self.weights) - np.log(self.scales).sum(axis=1)
 
     def _sum_log_densities(self, z: np.ndarray) -> np.ndarray:
         """The sum (n, K) over d of the families' log densities at z (n, K, D)."""
