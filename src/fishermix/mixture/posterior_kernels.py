@@ -158,16 +158,16 @@ def _sum_distances(tile, lanes, location, square, linear, part, total):
                             u1 = tile[d + 1, i] - l1
                             u2 = tile[d + 2, i] - l2
                             u3 = tile[d + 3, i] - l3
-                            part[g, i] += (s0 * u0 * u0 + s1 * u1 * u1) + (s2 * u2 * u2 + s3 * u3 * u3)
+                            rest = s2 * u2 * u2 + (s3 * u3 * u3 + part[g, i])
+                            part[g, i] = s0 * u0 * u0 + (s1 * u1 * u1 + rest)
                         continue
                     for i in range(lanes):
                         u0 = abs(tile[d, i] - l0)
                         u1 = abs(tile[d + 1, i] - l1)
                         u2 = abs(tile[d + 2, i] - l2)
                         u3 = abs(tile[d + 3, i] - l3)
-                        part[g, i] += ((s0 * u0 + a0) * u0 + (s1 * u1 + a1) * u1) + (
-                            (s2 * u2 + a2) * u2 + (s3 * u3 + a3) * u3
-                        )
+                        rest = (s2 * u2 + a2) * u2 + ((s3 * u3 + a3) * u3 + part[g, i])
+                        part[g, i] = (s0 * u0 + a0) * u0 + ((s1 * u1 + a1) * u1 + rest)
             for g in range(size):
                 if first == 0:
                     for i in range(lanes):
