@@ -49,7 +49,7 @@ class GramSums:
     """The centered rows of the side with fewer features, and the Gram matrix of the rows of the other side.
 
     Inner products of the large side are computed in float64 for up to 2,048 features, else in the type of the
-    data, and summed in float64 for up to 8,192 rows. If the small side also has far more features than rows,
+    data, and summed in float64 for up to 8,192 rows. If the small side also has many more features than rows,
     it is projected onto the space that its rows span, which does not change the solution.
 
     Parameters
@@ -82,7 +82,7 @@ class GramSums:
 
         centered = small.features - small.mean
         basis = None
-        if 2 * len(centered) < centered.shape[1]:
+        if solve_in_row_space(*centered.shape):
             centered, basis = _in_row_space(centered)
         weighted = centered * np.sqrt(small.counts)[:, None]
         covariance = SymmetricPanels(centered.shape[1], np.float64)
@@ -109,6 +109,11 @@ class GramSums:
         return CanonicalProblem(
             self.n, covariance, gram, right, True, precision, n_features, lift_small, lift_large
         )
+
+
+def solve_in_row_space(n_rows: int, n_features: int) -> bool:
+    """Whether the rows of the small side span a space so small that solving there takes half the time."""
+    return 1.5 * n_rows < n_features
 
 
 def _in_row_space(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from fishermix.cca.covariances import CovarianceSums, choose_block_rows
-from fishermix.cca.grams import GramSums
+from fishermix.cca.grams import GramSums, solve_in_row_space
 from fishermix.cca.problem import solve
 from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
@@ -40,12 +40,12 @@ def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1) -> str:
     """ "primal" or "dual", the one with fewer multiplications for n pairs of m rows (p,) and n rows (q,).
 
     Both form sums of the large side, and for each of its ridges a Cholesky factor, a solution and a product.
-    The dual also maps every solution back to features, but if the small side has far fewer rows than features
+    The dual also maps every solution back to features, but if the small side has fewer rows than features
     it solves in the space of these rows.
     """
     small, large = min(p, q), max(p, q)
     rows = m if p <= q else n
-    in_rows = rows if 2 * rows < small else small
+    in_rows = rows if solve_in_row_space(rows, small) else small
 
     def cost(size: int, inner: int, columns: int) -> float:
         return size**2 * inner + n_ridges * (size**3 / 3 + 2 * size**2 * columns + size * columns**2)

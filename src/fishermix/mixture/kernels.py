@@ -291,7 +291,7 @@ def add_histogram(
     per_bin: np.ndarray,
     histogram: np.ndarray,
 ) -> None:
-    """histogram (K, D, B) += the weights of the listed rows by bin, for the components wanted (K,).
+    """histogram (W, D, B) += the weights of the listed rows by bin, for the components `wanted` (W,).
 
     Rows that weigh less than seen (K,) times the largest weight of their component are ignored. low and
     per_bin are (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to
@@ -303,14 +303,12 @@ def add_histogram(
 
 @njit()
 def _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, bins, histogram):
-    k_count, d_count = low.shape
+    d_count = low.shape[1]
     last = x.dtype.type(bins - 1)
     one = x.dtype.type(1)
     zero = x.dtype.type(0)
-    for k in range(k_count):
-        if not wanted[k]:
-            continue
-        largest = 0.0
+    for slot in range(len(wanted)):
+        k, largest = wanted[slot], 0.0
         for entry in range(start[k], start[k + 1]):
             if row_weight[entry] > largest:
                 largest = row_weight[entry]
@@ -325,7 +323,7 @@ def _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place,
                 p = p if p < last else last
                 place[d] = np.int32(p) + np.int32(d * bins)
             for d in range(d_count):
-                histogram[k, place[d]] += row_weight[entry]
+                histogram[slot, place[d]] += row_weight[entry]
 
 
 @njit()

@@ -148,20 +148,25 @@ class MedianSearch:
         """The point of each bracket nearest to the last median, from which deviations are summed."""
         return np.clip(self.median.astype(self.low.dtype), self.low, self.high)
 
+    @property
+    def _in_histogram(self) -> np.ndarray:
+        """The components that need a histogram of some dimension."""
+        return np.flatnonzero((self.status == HISTOGRAM).any(axis=1))
+
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         """Return the histograms and collected values of a block."""
         dtype = panels[0].dtype
         low, high, reference = (part.astype(dtype) for part in (self.low, self.high, self.reference))
         statistics = Statistics()
-        if (in_histogram := (self.status == HISTOGRAM).any(axis=1)).any():
-            statistics["histogram"] = histogram = np.zeros((*low.shape, BINS))
+        if len(wanted := self._in_histogram):
+            statistics["histogram"] = histogram = np.zeros((len(wanted), low.shape[1], BINS))
             with np.errstate(over="ignore"):
                 per_bin = (BINS - 2) / (high - low)
             per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
             from fishermix.mixture import kernels
 
             for panel, posterior in zip(panels, posteriors):
-                kernels.add_histogram(panel, *posterior, self.seen, in_histogram, low, per_bin, histogram)
+                kernels.add_histogram(panel, *posterior, self.seen, wanted, low, per_bin, histogram)
         if (collecting := self.status == COLLECT).any():
             limit, nowhere = _limit(self.low.dtype), np.array(np.inf, dtype)
             first = np.where(collecting, np.where(low > -limit, low, -nowhere), nowhere)
@@ -173,7 +178,9 @@ class MedianSearch:
         """Return the search after one more pass."""
         search = self._after_collecting(statistics, sums) if "entries" in statistics else self
         if "histogram" in statistics:
-            search = search._after_histogram(self.status == HISTOGRAM, statistics["histogram"], sums)
+            histogram = np.zeros((*self.low.shape, BINS))
+            histogram[self._in_histogram] = statistics["histogram"]
+            search = search._after_histogram(self.status == HISTOGRAM, histogram, sums)
         status = np.where(sums.weight <= 0, DONE, search.status).astype(np.int8)
         return replace(search, status=status, passes=self.passes + 1)._within_proved_bounds()
 
