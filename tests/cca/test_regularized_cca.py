@@ -370,3 +370,31 @@ ONLY_X = "fit_transform returns both sides; scikit-learn's checks exempt only it
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("n_components", [100, None])
+def test_fewer_images_than_features_do_not_change_the_number_of_components(n_components):
+    """80 images span 79 directions; the others have no correlation in either method."""
+    rng = np.random.default_rng(0)
+    X, pairs = rng.standard_normal((80, 130)), np.repeat(np.arange(80), 5)
+    Y = X[pairs] @ rng.standard_normal((130, 450)) + rng.standard_normal((400, 450))
+    primal, dual = (
+        RegularizedCCA(n_components, scale=None, method=method).fit(X, Y, pairs)
+        for method in ("primal", "dual")
+    )
+    assert dual.n_components_ == primal.n_components_ == (n_components or 130)
+    assert dual.transform(X).shape == (80, dual.n_components_)
+    np.testing.assert_allclose(dual.correlations_, primal.correlations_, atol=1e-6)
+    np.testing.assert_allclose(dual.x_weights_[:, :79], primal.x_weights_[:, :79], atol=1e-6)
+    assert not dual.x_weights_[:, 79:].any()
+    assert not dual.y_weights_[:, 79:].any()
+
+
+def test_rows_far_from_zero_are_projected_as_exactly_as_their_type_allows():
+    """A float32 model has a float64 mean, which float64 rows need whole."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((300, 5)), rng.standard_normal((300, 6))
+    cca = RegularizedCCA(3, scale=None).fit((X + 1e4).astype(np.float32), Y.astype(np.float32))
+    rows = X + 1e4
+    expected = (rows - cca.x_mean_) @ cca.x_weights_.astype(np.float64)
+    np.testing.assert_allclose(cca.transform(rows), expected, atol=1e-6)

@@ -635,3 +635,23 @@ def test_the_default_threshold_is_as_exact_as_the_type(dtype, error):
     assert_allclose(FisherEncoder(mixture).transform(sets.astype(dtype)), exact, atol=error)
     if dtype == np.float64:
         assert np.abs(FisherEncoder(mixture, threshold=1e-6).transform(sets) - exact).max() > 1e-5
+
+
+def test_the_factor_belongs_to_the_caller():
+    rng = np.random.default_rng(0)
+    encoder = FisherEncoder(GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3))))
+    sets = [rng.normal(size=(5, 3)), rng.normal(size=(8, 3))]
+    expected, factor = encoder.transform(sets), encoder.factor()
+    factor *= np.arange(1, 13).reshape(2, 2, 3)
+    np.testing.assert_array_equal(encoder.transform(sets), expected)
+
+
+def test_a_subclass_with_its_own_equality_encodes():
+    class Comparable(FisherEncoder):
+        def __eq__(self, other):
+            return True
+
+    rng = np.random.default_rng(0)
+    mixture = GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3)))
+    sets = [rng.normal(size=(5, 3))]
+    np.testing.assert_array_equal(Comparable(mixture).transform(sets), FisherEncoder(mixture).transform(sets))

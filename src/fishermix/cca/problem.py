@@ -60,7 +60,10 @@ class CanonicalProblem:
 
 @dataclass
 class CanonicalPairs:
-    """One solution: correlations (k,), falling, and weights (features, k) with u'(S + ridge I)u = 1."""
+    """One solution: correlations (k,), falling, and weights (features, k) with u'(S + ridge I)u = 1.
+
+    Directions beyond those that the rows of the small side span have the correlation 0 and the weights 0.
+    """
 
     reg_small: float
     reg_large: float
@@ -82,17 +85,17 @@ def solve(
     eigenvalue_small = problem.small.largest_eigenvalue()
     eigenvalue_large = problem.large.largest_eigenvalue()
     least = least_regularization(problem)
-    n_components = min(n_components, problem.small.size)
+    n_found = min(n_components, problem.small.size)
     lost_in_rounding = np.sqrt(problem.precision)
     with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
         for reg_large in regs_large:
             factor, ridge_large = _factorize(problem.large, reg_large, least, eigenvalue_large)
             solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
             explained = _explained(problem, solved, ridge_large)
-            lift = _large_side(problem, factor, solved, n_components, len(regs_small))
+            lift = _large_side(problem, factor, solved, n_found, len(regs_small))
             for reg_small in regs_small:
                 whitener, ridge_small = _factorize(problem.small, reg_small, least, eigenvalue_small)
-                correlations, small = _small_side(explained, whitener, n_components)
+                correlations, small = _small_side(explained, whitener, n_found)
                 features = problem.lift_small(small)
                 # The sign of an eigenvector is arbitrary: the largest weight of the small side is positive.
                 largest = np.abs(features).argmax(axis=0)
@@ -106,11 +109,17 @@ def solve(
                     reg_large,
                     ridge_small / problem.n,
                     ridge_large / problem.n,
-                    correlations,
-                    features * (signs * unit),
-                    lift(small * (scales * unit)),
+                    _pad(correlations, n_components),
+                    _pad(features * (signs * unit), n_components),
+                    _pad(lift(small * (scales * unit)), n_components),
                 )
                 bar.advance(note=f"ridges {reg_small:g} and {reg_large:g}")
+
+
+def _pad(columns: np.ndarray, n_components: int) -> np.ndarray:
+    """Columns (…, k) with zeros up to `n_components`."""
+    missing = n_components - columns.shape[-1]
+    return np.pad(columns, [(0, 0)] * (columns.ndim - 1) + [(0, missing)]) if missing else columns
 
 
 def _large_side(

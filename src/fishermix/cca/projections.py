@@ -12,6 +12,7 @@ import numpy as np
 from fishermix.schemas import Number, Positive, Size, Struct, Text
 from fishermix.storage import require_tensors
 
+FEATURES_AT_ONCE = 2048
 SHAPES = {"correlations_": "k", "x_weights_": "p k", "y_weights_": "q k", "x_mean_": "p", "y_mean_": "q"}
 FitMethod = Literal["primal", "dual", "streaming"]
 
@@ -75,7 +76,11 @@ class CanonicalProjections:
     def _project(self, rows: np.ndarray, weights: np.ndarray, mean: np.ndarray, power: float) -> np.ndarray:
         scaled = self.scale_columns(weights, power, np.result_type(weights, np.float32))
         points = rows @ scaled.astype(rows.dtype, copy=False)
-        points -= (mean.astype(scaled.dtype) @ scaled).astype(points.dtype)  # else numpy widens all weights
+        origin = np.zeros(scaled.shape[1])
+        for start in range(0, len(mean), FEATURES_AT_ONCE):
+            part = slice(start, start + FEATURES_AT_ONCE)
+            origin += mean[part] @ scaled[part]  # numpy widens these weights to float64
+        points -= origin.astype(points.dtype)
         return points
 
     def to_tensors(self) -> dict[str, np.ndarray]:

@@ -150,7 +150,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def factor(self) -> np.ndarray:
         """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
-        return self._scores().factor
+        return self._scores().factor.copy()
 
     def _scores(self) -> FisherScores:
         """The object that computes, made of the fitted mixture and the current parameters.
@@ -164,6 +164,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             information = self.information_
         parameters = self._find_mixture().parameters_
         scores = FisherScores(parameters, self.power, self.norm, self.intra_norm, self.threshold, information)
+        if type(self).__hash__ is None:  # a subclass that defines == has no place among the keys
+            return scores
         last = _last_scores.get(self)
         if last is None or not scores.equals(last):
             last = _last_scores[self] = scores.copy()

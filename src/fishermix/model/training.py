@@ -201,7 +201,8 @@ def fit_joint_space(
         sums = _sum_pairs(prepared[is_train], train_part, encoder, client, recipe)
     dev = PairVectors(prepared[dataset.splits == "dev"], encoder.transform(dev_part.sentences))
     bank = _draw_bank(prepared, is_train, train_part, encoder, recipe)
-    n_components = min(recipe.n_components, prepared.shape[1], encoder.n_features)
+    # The images vary in one direction less than there are images, at most.
+    n_components = min(recipe.n_components, prepared.shape[1], encoder.n_features, max(is_train.sum() - 1, 1))
     with stages.clock("ridges"):
         path = RegularizedCCA(n_components, scale=None).path(sums, recipe.reg_x, recipe.reg_y)
         best = choose_best(
