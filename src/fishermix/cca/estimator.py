@@ -19,6 +19,7 @@ from fishermix.cca.grams import GramSums
 from fishermix.cca.projections import CanonicalProjections, CCAConfig, CCAParameters, FitMethod
 from fishermix.cca.ridge_grid import choose_best, form_statistics, solve_grid
 from fishermix.errors import FishermixError
+from fishermix.rows.blocks import is_table
 from fishermix.storage import FolderKind, check_feature_names, list_feature_names, load_folder, save_folder
 
 KIND = FolderKind("cca", 1, CCAConfig)
@@ -176,7 +177,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The number of ridges of the side with more features that `path` will be given.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        if is_table(X) and len(X) > 1:
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
+        else:
+            X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if Y is None:
             raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None.")
         Y = _parse_y(Y)
@@ -460,5 +464,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def _parse_y(Y) -> np.ndarray:
+    if is_table(Y):
+        return Y
     Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
     return Y.reshape(-1, 1) if Y.ndim == 1 else Y

@@ -18,6 +18,7 @@ from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import FisherScores
 from fishermix.fisher.sets import open_sets
 from fishermix.mixture.convert import check_convertible, from_sklearn
+from fishermix.rows.blocks import is_table
 
 if TYPE_CHECKING:
     from fishermix.mixture import Mixture
@@ -229,7 +230,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
         X, sets = open_sets(X, dimension or 0, offsets)
         rows = X
-        if not _is_table(X):
+        if not is_table(X):
             rows = check_array(
                 X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
                 ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
@@ -240,14 +241,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
                 f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
             )
         return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
-
-
-def _is_table(X: Any) -> bool:
-    """Whether X is what scikit-learn's `check_array` would return unchanged, found in less time."""
-    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return X.ndim == 2 and X.size > 0 and bool(np.isfinite(X.sum()))
 
 
 def _convert(fitted: Any) -> Mixture:

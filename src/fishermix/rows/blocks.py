@@ -214,3 +214,11 @@ def check_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
         first = int(bad.argmax())
         row = position + first if isinstance(position, int) else position[first]
         raise FishermixError(f"Row {row} contains NaN or infinity. Remove such rows before fitting.")
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is what scikit-learn's `check_array` would return unchanged, found in less time."""
+    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X.ndim == 2 and X.size > 0 and bool(np.isfinite(X.sum()))
