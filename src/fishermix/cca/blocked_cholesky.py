@@ -22,6 +22,7 @@ ROWS_IN_CACHE = 256
 LANCZOS_VECTORS = 12
 PANELS_WITHOUT_A_BAR = 8
 DENSE_EIGENVALUE = 64
+SMALL_TRIANGLE = 64
 
 
 class SymmetricPanels:
@@ -159,8 +160,7 @@ class CholeskyPanels:
             square[np.diag_indices(stop - start)] += ridge
             lower = np.linalg.cholesky(square)
             self.panels.append(row)
-            # Transposed, so that the elimination has nothing to do and the rest is as exact as LAPACK trtri.
-            self.inverses.append(np.linalg.inv(lower.T).T.astype(matrix.dtype))
+            self.inverses.append(_invert_lower(lower).astype(matrix.dtype))
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """L^-1 right, written over right (size, columns)."""
@@ -181,6 +181,22 @@ class CholeskyPanels:
             if start:
                 right[:start] -= panel.T @ part
         return right
+
+
+def _invert_lower(lower: np.ndarray) -> np.ndarray:
+    """The inverse of a lower triangular matrix, as exact as LAPACK's trtri.
+
+    Transposed, so that the elimination of `inv` and `solve` has nothing to do; and solved, not multiplied by
+    an inverse, which would enlarge its error.
+    """
+    if len(lower) <= SMALL_TRIANGLE:
+        return np.linalg.inv(lower.T).T
+    half = len(lower) // 2
+    inverse = np.zeros_like(lower)
+    inverse[:half, :half] = _invert_lower(lower[:half, :half])
+    inverse[half:, half:] = below = _invert_lower(lower[half:, half:])
+    inverse[half:, :half] = -np.linalg.solve(lower[:half, :half].T, (below @ lower[half:, :half]).T).T
+    return inverse
 
 
 def _edges(size: int, width: int) -> list[tuple[int, int]]:
