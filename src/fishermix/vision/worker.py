@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from PIL import Image
@@ -28,10 +29,7 @@ BYTES_BESIDES_PIXELS = 256 << 20  # what a decoder may use besides its 16 bytes 
 MAX_IDLE = 4  # workers that are kept for the next pictures
 READY = b"ready\n"
 _HEADER = struct.Struct("<QQQQ")  # bytes of the file, most pixels, side, page
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fishermix.vision.worker import serve; serve()"
-)
+_START = "import sys; sys.path[:] = sys.argv[1:]; from fishermix.vision.worker import serve; serve()"
 
 
 class NetworkBytes(bytes):
@@ -65,12 +63,19 @@ def decode_in_worker(data: bytes, max_pixels: int, side: int, page: int = 1) -> 
     return Image.frombytes("RGB", tuple(answer["size"]), pixels), answer["remarks"]
 
 
+def _import_folders() -> list[str]:
+    """Where a worker imports from: never the current folder, which may hold anybody's files beside photos."""
+    here = Path.cwd()
+    package = str(Path(__file__).resolve().parents[2])
+    return [package] + [entry for entry in sys.path if os.path.isabs(entry) and Path(entry).resolve() != here]
+
+
 class _Worker:
     """One process, started when it is made; one picture at a time."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path)],
+            [sys.executable, "-I", "-c", _START, *_import_folders()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
