@@ -144,8 +144,9 @@ def _encode(points: np.ndarray) -> np.ndarray:
 @cache
 def _product() -> Any:
     """onnxruntime's product of integers: q (1, d) of uint8, x (d, n) of int8."""
-    import onnxruntime
+    from fishermix.onnx_session import import_onnxruntime
 
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = available_threads(), 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -124,8 +124,9 @@ class SentenceTransformer:
 
     @cached_property
     def _session(self) -> _Session:
-        import onnxruntime
+        from fishermix.onnx_session import import_onnxruntime
 
+        onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = ERRORS_ONLY

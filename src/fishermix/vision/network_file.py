@@ -194,8 +194,9 @@ class NetworkSession:
 
 
 def _open_session(network: Network):
-    import onnxruntime
+    from fishermix.onnx_session import import_onnxruntime
 
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # One thread per run and as many runs at a time as there are threads: faster than threads that share a
     # run, and decoding is never starved.
