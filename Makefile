@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 PYTEST_ARGS ?= -n 2
+PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml
 
-.PHONY: demo test test-minimum bench lint docs package fuzz kills word2vec model core clean
+.PHONY: demo test test-minimum bench lint docs package fuzz kills word2vec model clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
@@ -19,20 +20,20 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/count.py
+	$(BIN)/python tools/trace.py
 
-# The tests of the library, and of what each extra but torch adds, with exactly the minimum versions in pyproject.toml.
+# The tests that need no torch, with exactly the minimum versions in the pyproject.toml of both packages.
 MINIMUM := $(CACHE)/minimum
-LIBRARY_TESTS := tests/mixture tests/fisher tests/cca tests/text tests/rows tests/evaluation tests/model tests/cli \
-  tests/test_storage.py tests/test_progress.py tests/test_paths.py tests/test_old_folders.py tests/test_read_only.py
-EXTRA_TESTS := tests/server/test_access.py tests/server/test_api.py tests/server/test_live.py tests/vision/test_formats.py \
-  tests/retrieval/test_faiss_index.py tests/retrieval/test_postgres_store.py tests/distributed
+SOURCES := $(CURDIR)/packages/fishermix/src:$(CURDIR)/packages/fishermix-photos/src
+MINIMUM_TESTS := packages/fishermix/tests --ignore packages/fishermix/tests/caption packages/fishermix-photos/tests \
+  --ignore packages/fishermix-photos/tests/lab --ignore packages/fishermix-photos/tests/caption
 test-minimum: $(MINIMUM)/.installed
-	PYTHONPATH=$(CURDIR)/src $(MINIMUM)/bin/python -m pytest $(LIBRARY_TESTS) $(EXTRA_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=$(SOURCES) $(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS) $(PYTEST_ARGS)
 
-$(MINIMUM)/.installed: pyproject.toml tools/list_minima.py
+$(MINIMUM)/.installed: $(PROJECTS) tools/list_minima.py
 	$(PYTHON) -m venv --clear $(MINIMUM)
-	$(PYTHON) tools/list_minima.py serve watch dask raw video jxl tiff faiss postgres plots export test \
-	  > $(MINIMUM)/pins.txt
+	$(PYTHON) tools/list_minima.py serve watch dask raw video jxl tiff postgres plots onnx test > $(MINIMUM)/pins.txt
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt
 	touch $@
 
@@ -40,7 +41,7 @@ $(MINIMUM)/.installed: pyproject.toml tools/list_minima.py
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz.run $(or $(FUZZ),--count 100000)
 
-# kill -9 of train, captioner train and reproduce, 50 each.
+# kill -9 of two writers of a photo library, of train, captioner train and reproduce, 50 each.
 kills: $(VENV)/.test
 	$(BIN)/python tests/kills.py $(KILLS)
 
@@ -53,7 +54,7 @@ $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
 
 # Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card).
-SHIPPED := src/fishermix/pretrained/model
+SHIPPED := packages/fishermix-photos/src/fishermix_photos/pretrained/model
 SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
 model: $(VENV)/.test word2vec
 	@test -d "$(FLICKR8K)" -a -d "$(COCO)" || { echo "usage: make model FLICKR8K=DIR COCO=DIR" >&2; exit 2; }
@@ -78,34 +79,32 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --nitpicky --keep-going -q docs build/site
 	@echo "The site is in build/site/index.html"
 
-# Wheel and sdist in dist/, the same bytes from the same commit, checked as the package index checks them.
+# Wheels and sdists of both packages in dist/, the same bytes from the same commit, checked as the package index does.
 package: $(VENV)/bin/python
 	$(PIP) build twine
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist .
+	for package in packages/fishermix packages/fishermix-photos; do \
+	  SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist $$package || exit 1; done
 	$(BIN)/python -m twine check --strict dist/*
-
-# The library without the photo model, as a wheel in dist/: docs/install.md.
-core: | $(VENV)/bin/python
-	$(BIN)/python tools/build_core.py dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 
-$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable '.[serve]' scikit-image
+$(VENV)/.demo: $(PROJECTS) | $(VENV)/bin/python
+	$(PIP) --editable packages/fishermix --editable 'packages/fishermix-photos[serve]' scikit-image
 	touch $@
 
 # torch is pinned first: a range would bring the newest build with gigabytes of CUDA packages.
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.test: $(PROJECTS) | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[caption,serve,dask,faiss,postgres,plots,export]' --group test --group lint
+	$(PIP) --editable 'packages/fishermix[torch,dask,plots]' \
+	  --editable 'packages/fishermix-photos[serve,watch,postgres,onnx,raw,video,jxl,tiff]' --group test --group lint
 	sh tools/install_browser.sh
 	touch $@
 
-$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable '.[serve,plots,dask]' scikit-image --group docs
+$(VENV)/.docs: $(PROJECTS) | $(VENV)/bin/python
+	$(PIP) --editable 'packages/fishermix[plots,dask]' --editable 'packages/fishermix-photos[serve]' scikit-image --group docs
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test

@@ -14,6 +14,8 @@ from functools import partial
 
 import numpy as np
 from cca_zoo.linear import RidgeCCA
+from fishermix import RegularizedCCA
+from fishermix.cca.covariances import CovarianceSums
 
 from benchmarks.timing import (
     FULL,
@@ -25,7 +27,6 @@ from benchmarks.timing import (
     thread_counts,
     use_threads,
 )
-from fishermix.cca import CovarianceSums, RegularizedCCA
 
 REG = 0.01
 LATENT = 400

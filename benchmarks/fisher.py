@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from fishermix import FisherEncoder, GaussianMixture, HybridMixture, SentenceEncoder, WordVectors
+from fishermix.text.whitening import Whitening
 from skimage import color, data
 from skimage.feature import daisy, fisher_vector
 from sklearn.decomposition import PCA
@@ -26,8 +28,6 @@ from benchmarks.timing import (
     thread_counts,
     use_threads,
 )
-from fishermix import FisherEncoder, GaussianMixture, HybridMixture, SentenceEncoder, WordVectors
-from fishermix.text.whitening import Whitening
 
 WORD2VEC = Path(__file__).parent.parent / ".cache" / "word2vec"
 SENTENCES, VOCABULARY, COMPONENTS = 30_000 if FULL else 6_000, 8_000, 30

@@ -14,11 +14,10 @@ import tempfile
 from pathlib import Path
 
 import psutil
+from fishermix_photos import ImageEncoder
 from PIL import Image
 
-from fishermix import ImageEncoder
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "vision"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "packages" / "fishermix-photos" / "tests" / "vision"))
 import make_formats
 
 SIZE = (4032, 3024)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 from cca_zoo.linear import RidgeCCA
+from fishermix import GaussianMixture, HybridMixture, RegularizedCCA
 
 from benchmarks import mixture
 from benchmarks.cca import REG, views
 from benchmarks.timing import FULL, Row, Timing, compare, use_threads
-from fishermix import GaussianMixture, HybridMixture, RegularizedCCA
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "growth.svg"
 BASE = {"N": 8_000, "D": 32, "K": 16}

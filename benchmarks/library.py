@@ -3,7 +3,7 @@ one between two commands, and two while the folder is served.
 
     python benchmarks/library.py PHOTO_FOLDER
 
-The photos are hard links or copies in a temporary folder, spread over ten subfolders; the indexes are in
+The photos are hard links or copies in a temporary folder, spread over ten subfolders; the library is in
 another temporary folder. Each step is a command in a process of its own.
 """
 
@@ -38,18 +38,18 @@ def main(source: Path) -> None:
                 os.link(path, target)
             except OSError:  # another file system
                 shutil.copyfile(path, target)
-        report("indexed", place, "index", "add", photos)
-        report("nothing changed", place, "index", "update", photos)
+        report("added", place, "library", "add", photos)
+        report("nothing changed", place, "library", "update", photos)
         moved = photos.rename(place / "moved")
-        report("the folder moved", place, "index", "add", moved)
-        report("a subfolder", place, "index", "add", moved / "2015")
+        report("the folder moved", place, "library", "add", moved)
+        report("a subfolder", place, "library", "add", moved / "2015")
         shutil.copytree(moved / "2016", place / "copy")
-        report("a copy of a subfolder", place, "index", "add", place / "copy")
+        report("a copy of a subfolder", place, "library", "add", place / "copy")
         Image.effect_noise((320, 240), 60).convert("RGB").save(moved / "2015" / "new.jpg")
-        report("one photo added", place, "index", "update", moved)
+        report("one photo added", place, "library", "update", moved)
         add_while_serving(place, moved)
         run(place, "search", "two dogs run on a beach", moved / "2015", "-n", "3", shows=True)
-        run(place, "index", "list", shows=True)
+        run(place, "library", "list", shows=True)
 
 
 def add_while_serving(place: Path, folder: Path) -> None:
@@ -57,7 +57,7 @@ def add_while_serving(place: Path, folder: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "fishermix", "-q", "serve", folder, "--port", str(port)]
+    command = [sys.executable, "-m", "fishermix_photos", "-q", "serve", folder, "--port", str(port)]
     server = subprocess.Popen(command, env=make_environment(place), stdout=subprocess.DEVNULL)
     try:
         start = time.perf_counter()
@@ -82,7 +82,7 @@ def add_while_serving(place: Path, folder: Path) -> None:
     finally:
         server.terminate()
         server.wait()
-    report("nothing is left", place, "index", "update", folder)
+    report("nothing is left", place, "library", "update", folder)
 
 
 def wait_for(port: int, condition: Callable[[dict], bool]) -> dict:
@@ -111,7 +111,7 @@ def report(step: str, place: Path, *arguments: str | Path) -> None:
 
 def run(place: Path, *arguments: str | Path, shows: bool = False) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "fishermix", "--quiet", *map(str, arguments)],
+        [sys.executable, "-m", "fishermix_photos", "--quiet", *map(str, arguments)],
         env=make_environment(place),
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from fishermix import GaussianMixture, HybridMixture, LaplacianMixture
 from sklearn.mixture import GaussianMixture as Peer
 
 from benchmarks import numpy_hybrid
@@ -31,7 +32,6 @@ from benchmarks.timing import (
     thread_counts,
     use_threads,
 )
-from fishermix import GaussianMixture, HybridMixture, LaplacianMixture
 
 ITERATIONS = 10
 TURNS = 3

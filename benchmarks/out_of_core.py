@@ -11,10 +11,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from fishermix.mixture import HybridMixture
+from fishermix.rows.sources import StreamSource
 
 from benchmarks.timing import FULL, Row, Timing, measure, peak_memory
-from fishermix.mixture import HybridMixture
-from fishermix.rows.stream import StreamSource
 
 MEMORY = 256 * 2**20
 ITERATIONS = 3
@@ -55,11 +55,11 @@ def against_memory(n_rows: int, dimensions: int, components: int) -> Row:
 
 def write(path: Path, n_rows: int, dimensions: int, components: int) -> None:
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((components, dimensions), dtype=np.float32)
+    centers = rng.standard_normal((components, dimensions), dtype=np.float32)
     rows = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, dimensions))
     for start in range(0, n_rows, 50_000):
         piece = rng.standard_normal((min(50_000, n_rows - start), dimensions), dtype=np.float32)
-        rows[start : start + 50_000] = piece + centres[rng.integers(components, size=len(piece))]
+        rows[start : start + 50_000] = piece + centers[rng.integers(components, size=len(piece))]
     rows.flush()
 
 

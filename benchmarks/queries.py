@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-from fishermix import ImageTextModel
-from fishermix.datasets import open_dataset
-from fishermix.model.calibration import Judge, measure_scale
-from fishermix.retrieval.index import LIKELY, MAYBE
-from fishermix.retrieval.query import encode_terms, parse_query
-from fishermix.vision.feature_cache import extract
+from fishermix_photos import ImageTextModel
+from fishermix_photos.lab.datasets import open_dataset
+from fishermix_photos.probability import Probabilities, find_band, measure_scale
+from fishermix_photos.query import encode_terms, parse_query
+from fishermix_photos.vision.features import extract
 
 FIRST = 5
 PACKAGED = {
@@ -167,14 +165,12 @@ class Result:
 
     @property
     def says(self) -> str:
-        if self.probability is None:
-            return ""
-        return "likely" if self.probability >= LIKELY else "maybe" if self.probability >= MAYBE else "nothing"
+        return "" if self.probability is None else find_band(self.probability)
 
     @property
     def is_good(self) -> bool:
         if not self.right:
-            return self.says == "nothing"
+            return self.says == "unlikely"
         return self.first or self.found >= min(3, self.right)
 
 
@@ -214,18 +210,19 @@ def gather(flickr8k: str, coco: str) -> tuple[list[Path], list[str]]:
     return paths, captions
 
 
-def judge_queries(model: ImageTextModel, vectors: np.ndarray, captions: Sequence[str]) -> list[Result]:
+def run_queries(model: ImageTextModel, vectors: np.ndarray, captions: Sequence[str]) -> list[Result]:
     results = []
     for query, patterns in read_queries():
-        encoded = encode_terms(parse_query(query), model)
+        encoded = encode_terms(parse_query(query), model, lambda photo: None)
         scores = vectors @ encoded.vector
         best = np.argsort(-scores)[:FIRST]
         right = np.array([is_right(text, patterns) for text in captions])
-        scale = measure_scale(scores, encoded.words)
-        chance = None
+        scale = measure_scale(scores, encoded.n_words)
+        probability = None
         if model.calibration is not None and scale is not None:
-            chance = Judge(model.calibration, scale).find_probabilities(scores[best[:1]])[0]
-        results.append(Result(query, int(right.sum()), int(right[best].sum()), bool(right[best[0]]), chance))
+            probability = Probabilities(model.calibration, scale).of_scores(scores[best[:1]])[0]
+        found = int(right[best].sum())
+        results.append(Result(query, int(right.sum()), found, bool(right[best[0]]), probability))
     return results
 
 
@@ -241,28 +238,31 @@ def main() -> None:
     paths, captions = gather(arguments.flickr8k, arguments.coco)
     features = extract(paths, model.image_encoder, arguments.features).features
     vectors = model.csls_images(model.image_points(features))
-    results = judge_queries(model, vectors, captions)
+    results = run_queries(model, vectors, captions)
     line = "| {} | {} | {} | {} | {} |" if arguments.markdown else "{:42} {:>5} {:>6} {:>5} {:>8}"
     print(line.format("query", "right", "in 5", "best", "says"))
     if arguments.markdown:
         print("|---|---|---|---|---|")
-    for one in results:
-        best = "right" if one.first else "wrong" if one.right else ""
-        print(line.format(one.query, one.right, one.found if one.right else "", best, one.says))
+    for result in results:
+        best = "right" if result.first else "wrong" if result.right else ""
+        found = result.found if result.right else ""
+        print(line.format(result.query, result.right, found, best, result.says))
     print()
     summarize(results, len(paths), model.key)
 
 
 def summarize(results: Sequence[Result], photos: int, key: str) -> None:
-    present, absent = [one for one in results if one.right], [one for one in results if not one.right]
-    hits, possible = sum(one.found for one in present), sum(min(FIRST, one.right) for one in present)
-    called = sum(one.says in ("likely", "maybe") for one in present)
+    present = [result for result in results if result.right]
+    absent = [result for result in results if not result.right]
+    hits = sum(result.found for result in present)
+    possible = sum(min(FIRST, result.right) for result in present)
+    called = sum(result.says in ("likely", "maybe") for result in present)
     print(f"model {key}, {photos:,} photos, {len(results)} queries")
-    print(f"best photo right         {sum(one.first for one in present)} of {len(present)}")
+    print(f"best photo right         {sum(result.first for result in present)} of {len(present)}")
     print(f"right among the first 5  {hits} of {possible} possible")
     print(f"called likely or maybe   {called} of {len(present)}")
-    print(f"absent, and said so      {sum(one.is_good for one in absent)} of {len(absent)}")
-    print(f"good                     {sum(one.is_good for one in results)} of {len(results)}")
+    print(f"absent, and said so      {sum(result.is_good for result in absent)} of {len(absent)}")
+    print(f"good                     {sum(result.is_good for result in results)} of {len(results)}")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from fishermix.measures.ranks import annotation_ranks, search_ranks
 
 from benchmarks.timing import Row, compare, peak_memory, roofline, thread_counts, use_threads
-from fishermix.evaluation.ranks import annotation_ranks, search_ranks
 
 
 def run() -> list[Row]:

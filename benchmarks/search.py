@@ -1,10 +1,10 @@
-"""Time of one query against an index of N points, through the local store: p50 and p95.
+"""Time of one query against a library of N photos, through the local store: p50 and p95.
 
 The points are made from those of the training photos in the model of the package: to one drawn at random, a
 share of the difference of two others is added, so that points differ and the covariance stays like the real.
 The queries are training sentences of the model. Both have the hubness correction, as in a search.
 Peers on the same points, in memory: a full sort in numpy, and faiss' exact index. Ours also reads the paths
-of the photos found. Beyond a million the store uses candidates of faiss; here the search is exact.
+of the photos found.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from fishermix.cca.projections import unit_rows
+from fishermix.joint import from_bytes
+from fishermix.runtime import available_threads
+from fishermix_photos.model import SHIPPED, ImageTextModel
+from fishermix_photos.photo_files import Stamp
+from fishermix_photos.store import Entry, LocalStore
 
 from benchmarks.timing import FULL, Row, Timing, measure, peak_memory, roofline, show_bytes
-from fishermix.model.hubness import from_bytes
-from fishermix.model.joint_space import unit_rows
-from fishermix.model.model import SHIPPED, ImageTextModel
-from fishermix.retrieval.sqlite_store import LocalStore
-from fishermix.retrieval.store import Entry, Stamp
-from fishermix.threads import available_threads
 
 SIZES = (8_091, 100_000, *([1_000_000] if FULL else []))
 JITTER = 0.4  # the share of the difference of two points that is added
@@ -39,27 +39,28 @@ def _at(size: int) -> list[Row]:
     queries = hubness.csls_sentences(from_bytes(rng.choice(hubness.sentences, QUERIES, replace=False)))
     photos, dimension = hubness.csls_images(from_bytes(hubness.images)), queries.shape[1]
     with tempfile.TemporaryDirectory() as folder:
-        store = LocalStore(Path(folder) / "index")
+        store = LocalStore(Path(folder) / "library")
         store.adopt("synthetic", dimension)
+        store.add_folder("/photos")
         for start in range(0, size, 50_000):
             points = _photo_points(photos, min(50_000, size - start), rng)
             store.write(
+                "/photos",
                 [
-                    Entry(f"{start + i}.jpg", Stamp(0, 0), (start + i).to_bytes(32, "big"), point)
+                    Entry(f"/photos/{start + i}.jpg", Stamp(0, 0), (start + i).to_bytes(32, "big"), point)
                     for i, point in enumerate(points)
-                ]
+                ],
             )
         seconds = measure(store.tune)
-        vectors = np.array(np.memmap(next(store.folder.glob("vectors-*.f32")), np.float32, "r")).reshape(
-            size, -1
-        )
+        file = next(store.folder.glob("points-*.f32"))
+        vectors = np.array(np.memmap(file, np.float32, "r")).reshape(size, -1)
         searches = {
-            "ours": lambda query: store.nearest(query[None], BEST),
+            "ours": lambda query: store.nearest(query, BEST),
             "numpy, full sort": lambda query: np.argsort(-(vectors @ query))[:BEST],
             "faiss IndexFlatIP": _flat(vectors),
         }
         rows, floor = [], roofline(0, vectors.nbytes, np.float32, available_threads())
-        _, memory = peak_memory(lambda: store.nearest(queries[:1], BEST))
+        _, memory = peak_memory(lambda: store.nearest(queries[0], BEST))
         found = _percentiles(searches, queries)
         if next(store.folder.glob("codes-*"), None):
             rows.append(Row(f"codes of {size:,} x {dimension}, once after an update", seconds))

@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 import psutil
+from fishermix.runtime import available_threads
 from threadpoolctl import threadpool_limits
-
-from fishermix.threads import available_threads
 
 FULL = bool(os.environ.get("BENCH_FULL"))
 SIMD = ("avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve")

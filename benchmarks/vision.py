@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
+from fishermix_photos.onnx_session import import_onnxruntime
+from fishermix_photos.vision.encoder import ImageEncoder
+from fishermix_photos.vision.features import extract
+from fishermix_photos.vision.network import DEFAULT_NETWORK, Network
 from PIL import Image
 
 from benchmarks.timing import FULL, Row, compare, measure, peak_memory
-from fishermix.vision.encoders import ImageEncoder
-from fishermix.vision.feature_cache import extract
-from fishermix.vision.network_file import DEFAULT, Network
 
 PHOTOS, BATCH = 640 if FULL else 160, 32
 
@@ -64,8 +64,8 @@ def _photos(scratch: Path) -> list[Path]:
 
 def _run_plain_onnxruntime(photos: list[Path]) -> None:
     """The loop one would write: decode a batch, run it on all cores, decode the next."""
-    network = Network.find(DEFAULT)
-    session = onnxruntime.InferenceSession(network.graph, providers=["CPUExecutionProvider"])
+    network = Network.find(DEFAULT_NETWORK)
+    session = import_onnxruntime().InferenceSession(network.graph, providers=["CPUExecutionProvider"])
     for i in range(0, len(photos), BATCH):
         shape, bicubic = (network.size, network.size), Image.Resampling.BICUBIC
         opened = [Image.open(io.BytesIO(photo.read_bytes())) for photo in photos[i : i + BATCH]]

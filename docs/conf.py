@@ -8,9 +8,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import document_api  # noqa: E402
 import document_commands  # noqa: E402
-from sphinx.ext.autodoc.mock import mock  # noqa: E402
-
 from fishermix import __version__  # noqa: E402
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 
 project = "fishermix"
 author = "The fishermix developers"
@@ -58,10 +57,11 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 # Documents outside this folder that the site shows as pages of its own.
+_PRETRAINED = "../packages/fishermix-photos/src/fishermix_photos/pretrained"
 _PAGE_OF = {
     "../SECURITY.md": "security_policy.md",
-    "../src/fishermix/pretrained/model/MODEL_CARD.md": "model_card.md",
-    "../src/fishermix/pretrained/all-MiniLM-L6-v2/MODEL_CARD.md": "transformer_card.md",
+    f"{_PRETRAINED}/model/MODEL_CARD.md": "model_card.md",
+    f"{_PRETRAINED}/all-MiniLM-L6-v2/MODEL_CARD.md": "transformer_card.md",
     "../CHANGELOG.md": "changelog.md",
 }
 

@@ -16,14 +16,13 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture, OnRows
 from skimage import color, data
 from skimage.feature import daisy
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
-
-from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture, OnRows
 
 PICTURES = [
     "brick",

@@ -12,9 +12,8 @@ import resource
 import time
 
 import numpy as np
-
-from fishermix.cca import CovarianceSums, RegularizedCCA
-from fishermix.cca.covariances import choose_block_rows
+from fishermix import RegularizedCCA
+from fishermix.cca.covariances import CovarianceSums, choose_block_rows
 
 SENTENCES = 566_000
 SENTENCES_PER_IMAGE = 5

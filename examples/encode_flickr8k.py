@@ -11,6 +11,7 @@ import os
 import resource
 import time
 import warnings
+from collections import Counter
 from pathlib import Path
 
 from fishermix import HybridMixture, SentenceEncoder, WordVectors
@@ -51,16 +52,16 @@ def main() -> None:
     print(f"{len(captions):,} captions x {encoder.n_features:,} numbers: {time.perf_counter() - start:.2f} s")
     print(f"peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
-    report = encoder.unknown(captions)
-    without = SentenceEncoder(vectors, stop_words=FUNCTION_WORDS).unknown(captions)
-    print(f"tokens in the vocabulary: {report.share_known:.1%} of {report.tokens:,}")
-    print(f"... without {', '.join(FUNCTION_WORDS)}: {without.share_known:.1%} of {without.tokens:,}")
+    bags = SentenceEncoder(vectors, stop_words=FUNCTION_WORDS).lookup.find(captions)
+    n_tokens = sum(map(len, bags.tokens))
+    unknown = Counter(word for words in bags.out_of_vocabulary for word in words)
+    print(f"tokens in the vocabulary: {1 - unknown.total() / n_tokens:.1%} of {n_tokens:,}")
     print(
         "most frequent words out of vocabulary:",
-        ", ".join(f"{word} {n}" for word, n in list(without.words.items())[:20]),
+        ", ".join(f"{word} {n}" for word, n in unknown.most_common(20)),
     )
-    print(f"captions without a word in the vocabulary: {len(report.empty)}")
-    for position in report.empty:
+    print(f"captions without a word in the vocabulary: {len(bags.empty)}")
+    for position in bags.empty:
         print(f"  {position}: {captions[position]}")
 
 

@@ -9,7 +9,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-
 from fishermix import GaussianMixture, HybridMixture, LaplacianMixture, WordVectors
 from fishermix.progress import show_progress
 from fishermix.text.whitening import Whitening

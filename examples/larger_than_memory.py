@@ -3,7 +3,7 @@
     python examples/larger_than_memory.py --folder SCRATCH                    the whole, as stated above
     python examples/larger_than_memory.py --folder SCRATCH --rows 300000      a part
 
-Prints the peak memory of the process, and the time of an iteration per row beside that of an array in memory,
+Prints the peak memory of the process, and the time of an iteration per row and that of an array in memory,
 the first 100,000 rows: by the clock, and by the time that the processors spent, which others do not disturb.
 """
 
@@ -15,10 +15,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-
 from fishermix.mixture import HybridMixture
 from fishermix.rows.blocks import ArraySource
-from fishermix.rows.stream import StreamSource
+from fishermix.rows.sources import StreamSource
 
 DIMENSIONS, COMPONENTS, ITERATIONS = 300, 30, 3
 IN_MEMORY_ROWS = 100_000
@@ -28,7 +27,7 @@ AT_ONCE = 50_000
 def generate(path: Path, n_rows: int) -> None:
     """A mixture of 30 clusters, Laplacian in every other dimension, written a piece at a time."""
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((COMPONENTS, DIMENSIONS), dtype=np.float32)
+    centers = rng.standard_normal((COMPONENTS, DIMENSIONS), dtype=np.float32)
     unfinished = path.with_suffix(".part")
     rows = np.lib.format.open_memmap(unfinished, "w+", np.float32, (n_rows, DIMENSIONS))
     for start in range(0, n_rows, AT_ONCE):
@@ -37,7 +36,7 @@ def generate(path: Path, n_rows: int) -> None:
         # The difference of two exponentials is a Laplacian.
         pieces = rng.standard_exponential((2, n, DIMENSIONS // 2), dtype=np.float32)
         piece[:, ::2] = pieces[0] - pieces[1]
-        rows[start : start + n] = piece + centres[rng.integers(COMPONENTS, size=n)]
+        rows[start : start + n] = piece + centers[rng.integers(COMPONENTS, size=n)]
     rows.flush()
     unfinished.replace(path)
 
@@ -66,7 +65,7 @@ def peak_memory() -> float:
 def main() -> None:
     path = options.folder / f"rows-{options.rows}.npy"
     if not path.exists():
-        # In a process of its own, whose memory does not count.
+        # In another process, whose memory does not count.
         if os.fork() == 0:
             generate(path, options.rows)
             os._exit(0)

@@ -27,10 +27,10 @@ os.environ["OMP_NUM_THREADS"] = "1"  # one process is one thread
 
 def rows_of(options: argparse.Namespace) -> np.ndarray:
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((options.components, options.dimensions))
+    centers = rng.standard_normal((options.components, options.dimensions))
     noise = rng.standard_normal((options.rows, options.dimensions))
     noise[:, ::2] = rng.laplace(size=noise[:, ::2].shape)
-    return (noise + centres[rng.integers(options.components, size=options.rows)]).astype(np.float32)
+    return (noise + centers[rng.integers(options.components, size=options.rows)]).astype(np.float32)
 
 
 def fit(rows, options: argparse.Namespace, **more):
@@ -44,7 +44,7 @@ def fit(rows, options: argparse.Namespace, **more):
     return mixture, time.perf_counter() - begin
 
 
-def told(name: str, found, wanted) -> str:
+def compare(name: str, found, wanted) -> str:
     differences = [
         float(np.max(np.abs(getattr(found, n) - getattr(wanted, n)) / np.abs(getattr(wanted, n))))
         for n in FITTED
@@ -93,7 +93,6 @@ def kill_during(source, victim: subprocess.Popen, number: int):
 
 def main(options: argparse.Namespace) -> None:
     from distributed import Client
-
     from fishermix.distributed.cluster import connect
     from fishermix.distributed.mixtures import ClusterSource
     from fishermix.errors import FishermixError
@@ -111,7 +110,7 @@ def main(options: argparse.Namespace) -> None:
         print(f"the rows went to the workers in {time.perf_counter() - begin:.1f} s", flush=True)
         before = _between_workers(client)
         found, together = fit(source, options)
-        print(told(f"two processes: {together:.1f} s, speed-up {alone / together:.2f}", found, wanted))
+        print(compare(f"two processes: {together:.1f} s, speed-up {alone / together:.2f}", found, wanted))
         traffic, each = source.traffic, options.iterations
         print(
             f"an iteration: {traffic.passes / each:.1f} passes, {traffic.sent / each / 1e6:.2f} MB of steps "
@@ -127,7 +126,7 @@ def main(options: argparse.Namespace) -> None:
         with Client(cluster.address, timeout=60) as client:
             client.wait_for_workers(2)
             source = kill_during(ClusterSource(rows, client), cluster.workers[0], number=5)
-            print(told("a worker killed in the middle", fit(source, options)[0], wanted), flush=True)
+            print(compare("a worker killed in the middle", fit(source, options)[0], wanted), flush=True)
         cluster.stop()
 
         cluster = DyingCluster(folder)
@@ -144,7 +143,7 @@ def main(options: argparse.Namespace) -> None:
 
         with connect("local:2") as client:
             found, _ = fit(ClusterSource(rows, client), options, checkpoint=folder / "checkpoint")
-            print(told("resumed on a new cluster", found, wanted))
+            print(compare("resumed on a new cluster", found, wanted))
 
 
 def _between_workers(client) -> int:

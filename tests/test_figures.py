@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-
-from fishermix.datasets import open_dataset
-from fishermix.model.model import SHIPPED, ImageTextModel
+from fishermix_photos.lab.datasets import open_dataset
+from fishermix_photos.lab.training import evaluate_model
+from fishermix_photos.model import SHIPPED, ImageTextModel
 
 ROOT = Path(__file__).parent.parent
 CARD = SHIPPED / "MODEL_CARD.md"
@@ -44,6 +44,6 @@ def test_the_figures_are_of_the_test_photos():
 @pytest.mark.skipif("FISHERMIX_DATA" not in os.environ, reason="FISHERMIX_DATA does not name the real data")
 def test_the_packaged_model_has_the_figures_of_its_card(tmp_path):
     data = open_dataset(f"flickr8k:{os.environ['FISHERMIX_DATA']}/flickr8k").part("test")
-    found = ImageTextModel.load().evaluate(data, tmp_path)
+    found = evaluate_model(ImageTextModel.load(), data, tmp_path)
     for task, measures in found.items():
         assert measures == pytest.approx(FIGURES["flickr8k"][task], abs=0.15), task

@@ -1,4 +1,4 @@
-"""The package's metadata, its citation, and the versions it declares."""
+"""The metadata of both packages, their citation, and the versions they declare."""
 
 import re
 import subprocess
@@ -7,26 +7,39 @@ import tomllib
 from datetime import date
 from pathlib import Path
 
+import fishermix
+import fishermix_photos
 import pytest
 
-import fishermix
-
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
+LIBRARY, PHOTOS = (
+    tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text("utf8"))["project"]
+    for name in ("fishermix", "fishermix-photos")
+)
 
 
 def test_the_version_is_the_same_everywhere():
+    version = fishermix.__version__
     citation = (ROOT / "CITATION.cff").read_text("utf8")
-    assert re.search(r"(?m)^version: (.+)$", citation)[1] == fishermix.__version__ == PROJECT["version"]
+    assert re.search(r"(?m)^version: (.+)$", citation)[1] == version
+    assert fishermix_photos.__version__ == version
+    assert LIBRARY["dynamic"] == PHOTOS["dynamic"] == ["version"]  # read from fishermix/__init__.py
+    assert f"fishermix=={version}" in PHOTOS["dependencies"]
 
 
-def test_the_metadata_is_complete():
-    assert PROJECT["authors"]
-    assert PROJECT["urls"]
-    assert PROJECT["license"] == "BSD-3-Clause"
-    stated = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
+def test_the_change_log_begins_with_this_version():
+    newest = re.search(r"(?m)^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf8"))[1]
+    assert newest == fishermix.__version__
+
+
+@pytest.mark.parametrize("project", [LIBRARY, PHOTOS], ids=lambda project: project["name"])
+def test_the_metadata_is_complete(project):
+    assert project["authors"]
+    assert project["urls"]
+    assert project["license"] == "BSD-3-Clause"
+    stated = {c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)}
     assert stated == {"3.11", "3.12", "3.13"}
-    assert PROJECT["requires-python"] == ">=3.11"
+    assert project["requires-python"] == ">=3.11"
 
 
 def test_the_citation_is_complete():
@@ -45,7 +58,7 @@ def test_the_citation_is_complete():
         assert citation[name], name
     assert isinstance(citation["date-released"], date)
     paper = citation["preferred-citation"]
-    assert paper["doi"] in PROJECT["urls"]["Paper"]
+    assert paper["doi"] in LIBRARY["urls"]["Paper"]
     assert [author["family-names"] for author in paper["authors"]] == ["Klein", "Lev", "Sadeh", "Wolf"]
 
 
@@ -56,7 +69,10 @@ def test_every_minimum_is_a_version_that_make_test_minimum_can_pin():
     ).stdout.split()
     assert "scikit-learn==1.6" in pins  # `validate_data` is new in 1.6
     assert "typer==0.16" in pins  # earlier versions fail with click 8.2
-    assert len(pins) >= len(PROJECT["dependencies"]) + 4
+    assert "dask[array]==2024.8" in pins
+    assert len(pins) >= len(PHOTOS["dependencies"]) + 4
+    assert not any(pin.startswith("fishermix") for pin in pins)
+    assert len(pins) == len(set(pins))
     assert all(re.fullmatch(r"[\w.\[\]-]+==[\d.]+", pin) for pin in pins)
     wrong = subprocess.run([*listing, "nothing"], capture_output=True, text=True)
     assert wrong.returncode

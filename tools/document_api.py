@@ -1,6 +1,7 @@
-"""Writes the reference pages of the library: one page per public name, one per package that lists its names.
+"""Writes the reference pages of both packages: one page per public name and one per module.
 
-The public names are those in `__all__` of `fishermix` and of the packages in `PACKAGES`.
+Public are the names that `fishermix` and `fishermix_photos` export, and those in `MODULES`. A test checks
+that the documents and the gallery import no others.
 """
 
 import inspect
@@ -8,66 +9,75 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
-# In the order of the reference: what a scientist looks up first comes first.
-PACKAGES = [
-    "mixture",
-    "fisher",
-    "cca",
-    "text",
-    "vision",
-    "model",
-    "caption",
-    "retrieval",
-    "evaluation",
-    "datasets",
-    "rows",
-    "distributed",
-]
+ROOTS = ("fishermix", "fishermix_photos")
+# What is public in modules below the roots, in the order of the reference.
+MODULES = {
+    "fishermix.mixture": "Family Gaussian Laplace Logistic StudentT check_family register_family",
+    "fishermix.cca.choose": "choose_ridges choose_best PairKFold",
+    "fishermix.cca.covariances": "CovarianceSums",
+    "fishermix.text.whitening": "Whitening",
+    "fishermix.text.tokens": "tokenize",
+    "fishermix.measures": "figures task_ranks caption_scores",
+    "fishermix.rows": "ArraySource StreamSource block_rows open_rows open_table",
+    "fishermix.distributed": "ClusterSource connect covariance_sums encode_sentences",
+    "fishermix_photos.query": "Term parse_query parse_arguments",
+    "fishermix_photos.details": "Details Filter",
+    "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "
+    "LibraryBusy LibraryDamaged OtherModel FolderAway NotInLibrary UnknownPhoto",
+    "fishermix_photos.vision.open": "open_photo list_photos",
+    "fishermix_photos.vision.features": "extract FeatureResult",
+    "fishermix_photos.transformer": "SentenceTransformer",
+    "fishermix_photos.lab.training": "train_model evaluate_model",
+    "fishermix_photos.lab.recipe": "Recipe find_recipe",
+    "fishermix_photos.lab.datasets": "Dataset open_dataset combine",
+}
 
 
 def list_public_names() -> dict[str, list[str]]:
-    """The names that each package exports, by the name of the package."""
-    names = {f"fishermix.{package}": import_module(f"fishermix.{package}").__all__ for package in PACKAGES}
-    elsewhere = {name for exported in names.values() for name in exported}
-    own = [name for name in import_module("fishermix").__all__ if name not in elsewhere]
-    return {"fishermix": own, **names}
+    """The public names of each module."""
+    names = {module: listed.split() for module, listed in MODULES.items()}
+    elsewhere = {name for listed in names.values() for name in listed}
+    found = {}
+    for root in ROOTS:
+        own = [name for name in import_module(root).__all__ if name not in elsewhere]
+        found |= {root: own}
+        found |= {module: listed for module, listed in names.items() if module.partition(".")[0] == root}
+    return found
 
 
 def write_pages(folder: Path) -> None:
-    """Write all pages into an empty folder; `index.md` lists the packages."""
+    """Write all pages into an empty folder; `index.md` lists the modules."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     packages = list_public_names()
     listed = "\n".join(packages)
     (folder / "index.md").write_text(
-        "# Library\n\n"
-        "The names that `fishermix` itself exports can be imported from there as well: "
-        "`from fishermix import HybridMixture`. Everything that this reference does not list may change "
-        "in any release.\n\n"
+        "# Python\n\n"
+        "Everything that this reference does not list may change in any release.\n\n"
         f"```{{toctree}}\n:maxdepth: 2\n\n{listed}\n```\n",
         "utf8",
     )
     for package, names in packages.items():
         (folder / f"{package}.md").write_text(_describe_package(package, names), "utf8")
         for name in names:
-            if not _is_constant(package, name):
+            if not is_constant(package, name):
                 (folder / f"{package}.{name}.rst").write_text(_describe_name(package, name), "utf8")
 
 
-def _is_constant(package: str, name: str) -> bool:
+def is_constant(package: str, name: str) -> bool:
+    """Constants are listed by no page: they have no docstring."""
     return not callable(getattr(import_module(package), name))
 
 
 def _describe_package(package: str, names: list[str]) -> str:
     module = import_module(package)
-    introduction = "Errors and warnings." if package == "fishermix" else inspect.getdoc(module)
-    documented = [name for name in names if not _is_constant(package, name)]
+    documented = [name for name in names if not is_constant(package, name)]
     rows = [
         f"| [`{name}`]({package}.{name}.rst) | {_summarize(getattr(module, name))} |" for name in documented
     ]
     pages = "\n".join(f"{name} <{package}.{name}>" for name in documented)
     return (
-        f"# {package}\n\n{introduction}\n\n| name | purpose |\n|---|---|\n"
+        f"# {package}\n\n{inspect.getdoc(module)}\n\n| name | purpose |\n|---|---|\n"
         + "\n".join(rows)
         + f"\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
     )

@@ -4,13 +4,12 @@ import shutil
 from pathlib import Path
 
 import typer
+from fishermix_photos.cli import load_commands
 from typer.core import TyperCommand, TyperGroup
-
-from fishermix.cli import load_commands
 
 
 def list_commands() -> dict[str, TyperCommand]:
-    """All commands that do something, by what the user types: `fishermix index add`."""
+    """All commands that do something, by what the user types: `fishermix library add`."""
 
     def walk(name: str, command: TyperCommand) -> dict[str, TyperCommand]:
         if not isinstance(command, TyperGroup):

@@ -17,11 +17,10 @@ from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
 
+from fishermix_photos.cli.demo import copy_packaged_photos
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-
-from fishermix.cli.demo import copy_packaged_photos
 
 QUERY = "a cat looks at the camera"
 WIDTH, HEIGHT, PORT = 1180, 860, 8397
@@ -70,8 +69,8 @@ def take_picture(address: str) -> Image.Image:
 def main(target: Path) -> None:
     with tempfile.TemporaryDirectory() as home:
         photos = copy_packaged_photos(Path(home) / "Pictures")
-        command = [sys.executable, "-m", "fishermix", "serve", str(photos), "--port", str(PORT)]
-        server = subprocess.Popen([*command, "--index", f"{home}/index"])
+        command = [sys.executable, "-m", "fishermix_photos", "serve", str(photos), "--port", str(PORT)]
+        server = subprocess.Popen([*command, "--library", f"{home}/library"])
         try:
             address = f"http://127.0.0.1:{PORT}"
             wait_until_ready(address)

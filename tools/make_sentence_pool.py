@@ -16,19 +16,16 @@ import re
 from pathlib import Path
 
 import numpy as np
-
-from fishermix.datasets import open_dataset
-from fishermix.model.folder import SENTENCES
-from fishermix.model.model import ImageTextModel
-from fishermix.model.pool import Pool
-from fishermix.retrieval.sentences import read_sentences
 from fishermix.text.tokens import tokenize
+from fishermix_photos.describe import read_sentences
+from fishermix_photos.lab.datasets import open_dataset
+from fishermix_photos.model import SENTENCES, ImageTextModel, PooledSentences
 
 WORDS = range(4, 12)
 ABOUT_THE_PICTURE = re.compile(r"\b(picture|photo|photograph|image|view|shot|close ?up|there (is|are))\b")
 CANDIDATES = 20_000  # drawn with seed 0
 SAME = 0.85  # the cosine from which on two sentences mean the same
-NEIGHBOURS = 10  # the mean cosine with this many says how general a caption is
+NEIGHBORS = 10  # the mean cosine with this many says how general a caption is
 BLOCK = 2000
 
 
@@ -38,7 +35,7 @@ def is_plain(sentence: str, model: ImageTextModel) -> bool:
         and sentence.isascii()
         and not ABOUT_THE_PICTURE.search(sentence)
         and not re.search(r"[^a-z ,'-]", sentence)
-        and not model.unknown_words(sentence)
+        and not model.encode_query(sentence)[1]
     )
 
 
@@ -47,7 +44,7 @@ def rank_by_generality(points: np.ndarray) -> np.ndarray:
     general = np.empty(len(points), np.float32)
     for start in range(0, len(points), BLOCK):
         cosines = points[start : start + BLOCK] @ points.T
-        general[start : start + BLOCK] = np.partition(cosines, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:].mean(
+        general[start : start + BLOCK] = np.partition(cosines, -NEIGHBORS, axis=1)[:, -NEIGHBORS:].mean(
             axis=1
         )
     return np.argsort(-general, kind="stable")
@@ -88,7 +85,7 @@ def main() -> None:
     sentences, points = [sentences[row] for row in known], points[known]
     n_first = sum(sentence in set(everyday) for sentence in sentences)
     rows = choose(points, n_first, arguments.number)
-    pool = Pool([sentences[row] for row in rows], points[rows], arguments.source)
+    pool = PooledSentences([sentences[row] for row in rows], points[rows], arguments.source)
     folder = Path(arguments.model) / SENTENCES
     pool.save(folder, model.key)
     (folder / "NOTICE").write_text(f"The sentences in config.json: {arguments.source}.\n")

@@ -1,11 +1,11 @@
 """How far a reader has to jump to follow one flow: files visited, and returns to a file already left.
 
-    python tools/trace.py [search] [em] [train] [dask]
+    python tools/trace.py [search] [em] [train] [dask] [--files] [--path]
 
 Each flow runs on tiny data in this process, once to warm up and once traced. Every call of a function of
-fishermix is recorded with its file. Consecutive calls within one file count once; entering a file again after
-leaving it is a return. Code that runs at import, comprehensions and calls made by other packages' threads are
-part of the flow like all other code; compiled kernels count when they are called as Python functions.
+both packages is recorded with its file. Consecutive calls within one file count once; entering a file again
+after leaving it is a return. Comprehensions, and calls from threads of other packages, are part of the flow;
+code that runs at import is not. Compiled kernels count when they are called as Python functions.
 """
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 
-def package_folder() -> str:
+def list_sources() -> list[str]:
+    """The folders of both packages."""
     import fishermix
+    import fishermix_photos
 
-    return str(Path(fishermix.__file__).parent) + "/"
+    return [str(Path(package.__file__).parent) for package in (fishermix, fishermix_photos)]
 
 
 def trace(flow: Callable[[], object]) -> list[str]:
-    """The files of fishermix that `flow` enters, in order, each run of calls within one file once."""
-    package = package_folder()
+    """The files of both packages that `flow` enters, in order, each run of calls within one file once."""
+    sources = tuple(f"{source}/" for source in list_sources())
     visits: list[str] = []
 
     def record(frame, event, argument) -> None:
         if event == "call" and frame.f_code.co_name != "<module>":
             name = frame.f_code.co_filename
-            if name.startswith(package):
-                name = name.removeprefix(package)
+            if name.startswith(sources):
+                name = "/".join(Path(name).parts[Path(name).parts.index("src") + 1 :])
                 if not visits or visits[-1] != name:
                     visits.append(name)
 
@@ -50,13 +53,12 @@ def trace(flow: Callable[[], object]) -> list[str]:
 
 
 def prepare_search(folder: Path) -> Callable[[], object]:
-    """`fishermix search SENTENCE FOLDER` in a folder that is indexed already."""
+    """`fishermix search SENTENCE FOLDER` in a folder of the library."""
     import contextlib
     import io
 
+    from fishermix_photos.cli import load_commands
     from PIL import Image
-
-    from fishermix.cli import load_commands
 
     photos = folder / "photos"
     photos.mkdir()
@@ -68,7 +70,7 @@ def prepare_search(folder: Path) -> Callable[[], object]:
     def search() -> None:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             app(
-                ["search", "a dog on the beach", str(photos), "--index", str(folder / "index")],
+                ["search", "a dog on the beach", str(photos), "--library", str(folder / "library")],
                 standalone_mode=False,
             )
 
@@ -84,13 +86,14 @@ def prepare_em(folder: Path) -> Callable[[], object]:
 
 
 def prepare_train(folder: Path) -> Callable[[], object]:
-    """`ImageTextModel.fit` with a new work folder: twelve photos, two sentences each, the hybrid mixture."""
+    """`train_model` with a new work folder: twelve photos, two sentences each, the hybrid mixture."""
     from itertools import count
 
+    from fishermix import WordVectors
+    from fishermix_photos.lab.datasets import Dataset
+    from fishermix_photos.lab.recipe import find_recipe
+    from fishermix_photos.lab.training import train_model
     from PIL import Image
-
-    from fishermix import ImageTextModel, WordVectors
-    from fishermix.datasets.dataset import Dataset
 
     rng = np.random.default_rng(0)
     names = [f"{number}.png" for number in range(12)]
@@ -102,25 +105,15 @@ def prepare_train(folder: Path) -> Callable[[], object]:
     splits = ["train"] * 10 + ["dev"] * 2
     paths = [folder / name for name in names]
     dataset = Dataset("tiny", names, paths, sentences, np.repeat(np.arange(12), 2), np.array(splits))
-    recipe = small_recipe()
+    recipe = find_recipe("shipped").with_(mixture_components=2, reg_x=(0.01,), reg_y=(0.01,))
     works = count()
-    return lambda: ImageTextModel(vectors, recipe).fit(dataset, folder / f"work{next(works)}")
-
-
-def small_recipe():
-    try:
-        from fishermix.model.recipe import find_recipe
-    except ImportError:  # 0.1
-        from fishermix.recipes import recipe_named as find_recipe
-    recipe = find_recipe("shipped")
-    return recipe.with_(components=2, reg_x=(0.01,), reg_y=(0.01,))
+    return lambda: train_model(dataset, vectors, recipe, folder / f"work{next(works)}")
 
 
 def prepare_dask(folder: Path) -> Callable[[], object]:
     """`HybridMixture.fit` of a dask.array on a cluster within this process, two iterations."""
     import dask.array
     from distributed import Client, LocalCluster
-
     from fishermix import HybridMixture
 
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
@@ -137,21 +130,42 @@ def prepare_dask(folder: Path) -> Callable[[], object]:
 FLOWS = {"search": prepare_search, "em": prepare_em, "train": prepare_train, "dask": prepare_dask}
 
 
+@dataclass(frozen=True)
+class Trace:
+    """The files that a flow enters, in order."""
+
+    visits: list[str]
+
+    @property
+    def files(self) -> int:
+        return len(set(self.visits))
+
+    @property
+    def returns(self) -> int:
+        """How often the flow enters a file that it has already left."""
+        return len(self.visits) - self.files
+
+
+def trace_flow(name: str) -> Trace:
+    """Run a flow on tiny data, once to warm up and once traced."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        flow = FLOWS[name](Path(folder))
+        flow()
+        visits = trace(flow)
+        getattr(flow, "close", lambda: None)()
+    return Trace(visits)
+
+
 def main() -> None:
     names = [name for name in sys.argv[1:] if not name.startswith("-")] or list(FLOWS)
     for name in names:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            flow = FLOWS[name](Path(folder))
-            flow()
-            visits = trace(flow)
-            getattr(flow, "close", lambda: None)()
-        files = sorted(set(visits))
-        print(f"{name}: {len(files)} files, {len(visits) - len(files)} returns")
+        traced = trace_flow(name)
+        print(f"{name}: {traced.files} files, {traced.returns} returns", flush=True)
         if "--files" in sys.argv:
-            print("  " + " ".join(dict.fromkeys(visits)))
+            print("  " + " ".join(dict.fromkeys(traced.visits)))
         if "--path" in sys.argv:
-            print("  " + " > ".join(visits))
+            print("  " + " > ".join(traced.visits))
 
 
 if __name__ == "__main__":

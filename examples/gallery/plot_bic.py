@@ -9,12 +9,11 @@ decorrelating PCA.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from fishermix import GaussianMixture, HybridMixture, LaplacianMixture
 from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-
-from fishermix import GaussianMixture, HybridMixture, LaplacianMixture
 
 measurements = load_breast_cancer().data
 X = make_pipeline(StandardScaler(), PCA(10, whiten=True)).fit_transform(measurements)

@@ -8,11 +8,10 @@ finished sentences.
 """
 
 import matplotlib.pyplot as plt
+from fishermix_photos import ImageTextModel
 from PIL import Image
 from skimage import data
 from sklearn.datasets import load_sample_image
-
-from fishermix import ImageTextModel
 
 model = ImageTextModel.load()
 photos = {"coffee": data.coffee(), "cat": data.chelsea(), "temple": load_sample_image("china.jpg")}
@@ -38,5 +37,5 @@ plt.show()
 # %%
 # The captions that `fishermix caption` prints.
 
-for name, sentence in zip(photos, model.caption_points(points)):
-    print(f"{name}: {sentence}")
+for name, found in zip(photos, model.describe_points(points)):
+    print(f"{name}: {found.sentence}")

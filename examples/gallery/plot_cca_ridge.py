@@ -12,8 +12,8 @@ Both sides here see 10 common factors, together with stronger factors of their o
 
 import matplotlib.pyplot as plt
 import numpy as np
-
-from fishermix.cca import RegularizedCCA, choose_ridges
+from fishermix import RegularizedCCA
+from fishermix.cca.choose import choose_ridges
 
 rng = np.random.default_rng(0)
 n, factors = 800, 10

@@ -8,7 +8,6 @@ how to draw from it. Here is the hyperbolic secant, which lies between the Gauss
 
 import matplotlib.pyplot as plt
 import numpy as np
-
 from fishermix import FisherEncoder, Mixture
 from fishermix.mixture import Family, check_family
 

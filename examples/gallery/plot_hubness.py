@@ -12,8 +12,7 @@ serve as a collection of photos and as queries.
 
 import matplotlib.pyplot as plt
 import numpy as np
-
-from fishermix import ImageTextModel
+from fishermix_photos import ImageTextModel
 
 model = ImageTextModel.load()
 rng = np.random.default_rng(0)
@@ -32,7 +31,7 @@ def count_hits(scores):
 
 
 by_cosine = count_hits(queries @ photos.T)
-by_csls = count_hits(model.match_sentences(queries) @ model.match_images(photos).T)
+by_csls = count_hits(model.csls_sentences(queries) @ model.csls_images(photos).T)
 
 # %%
 # Each photo should be among the ten best of about ten queries. By the cosine, some photos come up for

@@ -9,8 +9,8 @@ independent, and the mixture finds that some of them have sharp peaks and heavy 
 
 import matplotlib.pyplot as plt
 import numpy as np
-
-from fishermix import HybridMixture, ImageTextModel
+from fishermix import HybridMixture
+from fishermix_photos import ImageTextModel
 
 encoder = ImageTextModel.load().sentence_encoder
 X = encoder.whitening.transform(np.asarray(encoder.vectors.vectors[:12000], np.float32))

@@ -10,14 +10,13 @@ both.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from fishermix import FisherEncoder, GaussianMixture, HybridMixture, OnRows
 from skimage import color, data
 from skimage.feature import daisy
 from sklearn.decomposition import PCA
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
-
-from fishermix import FisherEncoder, GaussianMixture, HybridMixture, OnRows
 
 NAMES = ["brick", "grass", "gravel", "camera", "coins", "moon", "text", "page"]
 TILE = 64

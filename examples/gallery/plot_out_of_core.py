@@ -13,7 +13,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-
 from fishermix import HybridMixture
 
 rng = np.random.default_rng(0)

@@ -8,7 +8,6 @@ from a first batch that shows only part of the data, and from a sorted stream.
 
 import matplotlib.pyplot as plt
 import numpy as np
-
 from fishermix import HybridMixture
 
 rng = np.random.default_rng(0)

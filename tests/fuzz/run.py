@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fishermix.errors import FishermixError
+
 from tests.fuzz.kinds import KINDS
 
 CRASHES = Path(__file__).parent / "crashes"

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import torch
-
 from fishermix.caption.captioner import Captioner
-from fishermix.caption.checkpoint import Checkpoint, Position
 from fishermix.caption.network import CaptionNetwork, copy_weights
+from fishermix.caption.trainer import Position, TrainingCheckpoint
 from fishermix.caption.vocabulary import CaptionVocabulary
 
 UNITS, DIMENSION, WORDS = 4, 3, ["ENDSENT", "red", "photo"]
@@ -31,7 +30,7 @@ def make_training(folder):
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     position = Position(1, 2, 3.0, 4, 1.0, 1, [RECORD])
-    checkpoint = Checkpoint(Path(folder).parent / "training", FINGERPRINT)
+    checkpoint = TrainingCheckpoint(Path(folder).parent / "training", FINGERPRINT)
     checkpoint.save(network, mean, optimizer, position)
     points = torch.ones(len(WORDS), DIMENSION).numpy()
     checkpoint.save_best(Captioner(CaptionVocabulary(WORDS), points, copy_weights(mean)))
@@ -48,4 +47,4 @@ def read_training(folder):
     if state.readlink() != folder:
         state.unlink()
         state.symlink_to(folder, target_is_directory=True)
-    Checkpoint(state.parent, FINGERPRINT).restore(*PARTS, Position())
+    TrainingCheckpoint(state.parent, FINGERPRINT).restore(*PARTS, Position())

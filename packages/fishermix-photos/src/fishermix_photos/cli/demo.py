@@ -1,0 +1,148 @@
+"""`fishermix demo`: search, captions and explanations on a few photos."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from fishermix.errors import FishermixError
+
+from fishermix_photos.cli import app
+from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, open_library
+from fishermix_photos.cli.describe import format_explanation
+from fishermix_photos.cli.output import say
+
+if TYPE_CHECKING:
+    from fishermix_photos.library import PhotoLibrary
+    from fishermix_photos.results import Photo
+
+# Photos that are part of installed packages.
+PACKAGED_PHOTOS = (
+    ("skimage.data", "astronaut.png"),
+    ("skimage.data", "chelsea.png"),
+    ("skimage.data", "coffee.png"),
+    ("skimage.data", "rocket.jpg"),
+    ("skimage.data", "motorcycle_left.png"),
+    ("skimage.data", "camera.png"),
+    ("skimage.data", "clock_motion.png"),
+    ("skimage.data", "hubble_deep_field.jpg"),
+    ("skimage.data", "moon.png"),
+    ("skimage.data", "coins.png"),
+    ("skimage.data", "page.png"),
+    ("skimage.data", "grass.png"),
+    ("skimage.data", "brick.png"),
+    ("sklearn.datasets.images", "china.jpg"),
+    ("sklearn.datasets.images", "flower.jpg"),
+)
+PHOTOS_ON_THE_SHEET = 12
+QUERIES = (
+    "a cat looks at the camera",
+    "a cup of coffee on a table",
+    "a motorcycle in a garage",
+    "a close up of a flower",
+)
+QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", "a child plays outside")
+
+
+FolderArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FOLDER", help="A folder of photos. Default: photos that are part of installed packages."
+    ),
+]
+DemoFolderOption = Annotated[
+    Path, typer.Option("--out", help="Folder for the library and the contact sheet.")
+]
+
+
+@app.command(epilog="Examples: fishermix demo · fishermix demo ~/Pictures --out demo-out")
+def demo(
+    photos: FolderArgument = None,
+    out: DemoFolderOption = Path("demo-out"),
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Try search, caption, explain and a contact sheet on a few photos."""
+    from fishermix_photos.contact_sheet import render_contact_sheet, write_contact_sheet
+    from fishermix_photos.query import parse_query
+    from fishermix_photos.results import Query
+
+    out.mkdir(parents=True, exist_ok=True)
+    folder = photos or copy_packaged_photos(out / "photos")
+    queries = QUERIES_FOR_ANY_FOLDER if photos else QUERIES
+    with open_library(str(out / "library"), model) as library:
+        library.update([folder])
+        if not library.count():
+            raise FishermixError(f"There are no photos in {folder}. Name a folder that contains some.")
+        say(f"{library.count():,} photos in {folder}")
+        query, best = max(
+            ((query, _show_search(library, query)) for query in queries),
+            key=lambda pair: pair[1].score or 0.0,
+        )
+        shown = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET)).photos
+        captions = [_caption_if_sure(library, photo) for photo in shown]
+        for photo, caption in zip(shown, captions):
+            if caption:
+                say()
+                say(f"fishermix caption {photo.relative}")
+                say(f"  {caption}")
+                break
+        say()
+        say(f'fishermix explain "{query}" {best.relative}')
+        for line in format_explanation(library.explain(query, best.id)):
+            say(f"  {line}".rstrip())
+    cards = [(photo.picture, photo.relative, photo.score, caption) for photo, caption in zip(shown, captions)]
+    sheet = out / "contact-sheet.html"
+    write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
+    say()
+    say(f"Wrote the contact sheet {sheet}. Next, try your own photos:")
+    program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
+    say(f'  {program} search "two dogs run on a beach" ~/Pictures')
+    say(f"  {program} serve ~/Pictures --open")
+
+
+def _show_search(library: PhotoLibrary, query: str) -> Photo:
+    """Print what a search finds, and return the best photo."""
+    from fishermix_photos.query import parse_query
+    from fishermix_photos.results import Query
+
+    results = library.search(Query(parse_query(query), n=3))
+    say()
+    say(f'fishermix search "{query}"')
+    if results.nothing_matches:
+        say("  Nothing here looks like this. The nearest:")
+    for photo in results.photos:
+        say(f"  {photo.score:.3f}  {photo.relative}")
+    return results.photos[0]
+
+
+def _caption_if_sure(library: PhotoLibrary, photo: Photo) -> str:
+    """The caption of a photo; empty if there is no captioner or it is unsure."""
+    if library.model.captioner is None:
+        return ""
+    caption = library.describe(photo.id)
+    return "" if caption.unsure else caption.sentence
+
+
+def copy_packaged_photos(target: Path) -> Path:
+    """Copy photos that are part of installed packages into a folder; nothing is downloaded."""
+    from importlib.resources import as_file, files
+
+    target.mkdir(parents=True, exist_ok=True)
+    copied = 0
+    for package, name in PACKAGED_PHOTOS:
+        try:
+            source = files(package).joinpath(name)
+            with as_file(source) as file:
+                data = file.read_bytes()
+        except (ModuleNotFoundError, FileNotFoundError):
+            continue
+        copied += 1
+        if not (target / name).exists():
+            (target / name).write_bytes(data)
+    if not copied:
+        raise FishermixError("No installed package contains photos. Name a folder of photos.")
+    return target

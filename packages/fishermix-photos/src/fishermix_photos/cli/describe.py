@@ -1,0 +1,188 @@
+"""`fishermix caption`, `annotate` and `explain`: sentences for photos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from fishermix.errors import FishermixError
+
+from fishermix_photos.cli import app
+from fishermix_photos.cli.common import (
+    JsonOption,
+    MaxPixelsOption,
+    ModelOption,
+    SentencesOption,
+    check_photo,
+    open_library,
+    require_captioner,
+    tell_unknown_words,
+)
+from fishermix_photos.cli.output import say, say_json, tell
+
+if TYPE_CHECKING:
+    from fishermix_photos.explain import Explanation
+
+PhotosArgument = Annotated[
+    list[Path], typer.Argument(help="Photo files.", metavar="PHOTO", show_default=False, readable=False)
+]
+BAR = 20  # characters of the longest bar
+
+
+@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --json")
+def caption(
+    photos: PhotosArgument,
+    as_json: JsonOption = False,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Write a sentence for each photo.
+
+    "(unsure)" after a sentence means that it matches the photo hardly better than a random caption would.
+
+    Photos that cannot be read are reported, and the exit code is then 1.
+    """
+
+    def show(photo: Path, entry: dict[str, Any]) -> None:
+        sentence = f"{entry['sentence']} (unsure)" if entry["unsure"] else entry["sentence"]
+        say(f"{photo}: {sentence}" if len(photos) > 1 else sentence)
+
+    if len(photos) == 1:
+        check_photo(photos[0])  # before the model is loaded
+    with open_library(None, model) as library:
+        require_captioner(library.model)
+
+        def describe(photo: Path) -> dict[str, Any]:
+            found = library.describe(library.encode_photo(photo))
+            return {"sentence": found.sentence, "confidence": found.confidence, "unsure": found.unsure}
+
+        _describe_each(photos, describe, None if as_json else show)
+
+
+@app.command(
+    epilog="Examples: fishermix annotate photo.jpg · "
+    "fishermix annotate *.jpg --sentences captions.txt -n 3 --json"
+)
+def annotate(
+    photos: PhotosArgument,
+    sentences: SentencesOption = None,
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, help="Print this many sentences per photo.")
+    ] = 5,
+    as_json: JsonOption = False,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Choose the sentences that describe photos best, with their scores.
+
+    Photos that cannot be read are reported, and the exit code is then 1.
+    """
+    from fishermix_photos.describe import read_sentences
+
+    def show(photo: Path, entry: dict[str, Any]) -> None:
+        if len(photos) > 1:
+            say(str(photo))
+        for ranked in entry["sentences"]:
+            say(f"{ranked['score']:.3f}  {ranked['sentence']}")
+
+    candidates = read_sentences(sentences) if sentences else None
+    with open_library(None, model) as library:
+
+        def rank(photo: Path) -> dict[str, Any]:
+            ranked = library.annotate(library.encode_photo(photo), number, candidates)
+            return {"sentences": [{"sentence": text, "score": round(score, 6)} for text, score in ranked]}
+
+        _describe_each(photos, rank, None if as_json else show)
+
+
+def _describe_each(
+    photos: list[Path],
+    describe: Callable[[Path], dict[str, Any]],
+    show: Callable[[Path, dict[str, Any]], None] | None,
+) -> None:
+    """Show what is said of each photo at once, or print a JSON list at the end if `show` is None.
+
+    Photos that cannot be read are reported; a single one is a mistake.
+    """
+    entries, unreadable = [], 0
+    for photo in photos:
+        try:
+            check_photo(photo)
+            entry = describe(photo)
+        except FishermixError as error:
+            if len(photos) == 1:
+                raise
+            unreadable += 1
+            tell(str(error))
+            continue
+        if show is not None:
+            show(photo, entry)
+        entries.append({"path": str(photo), **entry})
+    if show is None:
+        say_json(entries)
+    if unreadable:
+        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read.")
+
+
+@app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
+def explain(
+    sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    photo: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
+    as_json: JsonOption = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print the terms that add up to the score.")
+    ] = False,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Show how much each word of a sentence contributes to its score with a photo.
+
+    A word contributes what the score would lose without it. Dates are ignored; sentences that the query
+    subtracts are listed with their own scores.
+    """
+    from fishermix_photos.query import parse_query, suggest_words
+    from fishermix_photos.results import Query
+
+    check_photo(photo)
+    with open_library(None, model) as library:
+        library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
+        explanation = library.explain(sentence, library.encode_photo(photo))
+        tell_unknown_words(explanation.out_of_vocabulary, library.model)
+        for remark in suggest_words(explanation.out_of_vocabulary, library.model):
+            tell(remark)
+    if as_json:
+        say_json(asdict(explanation))
+        return
+    for line in format_explanation(explanation, verbose):
+        say(line)
+
+
+def format_explanation(explanation: Explanation, verbose: bool = False) -> list[str]:
+    """An explanation as lines of text; `verbose` adds the terms that add up to the score."""
+    widest = max(len(part.word) for part in explanation.words)
+    most = max(1e-6, *(abs(part.drop) for part in explanation.words))
+    lines = [f"score {explanation.score:.3f}", "", "words: what the score would lose without each"]
+    for part in explanation.words:
+        bar = ("█" if part.drop > 0 else "░") * round(BAR * abs(part.drop) / most)
+        bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
+        lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
+    if explanation.subtracted:
+        lines += ["", "subtracted by the query: the score of each alone"]
+        lines += [f"  {part.score:+.3f}  {part.sentence}" for part in explanation.subtracted]
+    if not verbose:
+        return lines
+    if explanation.components:
+        lines += ["", "components: what each contributes to the score"]
+        for component in explanation.components:
+            similar = f" (similar words: {', '.join(component.near)})" if component.near else ""
+            lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{similar}")
+        lines.append(f"  {explanation.rest:+.3f}  all other components")
+    if explanation.transformer:
+        lines.append(f"  {explanation.transformer:+.3f}  the sentence as a whole, read by the transformer")
+    if explanation.hubness:
+        many = "many" if explanation.hubness < 0 else "few"
+        lines.append(f"  {explanation.hubness:+.3f}  photo and sentence are close to {many} others")
+    return lines

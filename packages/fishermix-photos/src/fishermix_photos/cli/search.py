@@ -1,0 +1,329 @@
+"""`fishermix search`: find the photos that a sentence describes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from fishermix.errors import FishermixError
+
+from fishermix_photos.cli import Command, UsageError, app
+from fishermix_photos.cli.common import (
+    ExcludeOption,
+    JsonOption,
+    LibraryOption,
+    MaxPixelsOption,
+    ModelOption,
+    NullOption,
+    PathNames,
+    UpdateOption,
+    choose_folders,
+    expect_folder_of,
+    explain_empty,
+    open_library,
+    tell_unknown_words,
+    update_folders,
+)
+from fishermix_photos.cli.output import say, say_json, say_path, tell
+
+if TYPE_CHECKING:
+    from fishermix_photos.details import Filter
+    from fishermix_photos.library import PhotoLibrary
+    from fishermix_photos.results import Photo, Query, Results
+
+NOTHING = "Nothing here looks like this. The nearest:"
+AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
+HEADINGS = {"likely": "Likely:", "maybe": "Maybe:", "unlikely": "Unlikely:"}
+
+
+class SearchCommand(Command):
+    """Explains a minus without a space, which the command line takes for options."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", "QUERY...", "[FOLDER...]"]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except UsageError:
+            word = next((arg for arg in args if re.fullmatch(r"-[^\W\d_][\w\s'-]+", arg)), None)
+            if word is None:
+                raise
+            terms = [part for arg in args for part in (("-", arg[1:]) if arg == word else (arg,))]
+            raise FishermixError(
+                f"{word} was read as options. To subtract a word, put a space after the minus: "
+                f"`fishermix search {shlex.join(terms)}`."
+            ) from None
+
+
+class SortBy(StrEnum):
+    score = "score"
+    date = "date"
+
+
+QueryArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="QUERY... [FOLDER...]",
+        help="A sentence or a photo, or several with + and - between them; 2:dog counts twice. "
+        "Then the folders to search, which are added to your library. Without one, the current folder is "
+        "searched if your library has it, otherwise the whole library.",
+        show_default=False,
+    ),
+]
+NumberOption = Annotated[int, typer.Option("-n", "--number", min=1, help="Print at most this many photos.")]
+FilesOption = Annotated[bool, typer.Option("-f", "--files", help="Print paths only, for pipes.")]
+MinScoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--min-score",
+        metavar="SCORE|auto",
+        help="Print only photos with at least this score. auto: only photos that may be right.",
+    ),
+]
+AfterOption = Annotated[
+    str | None,
+    typer.Option("--after", metavar="DATE", help="Only photos taken on this date or later: 2019-07-14."),
+]
+BeforeOption = Annotated[
+    str | None,
+    typer.Option("--before", metavar="DATE", help="Only photos taken before this date: 2020, 2020-06."),
+]
+InOption = Annotated[
+    str | None, typer.Option("--in", metavar="NAME", help="Only photos in folders of this name.")
+]
+CameraOption = Annotated[
+    str | None,
+    typer.Option("--camera", metavar="NAME", help="Only photos of cameras whose name contains this."),
+]
+NearOption = Annotated[
+    str | None,
+    typer.Option("--near", metavar="LAT,LON,KM", help="Only photos taken near a place: 52.5,13.4,10km."),
+]
+PortraitOption = Annotated[
+    bool | None,
+    typer.Option("--portrait/--landscape", help="Only photos that are taller than wide, or wider than tall."),
+]
+SortOption = Annotated[
+    SortBy,
+    typer.Option(
+        "--sort",
+        metavar="score|date",
+        help="score: best first. date: only photos that may be right, newest first.",
+    ),
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
+]
+
+
+@app.command(
+    cls=SearchCommand,
+    epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
+    'fishermix search beach - people -n 5 · fishermix search photo.jpg + "at night" --html night.html · '
+    'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/',
+)
+def search(
+    query: QueryArgument,
+    number: NumberOption = 10,
+    as_json: JsonOption = False,
+    paths_only: FilesOption = False,
+    null: NullOption = False,
+    min_score: MinScoreOption = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    in_folder: InOption = None,
+    camera: CameraOption = None,
+    near: NearOption = None,
+    portrait: PortraitOption = None,
+    exclude: ExcludeOption = None,
+    sort: SortOption = SortBy.score,
+    html: HtmlOption = None,
+    update: UpdateOption = True,
+    library: LibraryOption = None,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Find the photos that a sentence describes.
+
+    The first search of a folder encodes every photo; later searches encode only new photos. Nothing leaves
+    this machine.
+
+    The higher the score, the better the match. On a terminal, headings say which photos are likely right
+    (probability 0.5 or more) and which may be (0.2 or more).
+    """
+    from fishermix_photos.query import parse_arguments
+    from fishermix_photos.results import Query
+
+    filter = _make_filter(after, before, in_folder, camera, near, portrait)
+    conditions = {"exclude": tuple(exclude or ()), **_parse_min_score(min_score)}
+    expect_folder_of(html)
+    with open_library(library, model) as photos:
+        words, named = _split_folders(query, photos)
+        terms, folders = parse_arguments(words), choose_folders(photos, named)
+        wanted = Query(terms, folders, filter, sort.value, number, **conditions)
+        results = _find(photos, wanted, update)
+    names = PathNames(folders)
+    if html:
+        _write_contact_sheet(html, " ".join(words), results, names)
+    if as_json:
+        say_json([_describe_photo(photo, names) for photo in results.photos])
+    elif null or paths_only:
+        for photo in results.photos:
+            say_path(names.write(photo.path), end="\0" if null else "\n")
+    else:
+        _print_lines(results, names, has_headings=sort is SortBy.score and sys.stdout.isatty())
+
+
+def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
+    """What a search finds, after an update of its folders; remarks are printed."""
+    if update:
+        if any(library.covering(folder) is None for folder in query.folders):
+            library.check(query)  # before hours of work
+        update_folders(library, query.folders, query.exclude)
+    results = library.search(query)
+    for remark in results.remarks:
+        tell(remark)
+    tell_unknown_words(results.unknown_words, library.model)
+    if not results.photos:
+        count = library.count(query.folders)
+        empty = explain_empty(library, query.folders, query.exclude, update)
+        tell(_explain_nothing(count, query) if count else empty)
+    return results
+
+
+def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None:
+    """Print scores and paths, with headings for the photos that are likely right and those that may be."""
+    if results.nothing_matches:
+        tell(NOTHING)
+        has_headings = False
+    band = None
+    for photo in results.photos:
+        if has_headings and photo.band is not None and photo.band != band:
+            band = photo.band
+            say(HEADINGS[band])
+        score = "" if photo.score is None else f"{photo.score:.3f}  "
+        say(f"{score}{names.describe(photo)}")
+
+
+def _describe_photo(photo: Photo, names: PathNames) -> dict[str, str | float | int]:
+    """A photo as a JSON object; `time` is in seconds."""
+    values = {
+        "path": names.write(photo.path),
+        "score": None if photo.score is None else round(photo.score, 6),
+        "probability": None if photo.probability is None else round(photo.probability, 4),
+        "band": photo.band,
+        "time": photo.time,
+        "page": photo.page,
+    }
+    return {name: value for name, value in values.items() if value is not None} | photo.details.as_json()
+
+
+def _split_folders(arguments: list[str], library: PhotoLibrary) -> tuple[list[str], list[Path]]:
+    """The words of the query and the folders: the last arguments that are folders, if words precede them."""
+
+    def is_folder(argument: str) -> bool:
+        """Whether there is such a folder, or the library has it from a disk that is away."""
+        place = os.path.expanduser(argument)
+        return os.path.isdir(place) or (os.path.isabs(place) and library.covering(place) is not None)
+
+    for argument in arguments:
+        if argument in AFTER_DASHES or argument.startswith("--"):
+            raise FishermixError(f"{argument} comes after --, where options end. Put it before the query.")
+    folders: list[Path] = []
+    words = list(arguments)
+    while len(words) > 1 and words[-2] not in ("+", "-") and is_folder(words[-1]):
+        folders.insert(0, Path(words.pop()).expanduser())
+    if not folders:
+        _check_last(words)
+    return words, folders
+
+
+def _is_folder(argument: str) -> bool:
+    return os.path.isdir(os.path.expanduser(argument))
+
+
+def _check_last(words: list[str]) -> None:
+    """Raise, or say so, if the last word of a query without a folder looks as if it were one."""
+    *before, last = words
+    if before and before[-1] in ("+", "-"):
+        if _is_folder(last):
+            raise FishermixError(
+                f"{last} is a folder, and '{before[-1]}' comes before it. To search in {last}, put a "
+                f"sentence or a photo between them. To search for the word '{last}', name a folder after it."
+            )
+    elif not before and _is_folder(last):
+        example = f'fishermix search "two dogs" {shlex.quote(last)}'
+        if last in (".", "..") or "/" in last:
+            raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
+        tell(f"Searching for '{last}'. To search in the folder {last}: `{example}`.")
+    elif before:
+        follows_folder = len(before) > 1 and before[-2] not in ("+", "-") and _is_folder(before[-1])
+        if follows_folder or last.endswith("/") or last.startswith(("/", "~", "./", "../")):
+            raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
+
+
+def _make_filter(
+    after: str | None,
+    before: str | None,
+    folder: str | None,
+    camera: str | None,
+    near: str | None,
+    portrait: bool | None,
+) -> Filter:
+    """The conditions of the options; a mistake is reported with the name of its option."""
+    from fishermix_photos.details import BadFilter, Filter
+
+    shape = None if portrait is None else ("portrait" if portrait else "landscape")
+    filter = Filter(after=after, before=before, folder=folder, camera=camera, near=near, shape=shape)
+    try:
+        filter.check()
+    except BadFilter as error:
+        if "before" in error.values:
+            message = f"--after {after} is later than --before {before}."
+        else:
+            field = str(error.values["field"])
+            message = f"--{'in' if field == 'folder' else field}{str(error).removeprefix(field)}"
+        raise FishermixError(message) from None
+    return filter
+
+
+def _parse_min_score(text: str | None) -> dict[str, Any]:
+    """The condition of a query that --min-score means."""
+    if text is None:
+        return {}
+    if text == "auto":
+        from fishermix_photos.probability import MAYBE
+
+        return {"min_probability": MAYBE}
+    try:
+        score = float(text)
+    except ValueError:
+        score = float("nan")
+    if not -1 <= score <= 1:
+        raise FishermixError(f"--min-score must be a number between -1 and 1, or auto, not '{text}'.")
+    return {"min_score": score}
+
+
+def _explain_nothing(count: int, query: Query) -> str:
+    """Why a search of photos found none."""
+    if not query.filter and (query.min_score is not None or query.min_probability is not None):
+        return f"Nothing in {count:,} photos looks like this. Omit --min-score to see the nearest ones."
+    if not query.filter and query.exclude:
+        return f"--exclude excludes all {count:,} photos."
+    return f"Not one of {count:,} photos meets all conditions."
+
+
+def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
+    from fishermix_photos.contact_sheet import render_contact_sheet, write_contact_sheet
+
+    cards = [(photo.picture, names.describe(photo), photo.score, "") for photo in results.photos]
+    write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(cards)} photos found by fishermix"))
+    tell(f"Wrote {out}.")

@@ -1,0 +1,255 @@
+"""`fishermix serve`: the search page and its JSON API, for this machine or, with a token, a network."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from fishermix.errors import FishermixError
+from fishermix.runtime import install_command
+
+from fishermix_photos.cli import app
+from fishermix_photos.cli.common import (
+    ExcludeOption,
+    LibraryOption,
+    MaxPixelsOption,
+    ModelOption,
+    SentencesOption,
+    open_library,
+    tell_changes,
+)
+from fishermix_photos.cli.output import say, tell
+
+if TYPE_CHECKING:
+    from fishermix_photos.library import PhotoLibrary
+    from fishermix_photos.server.access import Access
+    from fishermix_photos.server.live import LiveLibrary
+
+
+ServedArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folders of photos, which are added to your library. Default: the whole library.",
+        show_default=False,
+    ),
+]
+PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        help="Address to listen on. 0.0.0.0: all devices of your network that have the token can connect."
+    ),
+]
+TokenOption = Annotated[
+    bool, typer.Option("--token", help="Ask for a token on this machine too; other hosts always do.")
+]
+CertOption = Annotated[
+    Path | None, typer.Option("--cert", help="Certificate for HTTPS (PEM file, with its chain).")
+]
+KeyOption = Annotated[
+    Path | None, typer.Option("--key", help="Private key of the certificate, if it is in another file.")
+]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your browser.")]
+FollowOption = Annotated[
+    bool,
+    typer.Option("--update/--no-update", help="Follow the folders: new, changed and deleted photos appear."),
+]
+PollOption = Annotated[
+    bool, typer.Option("--poll", help="Look at the folders every few seconds instead of asking the system.")
+]
+
+
+@app.command(
+    epilog="Examples: fishermix serve ~/Pictures, then open http://127.0.0.1:8321 · "
+    "fishermix serve ~/Pictures ~/Camera · "
+    "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
+)
+def serve(
+    folders: ServedArgument = None,
+    port: PortOption = 8321,
+    host: HostOption = "127.0.0.1",
+    token: TokenOption = False,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    browser: OpenOption = False,
+    update: FollowOption = True,
+    poll: PollOption = False,
+    exclude: ExcludeOption = None,
+    sentences: SentencesOption = None,
+    library: LibraryOption = None,
+    max_pixels: MaxPixelsOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Serve a page for searching your photos, on this machine only unless --host is given.
+
+    Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
+    The page opens at once and shows new photos as they are encoded.
+    """
+    _expect_packages()
+    from fishermix_photos.describe import read_sentences
+    from fishermix_photos.server.access import Access, create_token, is_loopback
+    from fishermix_photos.server.live import LiveLibrary
+
+    def open_photos() -> PhotoLibrary:
+        opened = open_library(library, model)
+        _check_folders(opened, folders or (), update)
+        return opened
+
+    tls = _check_certificate(cert, key)
+    local = is_loopback(host)
+    access = Access(create_token() if token or not local else None, local)
+    listener = _bind(host, port)
+    live = LiveLibrary(
+        open_photos,
+        folders or (),
+        sentences=read_sentences(sentences) if sentences else None,
+        exclude=exclude or (),
+        update=None if not update else "polling" if poll else "events",
+    )
+    _run(live, access, listener, _make_address(host, port, bool(tls)), tls, browser)
+
+
+def _expect_packages() -> None:
+    """Raise if the packages of the server are not installed."""
+    try:
+        import fishermix_photos.server.app
+        import fishermix_photos.server.connections  # noqa: F401
+    except ImportError as error:
+        raise FishermixError(
+            f"The server needs {error.name}. Install it with `{install_command('serve')}`."
+        ) from error
+
+
+def _run(
+    live: LiveLibrary,
+    access: Access,
+    listener: socket.socket,
+    address: str,
+    tls: dict[str, Any],
+    browser: bool,
+) -> None:
+    """Answer requests until Ctrl-C, or until the library turns out to be unusable."""
+    from fishermix_photos.server.app import create_app
+    from fishermix_photos.server.connections import Server
+    from fishermix_photos.server.live import Events
+
+    server = Server(create_app(live, access=access), **tls)
+
+    def stop_server() -> None:
+        server.should_exit = True
+
+    live.events = Events(
+        say=tell,
+        ready=lambda: say(f"Ready: {address} answers queries."),
+        updated=lambda changes: tell_changes(live.library, changes),
+        failed=stop_server,
+    )
+    link = _say_address(address, access)
+    live.start()
+    if browser:
+        import webbrowser
+
+        webbrowser.open(link)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        live.stop()
+    if live.failure is not None:
+        raise live.failure
+
+
+def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool) -> None:
+    """Raise if there is nothing to serve."""
+    if not folders and not library.folders():
+        raise FishermixError("Your library is empty. Name a folder: `fishermix serve ~/Pictures`.")
+    for folder in folders:
+        if library.covering(folder) is not None:
+            continue  # it may be away: its photos stay in the library
+        if not folder.expanduser().is_dir():
+            raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
+        if not update:
+            raise FishermixError(f"{folder} is not in your library yet. Omit --no-update to add it.")
+
+
+def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:
+    """The settings of uvicorn for HTTPS; raises if the certificate cannot be used."""
+    if cert is None:
+        if key is not None:
+            raise FishermixError("--key needs --cert. Name the certificate too.")
+        return {}
+    import ssl
+
+    try:
+        # Without a password: an encrypted key must not stop the server with a question.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, lambda: b"")
+    except (OSError, ValueError) as error:
+        raise FishermixError(
+            f"The certificate {cert} cannot be used ({error}). --cert and --key name PEM files; the key "
+            "must not be encrypted."
+        ) from error
+    return {"ssl_certfile": str(cert)} | ({"ssl_keyfile": str(key)} if key is not None else {})
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket, bound before anything is loaded, so that a port in use is reported at once."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise FishermixError(f"--host {host} is no address of this machine ({error.strerror}).") from error
+    listener = socket.socket(family, kind)
+    if os.name == "posix":  # on Windows, it would allow two servers on one port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(place)
+        listener.listen()  # a browser that comes before the server waits for it
+    except OSError as error:
+        listener.close()
+        raise FishermixError(
+            f"Port {port} cannot be used ({error.strerror}). Choose another with --port."
+        ) from error
+    return listener
+
+
+def _make_address(host: str, port: int, https: bool) -> str:
+    """The address of the page."""
+    from fishermix_photos.server.access import find_own_address
+
+    scheme, reached = "https" if https else "http", find_own_address(host)
+    return f"{scheme}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+def _say_address(address: str, access: Access) -> str:
+    """Print the address of the page, with a token as a link and a QR code; returns the link."""
+    if access.token is None:
+        say(f"Open {address} in your browser. Press Ctrl-C to stop.")
+        return address
+    link = f"{address}/?token={access.token}"
+    print_qr_code(link)
+    say("Open this link, or scan the code with your phone. Press Ctrl-C to stop.")
+    say(link)
+    if not address.startswith("https:") and not access.local:
+        tell(
+            "Without --cert, whoever can listen to this network can read what is sent, the token included. "
+            "Use it in networks that you trust."
+        )
+    return link
+
+
+def print_qr_code(text: str) -> None:
+    """Print a QR code of half blocks; without segno, nothing."""
+    try:
+        import segno
+    except ImportError:
+        tell(f"The QR code needs segno. Install it with `{install_command('serve')}`.")
+        return
+    code = segno.make(text, error="l", micro=False)
+    with contextlib.suppress(UnicodeEncodeError):  # a terminal without block characters
+        code.terminal(out=sys.stdout, border=2, compact=True)
+    sys.stdout.flush()

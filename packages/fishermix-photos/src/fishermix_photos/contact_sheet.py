@@ -1,0 +1,113 @@
+"""A contact sheet: one self-contained HTML file with small copies of photos."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Iterable
+from html import escape
+
+from fishermix.errors import FishermixError
+from fishermix.storage import write_atomically
+
+from fishermix_photos.disk import explain_os_error
+from fishermix_photos.results import replace_undecodable
+from fishermix_photos.vision.formats import UnreadableImage
+from fishermix_photos.vision.open import open_photo
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ground: #f7f7f5; --card: #fff; --text: #1c1e21;
+  --soft: #63676d; --line: #e3e3df; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ground: #141517; --card: #1e2023; --text: #ececea; --soft: #a0a4aa; --line: #303338; }}
+}}
+body {{ margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 78rem; background: var(--ground);
+  color: var(--text); font: 16px/1.45 system-ui, sans-serif; }}
+h1 {{ font-size: 1.5rem; margin: 0 0 .25rem; }}
+p {{ margin: 0 0 1.5rem; color: var(--soft); }}
+ol {{ list-style: none; margin: 0; padding: 0; display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); }}
+li {{ background: var(--card); border: 1px solid var(--line); border-radius: 10px; overflow: hidden; }}
+img, .missing {{ display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: cover;
+  background: var(--line); }}
+.missing {{ display: grid; place-items: center; color: var(--soft); }}
+.text {{ padding: .6rem .8rem .7rem; }}
+.score {{ font-variant-numeric: tabular-nums; font-weight: 600; }}
+.path {{ color: var(--soft); overflow-wrap: anywhere; font-size: .85rem; }}
+</style>
+<h1>{title}</h1>
+<p>{subtitle}</p>
+<ol>
+{photos}</ol>
+</html>
+"""
+PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span> {caption}
+<div class="path">{path}</div></div></li>
+"""
+
+
+def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
+    """A photo as JPEG bytes, with no side longer than `longest_side` pixels.
+
+    The photo is decoded, turned upright, scaled and encoded again, so that nothing but its pixels is shown:
+    no location, no camera, and nothing that is not a picture.
+    """
+    try:
+        image = open_photo(photo, side=longest_side)
+    except UnreadableImage as error:
+        # Without the path: the message of an error goes to clients, who must not learn where photos are.
+        raise UnreadableImage(error.reason) from None
+    image.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=quality)
+    return out.getvalue()
+
+
+def render_contact_sheet(
+    title: str,
+    photos: Iterable[tuple[str | os.PathLike, str, float | None, str]],
+    subtitle: str = "",
+    longest_side: int = 480,
+) -> str:
+    """The HTML of photos, given as (file, path to show, score, caption). Every text is escaped."""
+    cards = [
+        PHOTO.format(
+            picture=show_picture(file, longest_side),
+            score="" if score is None else f"{score:.3f}",
+            caption=_escape(caption),
+            path=_escape(path),
+        )
+        for file, path, score, caption in photos
+    ]
+    return PAGE.format(title=_escape(title), subtitle=_escape(subtitle), photos="".join(cards))
+
+
+def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
+    """Write the HTML file completely or not at all."""
+    try:
+        write_atomically(out, html.encode(), private=True)
+    except OSError as error:
+        raise FishermixError(
+            f"{out} cannot be written. {explain_os_error(error)} --html names the file."
+        ) from error
+
+
+def _escape(text: str) -> str:
+    return escape(replace_undecodable(text))
+
+
+def show_picture(file: str | os.PathLike, longest_side: int) -> str:
+    """The HTML of a small copy of a photo."""
+    try:
+        data = base64.b64encode(make_thumbnail(file, longest_side)).decode()
+    except FishermixError:
+        return '<div class="missing">cannot be shown</div>'
+    return f'<img alt="" loading="lazy" src="data:image/jpeg;base64,{data}">'

@@ -1,0 +1,137 @@
+"""The data folder, files that only their owner can read, and what the disk refuses, with the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from contextlib import suppress
+from io import BufferedReader
+from pathlib import Path
+
+from fishermix.errors import FishermixError
+
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+OTHER_USERS = 0o077  # the permissions of everyone but the owner
+FULL_BELOW = 128 << 10  # bytes; the smallest library needs more
+
+FULL = "The disk is full. Free some space and run the command again; completed steps are kept."
+READ_ONLY = "The place is read-only. Name another one, or make it writable."
+FORBIDDEN = "You have no permission to write there. Name another place, or change its permissions."
+NO_LOCKS = (
+    "Its file system has no working locks (some network drives do not). Keep the library on a local disk: "
+    "name another directory with --library or FISHERMIX_HOME."
+)
+FAULTY = "The disk reports a read or write error. Check the disk and its connection; copy what you can."
+DAMAGED = "The file is damaged."
+
+_BY_ERRNO = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: "Your disk quota is used up. Free some space and run the command again.",
+    errno.EROFS: READ_ONLY,
+    errno.EACCES: FORBIDDEN,
+    errno.EPERM: FORBIDDEN,
+    errno.ENOLCK: NO_LOCKS,
+    errno.EOPNOTSUPP: NO_LOCKS,
+    errno.EIO: FAULTY,
+    errno.EMFILE: "This process has too many open files. Raise the limit with `ulimit -n 4096`.",
+    errno.ENAMETOOLONG: "The name is too long for this file system. Choose a shorter one.",
+}
+
+
+def explain_os_error(error: OSError) -> str:
+    """A sentence about the cause, and one about the remedy if there is a usual one."""
+    return _BY_ERRNO.get(error.errno or 0, f"The system reports: {error.strerror or error}.")
+
+
+def is_known_os_error(error: OSError) -> bool:
+    """Whether `explain_os_error` has a remedy."""
+    return error.errno in _BY_ERRNO
+
+
+def is_full(folder: Path) -> bool:
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free < FULL_BELOW
+    return False
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether files in `folder` can be locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows always locks
+        return True
+    from tempfile import TemporaryFile  # a search does not wait for it
+
+    try:
+        with TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+    return True
+
+
+def find_obstacle(folder: Path) -> str | None:
+    """Why no file can be written in `folder`; None if one can."""
+    from tempfile import TemporaryFile
+
+    try:
+        with TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return explain_os_error(error)
+
+
+def data_folder() -> Path:
+    """The folder of the library and of added networks; `~` in FISHERMIX_HOME is the home folder."""
+    if home := os.environ.get("FISHERMIX_HOME"):
+        try:
+            return Path(home).expanduser()
+        except RuntimeError as error:
+            raise FishermixError(f"FISHERMIX_HOME={home} names a user that does not exist.") from error
+    from platformdirs import user_data_path  # a search in FISHERMIX_HOME does not wait for it
+
+    return user_data_path("fishermix", appauthor=False)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and the missing ones above it, that only their owner can enter. The umask does not
+    matter; a folder that exists keeps its permissions.
+    """
+    if folder.is_dir():
+        return
+    make_private_folder(folder.parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder, PRIVATE_FOLDER)
+        os.chmod(folder, PRIVATE_FOLDER)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
+def create_private_file(path: Path) -> None:
+    """Create an empty file that only its owner can read, unless it exists."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+        os.chmod(path, PRIVATE_FILE)
+
+
+def find_open_paths(folder: Path) -> list[Path]:
+    """What other users of this machine can read of a folder: nothing if they cannot enter it."""
+    if os.name != "posix" or not folder.stat().st_mode & OTHER_USERS:
+        return []
+    return [folder, *(path for path in folder.iterdir() if path.stat().st_mode & OTHER_USERS)]
+
+
+def open_regular(path: str | os.PathLike) -> BufferedReader:
+    """Open a file to read, if it is a regular one; `OSError` if not.
+
+    A pipe that took the place of a file would otherwise stop the program until somebody writes to it.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        is_folder = stat.S_ISDIR(mode)
+        raise OSError(errno.EINVAL, "it is a folder" if is_folder else "not a regular file", os.fspath(path))
+    return os.fdopen(handle, "rb")

@@ -1,0 +1,177 @@
+"""The paper's tables on real data: every variant, with the paper's splits, repeats and validation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.measures.ranks import Figures, figures
+from fishermix.schemas import Name, Number, Text, dump, parse_json
+from fishermix.storage import write_atomically
+from fishermix.text.word_vectors import WordVectors
+
+from fishermix_photos.lab.datasets import Dataset
+from fishermix_photos.lab.recipe import VARIANTS, Recipe
+from fishermix_photos.lab.stages import Stages
+from fishermix_photos.lab.training import image_features, rank_answers, train_model
+from fishermix_photos.model import ImageTextModel
+
+
+@dataclass
+class Result:
+    """The figures of one variant, averaged over the repeats.
+
+    variant : a key of `VARIANTS`
+    laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
+    """
+
+    variant: Name
+    encoder: Text
+    figures: dict[Name, dict[Name, Number]]
+    chosen: list[dict[Name, Number]]
+    laplacian: Number | None = None
+    seconds: dict[Name, Number] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise FishermixError(f"There is no variant '{self.variant}'.")
+
+    @property
+    def label(self) -> str:
+        """The name of the variant in the paper's tables."""
+        return VARIANTS[self.variant].label
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "variant": self.variant,
+            "encoder": self.encoder,
+            **self.figures,
+            "chosen": self.chosen,
+            "laplacian": self.laplacian,
+            "seconds": self.seconds,
+        }
+
+
+def reproduce(
+    dataset: Dataset,
+    vectors: WordVectors,
+    recipe: Recipe,
+    variants: Sequence[str],
+    repeats: int | None,
+    work: str | os.PathLike,
+    test_images: int | None = None,
+) -> Iterator[Result]:
+    """Yield the result of each variant; results that were finished before are read from the `work` folder.
+
+    test_images : rank among this many random test images, drawn with the repeat's number (COCO's 1,000)
+    """
+    stages = Stages(work)
+    repeats = min(repeats or dataset.repeats, dataset.repeats)
+    _check_splits(dataset.paper_splits(0), test_images)
+    with stages.hold():
+        for variant in variants:
+            of_variant = recipe.with_(variant=variant)
+            digest = _digest(dataset, vectors, of_variant, repeats, test_images)
+            path = stages.folder / f"result-{digest}.json"
+            if path.is_file():
+                yield _load_result(path)
+                continue
+            result = _measure(dataset, vectors, of_variant, repeats, stages, test_images)
+            write_atomically(path, json.dumps(dump(result)).encode())
+            yield result
+
+
+def _measure(
+    dataset: Dataset,
+    vectors: WordVectors,
+    recipe: Recipe,
+    repeats: int,
+    stages: Stages,
+    test_images: int | None,
+) -> Result:
+    stages.seconds.clear()
+    runs = [
+        _run(dataset.paper_splits(repeat), repeat, vectors, recipe, stages, test_images)
+        for repeat in range(repeats)
+    ]
+    return Result(
+        variant=recipe.variant,
+        encoder="+".join(recipe.encoders),
+        figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
+        chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
+        laplacian=_laplacian_share(runs[0][1]),
+        seconds={name: round(value, 1) for name, value in stages.seconds.items()},
+    )
+
+
+def _check_splits(dataset: Dataset, test_images: int | None) -> None:
+    counts = dataset.counts()
+    for split in ("train", "dev", "test"):
+        if not counts.get(split):
+            raise FishermixError(f"{dataset.name} has no {split} images. A table needs train, dev and test.")
+    if test_images is not None and not 1 <= test_images <= counts["test"]:
+        raise FishermixError(
+            f"{dataset.name} has {counts['test']} test images, so {test_images} cannot be drawn."
+        )
+
+
+def _load_result(path: Path) -> Result:
+    advice = "The file is damaged. Delete it to measure this variant again."
+    return parse_json(path.read_bytes(), Result, path, advice)
+
+
+def _run(
+    dataset: Dataset,
+    repeat: int,
+    vectors: WordVectors,
+    recipe: Recipe,
+    stages: Stages,
+    test_images: int | None,
+) -> tuple[dict[str, np.ndarray], ImageTextModel]:
+    """Train on one split and rank its test images."""
+    model = train_model(dataset, vectors, recipe, stages)
+    features = stages.folder / "features"
+    with stages.clock("image features"):
+        test, _ = image_features(dataset.part("test"), model.image_encoder, features)
+    with stages.clock("test"):
+        test = test.sample("test", test_images, repeat) if test_images else test
+        return rank_answers(model, test, features), model
+
+
+def _digest(
+    dataset: Dataset, vectors: WordVectors, recipe: Recipe, repeats: int, test_images: int | None
+) -> str:
+    digest = hashlib.sha256(json.dumps([asdict(recipe), repeats, test_images]).encode())
+    digest.update(np.ascontiguousarray(vectors.vectors).tobytes())
+    for part in (vectors.words, dataset.image_names, dataset.sentences, dataset.splits.tolist()):
+        digest.update("\0".join(part).encode())
+    for path in dataset.image_paths:
+        digest.update(f"{path.stat().st_size if path.is_file() else 0} ".encode())
+    return digest.hexdigest()[:16]
+
+
+def _mean_figures(found: list[Figures]) -> Figures:
+    return {
+        task: {measure: float(np.mean([one[task][measure] for one in found])) for measure in measures}
+        for task, measures in found[0].items()
+    }
+
+
+def _laplacian_share(model: ImageTextModel) -> float | None:
+    for mixture in model.sentence_encoder.mixtures:
+        names = [family.name for family in mixture.families_]
+        if "laplace" in names and len(names) > 1:
+            return float(np.mean(mixture.choice_ == names.index("laplace")))
+    return None
+
+
+def write_json(results: Sequence[Result], path: Path) -> None:
+    document = {"variants": [result.as_json() for result in results]}
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())

@@ -1,0 +1,142 @@
+"""Finished stages of a training on disk: a training that is started again skips them.
+
+The vectors of a sentence transformer are kept too, each by itself, in the file `sentences.sqlite`: the next
+variant of a table does not encode the same captions again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.locks import hold_folder
+from fishermix.progress import is_shown
+from fishermix.storage import read_kind
+
+from fishermix_photos.disk import make_private_folder
+from fishermix_photos.sqlite import select_keys, transaction
+from fishermix_photos.transformer import SentenceTransformer
+from fishermix_photos.vision.features import open_cache, read_vector
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+SENTENCES_FILE = "sentences.sqlite"
+TABLE = "vectors (transformer TEXT, sentence BLOB, vector BLOB NOT NULL, PRIMARY KEY (transformer, sentence))"
+INSERT = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)"
+SELECT = "SELECT sentence, vector FROM vectors WHERE transformer = ? AND sentence IN"
+
+
+class Stages:
+    """A folder of finished stages, each named by the hash of its inputs, and the seconds spent on each.
+
+    client : the Dask cluster that does the work; None: this process
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        try:
+            make_private_folder(self.folder)  # it holds points of photos
+        except OSError as error:
+            raise FishermixError(f"Cannot create the work folder {folder} ({error.strerror}).") from error
+        self.seconds: dict[str, float] = {}
+        self.client: Client | None = None
+        self.held = False
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other processes out of the folder; inside another `hold` of the same object, do nothing."""
+        if self.held:
+            yield
+            return
+        with hold_folder(self.folder, "--work"):
+            self.held = True
+            try:
+                yield
+            finally:
+                self.held = False
+
+    @contextmanager
+    def clock(self, name: str) -> Iterator[None]:
+        """Add the time of the block to `seconds`, and report it if progress is shown."""
+        start = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
+        if is_shown():
+            print(f"{name}: {self.seconds[name]:.1f} s", file=sys.stderr)
+
+    def load_or_make(
+        self,
+        name: str,
+        inputs: Any,
+        make: Callable[[], T],
+        save: Callable[[T, Path], None],
+        load: Callable[[Path], T],
+    ) -> T:
+        """The result of a stage: loaded if it was finished before, else made and saved.
+
+        inputs : JSON values that determine the result
+        """
+        digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+        folder = self.folder / f"{name.replace(' ', '-')}-{digest}"
+        with self.clock(name):
+            if read_kind(folder) is not None:
+                return load(folder)
+            result = make()
+            save(result, folder)
+            return result
+
+
+@contextmanager
+def open_stages(work: Stages | str | os.PathLike | None) -> Iterator[Stages]:
+    """Stages in this folder, or in a temporary one."""
+    if isinstance(work, Stages):
+        yield work
+    elif work is not None:
+        yield Stages(work)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Stages(folder)
+
+
+class CachedTransformer(SentenceTransformer):
+    """A `SentenceTransformer` that keeps its vectors in the file `sentences.sqlite` of a folder.
+
+    A pickled copy, such as a worker of a cluster gets, is the transformer without the file.
+    """
+
+    def __init__(self, transformer: SentenceTransformer, cache: str | os.PathLike):
+        super().__init__(transformer.folder)
+        self.transformer, self.file = transformer, Path(cache) / SENTENCES_FILE
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Unit vectors (n, n_features) of sentences; those that the file lacks are computed and saved."""
+        # As bytes: SQLite does not store a lone surrogate as text.
+        keys = {text: text.encode("utf8", "surrogatepass") for text in sentences}
+        with open_cache(self.file, TABLE) as database:
+            found = dict(select_keys(database, tuple[bytes, bytes], SELECT, keys.values(), self.key))
+            missing = [text for text, key in keys.items() if key not in found]
+            if missing:
+                made = self.transformer.encode(missing).astype("<f4")
+                new = {keys[text]: vector.tobytes() for text, vector in zip(missing, made)}
+                with transaction(database):
+                    database.executemany(INSERT, [(self.key, *pair) for pair in new.items()])
+                found |= new
+            out = np.empty((len(sentences), self.n_features), np.float32)
+            for row, text in enumerate(sentences):
+                out[row] = read_vector(found[keys[text]], self.n_features)
+        return out
+
+    def __reduce__(self):
+        return SentenceTransformer, (self.folder,)

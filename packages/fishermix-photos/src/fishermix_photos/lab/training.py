@@ -1,0 +1,390 @@
+"""Training a model, stage by stage: words, mixtures, image features, the joint space."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fishermix.caption.consensus import fit_confidence, is_right
+from fishermix.caption.vocabulary import CaptionSet
+from fishermix.cca.choose import choose_best
+from fishermix.cca.covariances import CovarianceSums
+from fishermix.cca.dual import ROWS_IN_DOUBLE, GramSums, choose_method
+from fishermix.cca.estimator import RegularizedCCA
+from fishermix.cca.projections import CanonicalProjections, unit_rows
+from fishermix.errors import FishermixError
+from fishermix.joint import HubnessCorrection, JointSpace, prepare_features
+from fishermix.measures.ranks import Figures, figures, recall_sum, task_ranks
+from fishermix.mixture import Mixture
+from fishermix.schemas import Struct
+from fishermix.storage import FolderKind, load_folder, save_folder
+from fishermix.text.encoder import SentenceEncoder
+from fishermix.text.whitening import Whitening
+from fishermix.text.word_vectors import WordVectors
+
+from fishermix_photos.lab.datasets import Dataset
+from fishermix_photos.lab.recipe import Recipe
+from fishermix_photos.lab.stages import CachedTransformer, Stages, open_stages
+from fishermix_photos.model import ImageTextModel
+from fishermix_photos.transformer import SentenceTransformer
+from fishermix_photos.vision.encoder import image_networks, open_encoders
+from fishermix_photos.vision.features import extract
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from fishermix.caption.captioner import Captioner
+
+HELD_OUT = 0.1
+FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
+
+
+class NoFields(Struct):
+    """A finished whitening is all in its tensors."""
+
+
+WHITENING = FolderKind("whitening", 1, NoFields)
+
+
+def train_model(
+    dataset: Dataset,
+    vectors: WordVectors | str | os.PathLike,
+    recipe: Recipe,
+    work: Stages | str | os.PathLike | None = None,
+    client: Client | None = None,
+    n_words: int | None = None,
+) -> ImageTextModel:
+    """Train on the "train" images of a data set; its "dev" images choose the ridges and the power.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Photos and their sentences. Without "dev" images, a tenth of the training images are held out.
+    vectors : WordVectors or path
+        The word vectors.
+    recipe : Recipe
+        What to train.
+    work : path, optional
+        The folder where finished stages are kept, so that an interrupted training continues.
+    client : distributed.Client, optional
+        Train on this Dask cluster.
+    n_words : int, optional
+        The vocabulary of the model: all words of the data set, then the most frequent others. Default: all
+        words of the vectors.
+    """
+    if not isinstance(vectors, WordVectors):
+        vectors = WordVectors.load(vectors)
+    with open_stages(work) as stages, stages.hold():
+        stages.client, sentences = client, dataset.sentences
+        dataset = with_dev(dataset, recipe.seed)
+        dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
+        encoder = fit_sentence_encoder(vectors, recipe, stages)
+        image_encoder = open_encoders(recipe.encoders, recipe.view)
+        with stages.clock("image features"):
+            dataset, features = image_features(dataset, image_encoder, stages.folder / "features")
+        widths = [network.n_features for network in image_networks(image_encoder)]
+        cca, space = fit_joint_space(dataset, features, widths, encoder, recipe, stages)
+        if isinstance(encoder.transformer, CachedTransformer):  # the work folder may go
+            encoder.set_params(transformer=encoder.transformer.transformer)
+        if n_words is not None:
+            encoder = encoder.with_words_of(sentences, n_words)
+        return ImageTextModel(encoder, image_encoder, space, _make_report(dataset, cca, recipe, stages))
+
+
+def _make_report(dataset: Dataset, cca: RegularizedCCA, recipe: Recipe, stages: Stages) -> dict[str, Any]:
+    """What was trained, what was chosen, and how long each stage took."""
+    return {
+        "data": dataset.name,
+        "images": dataset.counts(),
+        "reg_x": cca.reg_x,
+        "reg_y": cca.reg_y,
+        "scale": cca.scale,
+        "seconds": {name: round(value, 1) for name, value in stages.seconds.items()},
+        "recipe": json.loads(json.dumps(asdict(recipe))),  # lists in place of tuples
+    }
+
+
+def rank_answers(
+    model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None
+) -> dict[str, np.ndarray]:
+    """The rank of the first right answer of every query of the three tasks, see `measures.ranks`.
+
+    work : a folder that keeps image features
+    """
+    dataset, features = image_features(dataset, model.image_encoder, work)
+    images, sentences = model.image_points(features), model.encode_text(dataset.sentences)
+    hubness = model.hubness
+    corrections = (hubness.of_images(images), hubness.of_sentences(sentences)) if hubness else ()
+    return task_ranks(images, sentences, dataset.image_of, *corrections)
+
+
+def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
+    """Recalls, median and mean ranks of the three tasks on all images of a data set.
+
+    Choose a part of it first: `dataset.part("test")`.
+
+    Parameters
+    ----------
+    model : ImageTextModel
+        The model.
+    dataset : Dataset
+        Photos and their sentences.
+    work : path, optional
+        A folder that keeps image features.
+    """
+    return figures(rank_answers(model, dataset, work))
+
+
+def with_dev(dataset: Dataset, seed: int) -> Dataset:
+    """The data set, with a tenth of the training images held out as "dev" if it has none."""
+    if (dataset.splits == "dev").any():
+        if (n_train := int((dataset.splits == "train").sum())) < 2:
+            raise FishermixError(
+                f"{dataset.name} has {n_train} training images. Training needs at least two."
+            )
+        return dataset
+    splits = dataset.splits.copy()
+    rows = np.flatnonzero(splits == "train")
+    if not len(rows):
+        rows = np.flatnonzero(splits == "")
+        splits[rows] = "train"
+    if len(rows) < 10:
+        raise FishermixError(f"{dataset.name} has {len(rows)} training images. Training needs at least ten.")
+    held_out = np.random.default_rng(seed).permutation(rows)[: max(1, int(len(rows) * HELD_OUT))]
+    splits[held_out] = "dev"
+    return replace(dataset, splits=splits)
+
+
+def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> SentenceEncoder:
+    """Fit whitening and mixtures to the corpus of word vectors, never to captions."""
+    families = recipe.families
+    corpus = np.asarray(vectors.vectors[: recipe.corpus_words], np.float32)
+    corpus_hash = hashlib.sha256(np.ascontiguousarray(corpus).tobytes()).hexdigest()
+    inputs = [corpus_hash, recipe.whitening, recipe.l2_before, recipe.l2_after, recipe.seed]
+    whitening = stages.load_or_make(
+        "whitening",
+        inputs,
+        lambda: Whitening(recipe.whitening, recipe.l2_before, recipe.l2_after, random_state=recipe.seed).fit(
+            corpus
+        ),
+        lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
+        lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors),
+    )
+    rows: Any = whitening.transform(corpus).astype(np.float32) if families else corpus
+    if stages.client is not None and families:
+        from fishermix.distributed.mixtures import ClusterSource
+
+        rows = ClusterSource(rows, stages.client)
+    mixtures = [_fit_mixture(rows, inputs, offered, recipe, stages) for offered in families]
+    transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
+    if transformer is not None:
+        transformer = CachedTransformer(transformer, stages.folder)
+    return SentenceEncoder(
+        vectors,
+        whitening=whitening,
+        mixtures=mixtures,
+        stop_words=recipe.stop_words,
+        transformer=transformer,
+        transformer_weight=recipe.transformer_weight,
+    )
+
+
+def _fit_mixture(
+    rows: Any, inputs: list, families: tuple[str, ...], recipe: Recipe, stages: Stages
+) -> Mixture:
+    n_components = recipe.mixture_components
+    return stages.load_or_make(
+        f"mixture {'+'.join(families)}",
+        [*inputs, families, n_components],
+        lambda: Mixture(n_components, families=families, random_state=recipe.seed).fit(rows),
+        lambda made, folder: made.save(folder),
+        Mixture.load,
+    )
+
+
+def image_features(
+    dataset: Dataset, encoder: Any, work: str | os.PathLike | None
+) -> tuple[Dataset, np.ndarray]:
+    """The data set without unreadable photos, and the networks' vectors (n, p) of the others."""
+    with open_stages(work) as stages:
+        networks = image_networks(encoder)
+        results = [extract(dataset.image_paths, network, stages.folder) for network in networks]
+    failed = {str(path) for result in results for path in result.failed}
+    good = np.array([str(path) not in failed for path in dataset.image_paths], bool)
+    if not good.any():
+        raise FishermixError(f"None of the {len(good)} photos of {dataset.name} can be read.")
+    if failed:
+        print(f"fishermix: skipped {len(failed)} unreadable photos of {dataset.name}", file=sys.stderr)
+        dataset = dataset.select(np.flatnonzero(good))
+    return dataset, np.hstack([result.features[good] for result in results])
+
+
+def fit_joint_space(
+    dataset: Dataset,
+    features: np.ndarray,
+    widths: list[int],
+    encoder: SentenceEncoder,
+    recipe: Recipe,
+    stages: Stages,
+) -> tuple[RegularizedCCA, JointSpace]:
+    """Fit the CCA to the training pairs, with the ridges and the power that are best on the "dev" images.
+
+    features (n, p) : the networks' vectors of the data set's images, `widths` numbers per network
+    """
+    prepared = prepare_features(features, recipe.image_power, recipe.image_l2, widths)
+    is_train = dataset.splits == "train"
+    train_part, dev_part = dataset.part("train"), dataset.part("dev")
+    _check_words_known(train_part, encoder)
+    with stages.clock("covariances"):
+        sums = _sum_pairs(prepared[is_train], train_part, encoder, recipe, stages.client)
+    dev = PairVectors(prepared[dataset.splits == "dev"], encoder.transform(dev_part.sentences))
+    bank = _draw_bank(prepared, is_train, train_part, encoder, recipe)
+    # The images vary in one direction less than there are images, at most.
+    n_components = min(recipe.n_components, prepared.shape[1], encoder.n_features, max(is_train.sum() - 1, 1))
+    with stages.clock("ridges"):
+        path = RegularizedCCA(n_components, scale=None).path(sums, recipe.reg_x, recipe.reg_y)
+        best = choose_best(
+            _list_candidates(path, dev, bank, recipe),
+            lambda candidate: recall_sum(*candidate.dev_points, dev_part.image_of, *candidate.dev_hubness),
+        )
+    cca = best.cca.set_params(scale=best.power)
+    n_word_features = encoder.sentence_vectors.n_word_features if encoder.transformer is not None else 0
+    space = JointSpace(
+        cca.projections_,
+        power=best.power,
+        hubness=best.hubness,
+        image_power=recipe.image_power,
+        image_l2=recipe.image_l2,
+        image_widths=widths,
+        n_word_features=n_word_features,
+    )
+    return cca, space
+
+
+def _sum_pairs(
+    images: np.ndarray, part: Dataset, encoder: SentenceEncoder, recipe: Recipe, client: Client | None
+) -> CovarianceSums | GramSums:
+    """The covariances; or, for few sentences, their inner products if these are cheaper.
+
+    Inner products of up to ROWS_IN_DOUBLE sentences are summed in float64, and their vectors fit in memory.
+    """
+    if client is None:
+        n, (m, p), q = len(part.sentences), images.shape, encoder.n_features
+        n_ridges = len(recipe.reg_y if p <= q else recipe.reg_x)
+        if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
+            return GramSums(images, encoder.transform(part.sentences), part.image_of)
+        blocks = encoder.blocks(part.sentences)
+        return CovarianceSums.from_blocks(images, blocks, part.image_of, encoder.feature_groups)
+    from fishermix.distributed.covariances import covariance_sums
+
+    return covariance_sums(images, part.sentences, part.image_of, client, encoder)
+
+
+def _draw_bank(
+    prepared: np.ndarray, is_train: np.ndarray, part: Dataset, encoder: SentenceEncoder, recipe: Recipe
+) -> PairVectors | None:
+    """Random training photos and sentences for the hubness correction, if the recipe has one."""
+    if not recipe.csls_neighbors:
+        return None
+    random = np.random.default_rng(recipe.seed)
+    images = random.permutation(np.flatnonzero(is_train))[: recipe.csls_bank_size]
+    sentences = random.permutation(len(part.sentences))[: recipe.csls_bank_size]
+    return PairVectors(prepared[images], encoder.transform([part.sentences[row] for row in sentences]))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A CCA with a power of its correlations, and what its score on the "dev" images needs."""
+
+    cca: RegularizedCCA
+    power: float
+    hubness: HubnessCorrection | None
+    dev_points: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def dev_hubness(self) -> tuple[np.ndarray, ...]:
+        if self.hubness is None:
+            return ()
+        images, sentences = self.dev_points
+        return self.hubness.of_images(images), self.hubness.of_sentences(sentences)
+
+
+def _list_candidates(
+    path: Iterable[RegularizedCCA], dev: PairVectors, bank: PairVectors | None, recipe: Recipe
+) -> Iterator[Candidate]:
+    """Every CCA of the path with every power of the recipe; vectors are projected once per CCA."""
+    for cca in path:
+        projections = cca.projections_
+        of_dev, of_bank = dev.project(projections), bank.project(projections) if bank else None
+        for power in recipe.correlation_powers:
+            hubness = None
+            if of_bank:
+                points = of_bank.scale(projections, power)
+                hubness = HubnessCorrection.from_points(*points, recipe.csls_neighbors)
+            yield Candidate(cca, float(power), hubness, of_dev.scale(projections, power))
+
+
+@dataclass(frozen=True)
+class PairVectors:
+    """Vectors of photos and of sentences, in rows; a zero row is a sentence without a known word."""
+
+    images: np.ndarray
+    sentences: np.ndarray
+
+    def project(self, projections: CanonicalProjections) -> PairVectors:
+        """The projections with power 0; a zero row stays zero."""
+        known = np.any(self.sentences, axis=1, keepdims=True)
+        images = projections.project_x(self.images, power=0)
+        sentences = projections.project_y(self.sentences, power=0)
+        return PairVectors(images, np.where(known, sentences, 0))
+
+    def scale(self, projections: CanonicalProjections, power: float) -> tuple[np.ndarray, np.ndarray]:
+        """Unit points of what `project` gave, for this power."""
+        images = projections.scale_columns(self.images, power, np.float32)
+        sentences = projections.scale_columns(self.sentences, power, np.float32)
+        return unit_rows(images), unit_rows(sentences)
+
+
+def _check_words_known(part: Dataset, encoder: SentenceEncoder) -> None:
+    """At least two training sentences must have a known word."""
+    known = (sentence for sentence in part.sentences if len(encoder.lookup.find([sentence]).rows))
+    if len(list(islice(known, 2))) < 2:
+        raise FishermixError(
+            f"The word vectors know no word of the {len(part.sentences)} training sentences of {part.name}. "
+            "Give sentences in the language of the vectors, or other vectors."
+        )
+
+
+# Captioners
+
+
+def make_caption_set(
+    model: ImageTextModel, dataset: Dataset, features: str | os.PathLike | None
+) -> tuple[Dataset, CaptionSet]:
+    """The readable photos of `dataset` that have sentences, and the same as a `CaptionSet`.
+
+    features : folder of the feature cache, or None for no cache
+    """
+    dataset = dataset.select(np.unique(dataset.image_of))
+    dataset, vectors = image_features(dataset, model.image_encoder, features)
+    return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
+
+
+def calibrate_captioner(model: ImageTextModel, captioner: Captioner, captions: CaptionSet) -> None:
+    """Fit the confidence of the captioner to photos that it was not trained on."""
+    written = captioner.describe(captions.points, encode_text=model.encode_text)
+    right = [is_right(found.sentence, true) for found, true in zip(written, captions.references())]
+    points = model.encode_text([found.sentence for found in written])
+    others = np.roll(captions.points, len(written) // 2, axis=0)
+    captioner.confidence = fit_confidence(
+        np.array([found.cosine for found in written]),
+        np.array([found.agreement for found in written]),
+        np.array(right),
+        np.einsum("nd,nd->n", points, others),
+    )

@@ -1,0 +1,573 @@
+"""`PhotoLibrary`: all that the command line, the page and a program may ask of a collection of photos."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.progress import listen_to_progress
+
+from fishermix_photos.details import Filter, find_kind
+from fishermix_photos.disk import data_folder
+from fishermix_photos.photo_files import parse_patterns, scan_folder
+from fishermix_photos.query import (
+    Term,
+    compare_by_cosine,
+    encode_sentence,
+    encode_terms,
+    parse_query,
+    read_terms,
+    split_sentences,
+    suggest_words,
+)
+from fishermix_photos.results import (
+    Changes,
+    Facets,
+    FolderAway,
+    FolderStatus,
+    LibraryBusy,
+    NotInLibrary,
+    Photo,
+    Query,
+    Results,
+    Summary,
+    UnknownPhoto,
+)
+from fishermix_photos.search import PhotoSearch, make_photo, name_file, resolve
+from fishermix_photos.store import LocalStore
+from fishermix_photos.update import FolderUpdate, add_slash, drop_covered, find_covering
+from fishermix_photos.vision.formats import is_whole_file
+
+if TYPE_CHECKING:
+    from fishermix.caption.consensus import Description
+
+    from fishermix_photos.describe import SentencePool
+    from fishermix_photos.duplicates import DuplicateGroup
+    from fishermix_photos.explain import Explainer, Explanation
+    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.postgres import PostgresStore
+
+Progress = Callable[[str, int, int | None], None]
+ADDRESSES = ("postgresql://", "postgres://")
+MOST_FOLDERS = 200  # of the facets
+REMEMBERED_UPLOADS = 32
+PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
+
+
+class PhotoLibrary:
+    """The photos of all folders that were added, with their points of the joint space.
+
+    Example::
+
+        with PhotoLibrary() as library:
+            library.update(["~/Pictures"])
+            for photo in library.search("two dogs run on a beach").photos:
+                print(photo.probability, photo.path)
+
+    It may be used by several threads.
+
+    Parameters
+    ----------
+    place : path or str, optional
+        Where the library is kept: a directory, or a postgresql:// address of one that several machines share.
+        Default: the user's data folder. There, each custom model has its own library.
+    model : ImageTextModel or path, optional
+        The model, or its folder. Default: the model in the package. It is loaded on first need.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike | None = None,
+        model: ImageTextModel | str | os.PathLike | None = None,
+    ):
+        self._given_model = model
+        self._loading, self._lock = threading.RLock(), threading.Lock()
+        self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._given_pool: tuple[Sequence[str], SentencePool] | None = None
+        self._topics: tuple[tuple, list[str]] = ((), [])
+        self._store = self._open_store(place)
+        self._search = PhotoSearch(self._store, lambda: self.model)
+
+    def _open_store(self, place: str | os.PathLike | None) -> LocalStore | PostgresStore:
+        if place is not None and str(place).startswith(ADDRESSES):
+            from fishermix_photos.postgres import PostgresStore
+
+            return PostgresStore(str(place))
+        if place is None:
+            is_shipped = self._given_model is None or getattr(self.model, "is_shipped", False)
+            place = data_folder() / ("library" if is_shipped else f"library-{self.model.key}")
+        return LocalStore(Path(place).expanduser())
+
+    def __repr__(self) -> str:
+        return f"PhotoLibrary({self.place!r}, {self.count():,} photos)"
+
+    @property
+    def place(self) -> str:
+        """Where the library is kept: a directory, or the address of a database without its password."""
+        return self._store.name
+
+    def __enter__(self) -> PhotoLibrary:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files of the library."""
+        self._store.close()
+
+    @property
+    def model(self) -> ImageTextModel:
+        """The model that encodes photos and sentences."""
+        if "_model" not in vars(self):  # a search does not wait for what else is being loaded
+            with self._loading:
+                return self._model
+        return self._model
+
+    @cached_property
+    def _model(self) -> ImageTextModel:
+        if isinstance(self._given_model, str | os.PathLike | None):
+            from fishermix_photos.model import ImageTextModel
+
+            return ImageTextModel.load(self._given_model)
+        return self._given_model
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever a process changes the library."""
+        return self._store.state().version
+
+    # Folders
+
+    def update(
+        self,
+        folders: Sequence[str | os.PathLike],
+        exclude: Sequence[str] = (),
+        on_progress: Progress | None = None,
+    ) -> Changes:
+        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones.
+
+        Folders that are new are added to the library.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            The folders to look at.
+        exclude : sequence of str
+            Globs, as in a .fishermixignore, of photos that are neither encoded nor removed.
+        on_progress : callable, optional
+            Is called with what is being done, the number of photos done and their total.
+        """
+        wanted = [resolve(folder) for folder in folders]
+        known = [Path(path) for path in self._store.folders()]
+        for folder in wanted:
+            if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
+                raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
+        if self._search.is_of_another_model():  # the points of all folders are lost: encode them again
+            wanted += [path for path in known if path.is_dir()]
+        wanted = drop_covered(wanted, exclude)
+        total, problems = Changes(), dict[Path, FishermixError]()
+        with listen_to_progress(on_progress) if on_progress else nullcontext():
+            for folder in wanted:
+                try:
+                    changes = FolderUpdate(folder, self._store, self.model, exclude).run()
+                except (FolderAway, LibraryBusy) as error:
+                    problems[folder] = error
+                    continue
+                total = _add_changes(total, changes)
+        if problems and len(problems) == len(wanted):
+            raise next(iter(problems.values()))
+        return replace(total, problems=problems)
+
+    def folders(self) -> list[FolderStatus]:
+        """The folders of the library, by path."""
+        return [self._describe_folder(Path(path), [add_slash(path)]) for path in self._store.folders()]
+
+    def status(self, folder: str | os.PathLike) -> FolderStatus:
+        """What the library has of a folder, and what it skips there.
+
+        Parameters
+        ----------
+        folder : path
+            A folder of the library, or one inside.
+        """
+        place = resolve(folder)
+        root = self.covering(place)
+        if root is None:
+            raise NotInLibrary(f"{place} is not in the photo library.", folder=place, covering=None)
+        found = self._describe_folder(place, [add_slash(place)])
+        if not found.exists:
+            return found
+        listing = scan_folder(place, root=root)
+        unreadable = {add_slash(place) + path: reason for path, reason in listing.unreadable.items()}
+        return replace(
+            found,
+            unreadable={**found.unreadable, **unreadable},
+            skipped=dict(listing.skipped),
+            remarks=listing.explain_left_out(),
+        )
+
+    def _describe_folder(self, folder: Path, prefixes: list[str]) -> FolderStatus:
+        return FolderStatus(
+            folder, self._store.count(prefixes)[0], folder.is_dir(), self._store.unreadable(prefixes)
+        )
+
+    def covering(self, folder: str | os.PathLike) -> Path | None:
+        """The folder of the library that is `folder` or contains it; None if there is none.
+
+        Parameters
+        ----------
+        folder : path
+            Any folder.
+        """
+        return find_covering(resolve(folder), self._store.folders())
+
+    def remove(self, folder: str | os.PathLike) -> int:
+        """Remove a folder from the library, and return the number of its photos. No file is changed.
+
+        Parameters
+        ----------
+        folder : path
+            A folder of the library. It need not exist any more.
+        """
+        place = resolve(folder)
+        if str(place) not in self._store.folders():
+            covering = self.covering(place)
+            inside = f" It is part of {covering}." if covering else ""
+            raise NotInLibrary(
+                f"{place} is not a folder of the photo library.{inside}", folder=place, covering=covering
+            )
+        with self._store.updating([str(place)]):
+            count = self._store.count([add_slash(place)])[0]
+            self._store.remove_folder(str(place))
+        return count
+
+    def delete(self) -> None:
+        """Delete the library, damaged or not. No photo is changed."""
+        self._store.delete()
+
+    def summary(self) -> Summary:
+        """How much the library holds."""
+        state, (photos, contents, pictures) = self._store.state(), self._store.count()
+        return Summary(photos, contents, pictures, state.model_key, state.dimension, self._store.size())
+
+    def verify(self) -> list[str]:
+        """A sentence for each problem of the library's files; empty if there is none."""
+        return self._store.verify()
+
+    # Photos
+
+    def check(self, query: Query) -> None:
+        """Raise if a query cannot be understood: what a search would say, before hours of encoding photos.
+
+        Parameters
+        ----------
+        query : Query
+            What to look for. Photo files of the query are not opened.
+        """
+        query.filter.check()
+        if query.exclude:
+            parse_patterns(query.exclude)
+        terms, *_ = self._read_terms(query)
+        sentences = [term for term in terms if term.kind == "text"]
+        if len(sentences) == len(terms) > 0:
+            encode_terms(sentences, self.model, self._find_point)
+        for term in sentences:
+            encode_sentence(term.value, self.model)
+
+    def search(self, query: Query | str) -> Results:
+        """The photos that a query describes. A query that is only a date lists the photos of that time.
+
+        Parameters
+        ----------
+        query : Query or str
+            What to look for; a line as `parse_query` reads it.
+        """
+        if isinstance(query, str):
+            query = Query(parse_query(query))
+        terms, filter, remarks = self._read_terms(query)
+        query = replace(query, filter=filter)
+        if not terms:
+            return replace(self.browse(replace(query, sort="date")), remarks=tuple(remarks))
+        encoded = encode_terms(terms, self.model, self._find_point)
+        remarks += suggest_words(encoded.unknown_words, self.model)
+        found = self._search.find(query, encoded)
+        return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
+
+    def _read_terms(self, query: Query) -> tuple[list[Term], Filter, list[str]]:
+        """The terms without dates and negations, the filter with the dates, and remarks on what was read."""
+        has_dates = query.filter.after is not None or query.filter.before is not None
+        terms, dates, remarks = read_terms(query.terms, dates=not has_dates)
+        return terms, dates.combine(query.filter), remarks
+
+    def browse(self, query: Query) -> Results:
+        """List photos without terms, newest first unless `query.sort` says otherwise.
+
+        Parameters
+        ----------
+        query : Query
+            Folders, filter, order, and which part of the list.
+        """
+        return self._search.browse(query)
+
+    def similar(
+        self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
+    ) -> Results:
+        """The photos that are most similar to one.
+
+        Parameters
+        ----------
+        photo : str or array of shape (d,)
+            The id of a photo, which is not among the results, or a point of `encode_photo`.
+        n : int
+            At most this many.
+        folders : sequence of paths
+            Only photos below one of these folders.
+        """
+        self._search.expect_model()
+        vector = compare_by_cosine(self._point(photo), self.model)
+        found = self._search.find_files(vector, n + 1, Query(), self._search.find_prefixes(folders))
+        photos = [make_photo(record, score) for record, score in found]
+        others = [one for one in photos if isinstance(photo, np.ndarray) or one.id != photo]
+        return Results(tuple(others[:n]))
+
+    def annotate(
+        self, photo: str | np.ndarray, n: int = 5, sentences: Sequence[str] | None = None
+    ) -> list[tuple[str, float]]:
+        """The sentences with the highest scores for a photo, best first.
+
+        Parameters
+        ----------
+        photo : str or array of shape (d,)
+            The id of a photo, or a point of `encode_photo`.
+        n : int
+            At most this many.
+        sentences : sequence of str, optional
+            The sentences to choose from. Default: those of the model.
+        """
+        return self._find_pool(sentences).rank_for_photos(self._point(photo)[None], n)[0]
+
+    def _find_pool(self, sentences: Sequence[str] | None) -> SentencePool:
+        """The pool of the model, or of these sentences, which are encoded once."""
+        if sentences is None:
+            return self._load("_pool")
+        from fishermix_photos.describe import SentencePool
+
+        with self._loading:
+            if self._given_pool is None or self._given_pool[0] is not sentences:
+                self._given_pool = sentences, SentencePool(self.model, sentences)
+            return self._given_pool[1]
+
+    def describe(self, photo: str | np.ndarray) -> Description:
+        """A new sentence for a photo, and how far it can be trusted.
+
+        Parameters
+        ----------
+        photo : str or array of shape (d,)
+            The id of a photo, or a point of `encode_photo`.
+        """
+        return self.model.describe_points(self._point(photo)[None])[0]
+
+    def explain(self, query: str, photo: str | np.ndarray) -> Explanation:
+        """How much each word contributes to the score of a photo.
+
+        Parameters
+        ----------
+        query : str
+            A line. Subtracted sentences have their own scores; photos are ignored.
+        photo : str or array of shape (d,)
+            The id of a photo, or a point of `encode_photo`.
+        """
+        wanted, subtracted = split_sentences(query)
+        return self._load("_explainer").explain(wanted, self._point(photo), subtracted)
+
+    def duplicates(
+        self, folders: Sequence[str | os.PathLike] = (), exact: bool = False
+    ) -> list[DuplicateGroup]:
+        """Groups of photos that are the same: equal files, and copies in another size, format or quality.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            Only photos below one of these folders.
+        exact : bool
+            Only equal files.
+        """
+        from fishermix_photos.duplicates import Content, find_duplicates
+
+        self._search.expect_model()
+        records = [
+            one
+            for one in self._search.records(self._search.find_prefixes(folders))
+            if is_whole_file(one.path)
+        ]
+        files: dict[int, dict[str, Any]] = {}
+        for record in sorted(records, key=lambda record: record.path):
+            files.setdefault(record.row, {})[record.path] = record.details
+        if not files:
+            return []
+        points = self._store.points(list(files))[:, : self.model.dimension]
+        return find_duplicates([Content(*one) for one in zip(files.values(), points)], exact)
+
+    def encode_photo(self, image: Any) -> np.ndarray:
+        """The point (d,) of a picture that need not be in the library; the last 32 are remembered.
+
+        Parameters
+        ----------
+        image : path or bytes
+            The picture.
+        """
+        if not isinstance(image, bytes):
+            return self.model.encode_images([image])[0]
+        if not image:
+            raise FishermixError("The picture is empty. Send a photo.")
+        digest = hashlib.sha256(image).digest()
+        with self._lock:
+            if digest in self._uploads:
+                self._uploads.move_to_end(digest)
+                return self._uploads[digest]
+        point = self.model.encode_images([image])[0]
+        with self._lock:
+            self._uploads[digest] = point
+            if len(self._uploads) > REMEMBERED_UPLOADS:
+                self._uploads.popitem(last=False)
+        return point
+
+    def _point(self, photo: str | np.ndarray) -> np.ndarray:
+        """The point (d,) of a photo by its id, or as it was given."""
+        if isinstance(photo, str):
+            point = self._find_point(photo)
+            if point is None:
+                raise _unknown(photo)
+            return point
+        d = self.model.dimension
+        if np.shape(photo) != (d,) or not np.isfinite(photo).all():
+            raise FishermixError(f"A point must be {d} finite numbers.")
+        return np.asarray(photo, np.float32)
+
+    def _find_point(self, photo: str) -> np.ndarray | None:
+        records = self._store.find([photo])
+        if not records:
+            return None
+        self._search.expect_model()
+        return self._store.points([records[0].row])[0, : self.model.dimension]
+
+    def photo(self, id: str) -> Photo:
+        """A photo by its id; raises `UnknownPhoto` if there is none.
+
+        Parameters
+        ----------
+        id : str
+            From a search.
+        """
+        records = self._store.find([id])
+        if not records:
+            raise _unknown(id)
+        return make_photo(records[0])
+
+    def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
+        """The number of photos, videos and TIFF files that could be read.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            Only below one of these folders.
+        """
+        return self._store.count(self._search.find_prefixes(folders))[0]
+
+    def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
+        """The years, folders and kinds of the photos, with their numbers.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            Only below one of these folders.
+        """
+        records = [
+            one
+            for one in self._search.records(self._search.find_prefixes(folders))
+            if is_whole_file(one.path)
+        ]
+        years = Counter((one.details.taken or "")[:4] for one in records)
+        kinds = Counter(find_kind(one.path) for one in records)
+        places = Counter[str]()
+        for folder, count in Counter(name_file(one).rpartition("/")[0] for one in records).items():
+            while folder:
+                places[folder] += count
+                folder = os.path.dirname(folder)
+        return Facets(
+            tuple(sorted(((year, count) for year, count in years.items() if year), reverse=True)),
+            tuple(sorted(places.most_common(MOST_FOLDERS))),
+            tuple(kinds.most_common()),
+        )
+
+    def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
+        """Words that the photos are about.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            Only below one of these folders.
+        """
+        from fishermix_photos.describe import find_topics
+
+        prefixes = self._search.find_prefixes(folders)
+        key = (self.version, *prefixes)
+        if self._topics[0] != key:
+            self._search.expect_model()
+            records = [one for one in self._search.records(prefixes) if is_whole_file(one.path)]
+            sample = [one.row for one in records[:: max(1, len(records) // PHOTOS_FOR_TOPICS)]]
+            points = self._store.points(sample)[:, : self.model.dimension] if sample else np.empty((0, 0))
+            self._topics = key, find_topics(self._load("_pool"), points)
+        return self._topics[1]
+
+    # What takes seconds to load: a search does not wait for it
+
+    def load(self) -> None:
+        """Load everything that answers may need, before the first question."""
+        self.model.image_encoder  # noqa: B018 (opens the network)
+        for name in ("_pool", "_explainer"):
+            self._load(name)
+        self.model.captioner  # noqa: B018
+
+    def _load(self, name: str) -> Any:
+        with self._loading:
+            return getattr(self, name)
+
+    @cached_property
+    def _pool(self) -> SentencePool:
+        from fishermix_photos.describe import SentencePool
+
+        return SentencePool(self.model)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        from fishermix_photos.explain import Explainer
+
+        return Explainer(self.model)
+
+
+def _add_changes(one: Changes, other: Changes) -> Changes:
+    skipped = Counter(one.skipped) + Counter(other.skipped)
+    return Changes(
+        one.encoded + other.encoded,
+        one.recognized + other.recognized,
+        one.removed + other.removed,
+        {**one.unreadable, **other.unreadable},
+        dict(skipped),
+        (*one.remarks, *other.remarks),
+    )
+
+
+def _unknown(photo: str) -> UnknownPhoto:
+    return UnknownPhoto(f"There is no photo '{photo}' in the library.", photo=photo)

@@ -1,0 +1,283 @@
+"""The photos of a folder: which files count, and which are left out.
+
+Left out are hidden files, folders of other programs, symbolic links, and what a `.fishermixignore` names. It
+has one pattern per line, as .gitignore has, for what lies below it:
+
+    *.gif             every GIF, at any depth
+    screenshots/      every folder of this name
+    /raw              only what is next to the .fishermixignore
+    2019/**/export    * does not match a slash, ** does
+    !keep.gif         an exception; the last pattern that matches decides
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fishermix.errors import FishermixError
+
+from fishermix_photos.vision.formats import RAW, VIDEO, Format, find_format
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILE = ".fishermixignore"
+MOST_BYTES, MOST_PATTERNS = 100_000, 1_000  # of a .fishermixignore: each is compiled, and asked for each file
+MOST_WILDCARDS = 4  # in a name: the time of a match grows exponentially with them
+LIVE_PHOTO = ".mov"  # the video that a phone keeps next to a photo of the same name
+# Folders in which other programs keep copies and previews of photos, in lower case.
+FOLDERS_OF_PROGRAMS = {
+    "@eadir",  # Synology
+    "#recycle",
+    "$recycle.bin",
+    "__macosx",
+    "node_modules",
+    "lost+found",
+    "thumbs",
+    "thumbnails",
+    "_thumbs",
+    "thumbnail",
+}
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a directory listing shows of a file: enough to see that it has not changed."""
+
+    size: int
+    mtime_ns: int
+
+
+# Patterns
+
+
+class IgnoreRules(NamedTuple):
+    """The patterns of one .fishermixignore, for paths below `base`, which is empty or ends in a slash.
+
+    folders : the patterns as they apply to folders: a slash at the end of one has no meaning there
+    """
+
+    base: str
+    files: GitIgnoreSpec
+    folders: GitIgnoreSpec
+
+    def decide(self, path: str) -> bool | None:
+        """Whether a path is left out; None if no pattern matches. That of a folder ends in a slash."""
+        inside = path[len(self.base) :] if path.startswith(self.base) else ""
+        if not inside:
+            return None
+        patterns = self.folders if inside.endswith("/") else self.files
+        return patterns.check_file(inside.rstrip("/")).include
+
+
+def parse_patterns(lines: Sequence[str], base: str = "", where: str | os.PathLike = "exclude") -> IgnoreRules:
+    """The patterns of a .fishermixignore in the folder `base`; `where` is for messages."""
+    from pathspec import GitIgnoreSpec  # most folders have no patterns
+
+    for number, line in enumerate(lines, 1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+            if any(name.count("*") > MOST_WILDCARDS for name in line.split("/")):
+                raise ValueError(f"it has more than {MOST_WILDCARDS} wildcards in a name")
+        except (ValueError, re.error) as error:
+            place = where if where == "exclude" else f"{where}, line {number}"
+            raise FishermixError(
+                f"{place}: {line.strip()!r} is not a pattern ({error}). Correct it."
+            ) from error
+    of_folders = [line.rstrip() if line.rstrip().endswith("/") else "" for line in lines]
+    return IgnoreRules(
+        base,
+        GitIgnoreSpec.from_lines("" if only else line for line, only in zip(lines, of_folders)),
+        GitIgnoreSpec.from_lines(only[:-1] or line for line, only in zip(lines, of_folders)),
+    )
+
+
+def read_ignore_file(folder: Path, base: str) -> list[IgnoreRules]:
+    """The patterns of the .fishermixignore of a folder; none if there is none. One that cannot be read is an
+    error: what it leaves out must not be encoded.
+    """
+    path = folder / IGNORE_FILE
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FishermixError(
+                f"{path} is not a file. Remove it, or write patterns into a file of this name."
+            )
+        with open(path, encoding="utf8", errors="surrogateescape") as file:
+            text = file.read(MOST_BYTES + 1)
+        lines = text.splitlines()
+        if len(text) > MOST_BYTES or len(lines) > MOST_PATTERNS:
+            raise FishermixError(
+                f"{path} has more than {MOST_PATTERNS:,} lines or {MOST_BYTES:,} letters. Shorten it: "
+                "a pattern may leave out a whole folder."
+            )
+        return [parse_patterns(lines, base, path)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FishermixError(f"{path} cannot be read ({error.strerror}). Correct its permissions.") from error
+
+
+def is_ignored(path: str, rules: Sequence[IgnoreRules]) -> bool:
+    """Whether patterns leave out a path; those of the innermost folder that match decide."""
+    decisions = (rule.decide(path) for rule in reversed(rules))
+    return next((decision for decision in decisions if decision is not None), False)
+
+
+def is_inside_ignored(path: str, rules: Sequence[IgnoreRules]) -> bool:
+    """Whether patterns leave out a path or a folder that contains it."""
+    slashes = [at for at, letter in enumerate(path) if letter == "/"]
+    return any(is_ignored(path[: at + 1], rules) for at in slashes) or is_ignored(path, rules)
+
+
+def is_skipped_below(root: Path, folder: Path) -> bool:
+    """Whether a listing of `root` leaves out `folder`, which lies in it."""
+    names = folder.relative_to(root).parts
+    if any(name.startswith(".") or name.lower() in FOLDERS_OF_PROGRAMS for name in names):
+        return True
+    rules = read_ignore_files_above(root, folder)
+    return bool(rules) and is_inside_ignored(f"{'/'.join(names)}/", rules)
+
+
+def read_ignore_files_above(root: Path, folder: Path) -> list[IgnoreRules]:
+    """The patterns of the folders from `root` down to the one that contains `folder`; paths are relative to
+    `root`.
+    """
+    names = folder.relative_to(root).parts
+    rules: list[IgnoreRules] = []
+    for depth in range(len(names)):
+        above = "".join(f"{name}/" for name in names[:depth])
+        rules += read_ignore_file(root / above, above)
+    return rules
+
+
+# Listing
+
+
+@dataclass
+class Listing:
+    """What a folder contains.
+
+    photos : stamps by path relative to the folder, with '/' between the names
+    unreadable : why subfolders could not be read, by relative path ending in '/'
+    skipped : the number of files, by suffix, that look like photos and are not read
+    left_out : the number of files and folders that are left out, by the reason
+    """
+
+    photos: dict[str, Stamp] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def explain_left_out(self) -> tuple[str, ...]:
+        """A sentence about what was left out; none if nothing was."""
+        if not self.left_out:
+            return ()
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_out.items()))
+        return (f"Left out: {reasons}.",)
+
+
+def scan_folder(folder: Path, exclude: Sequence[str] = (), root: Path | None = None) -> Listing:
+    """List all photos below `folder`, except for those that a glob of `exclude` matches.
+
+    Everything that is listed is inside the folder: symbolic links are left out. A RAW photo next to a
+    processed photo of the same name is not listed: both are one photo. The same holds for the video of a Live
+    Photo.
+
+    root : the folder above that the library has; what its .fishermixignore names is left out, too
+    """
+    above = "" if root in (None, folder) else f"{folder.relative_to(root or folder).as_posix()}/"
+    rules = read_ignore_files_above(root, folder) if root is not None and above else []
+    walk = _Walk([parse_patterns(exclude, above)] if exclude else [])
+    found = sorted(walk.list_photos(folder, above, rules))
+    listing = walk.listing
+    listing.photos = {path.removeprefix(above): stamp for path, stamp in found}
+    listing.unreadable = {path.removeprefix(above): why for path, why in listing.unreadable.items()}
+    if "" in listing.unreadable:
+        raise FishermixError(f"{folder} {listing.unreadable['']}.")
+    return listing
+
+
+class _Walk:
+    """One walk through a folder."""
+
+    def __init__(self, exclude: Sequence[IgnoreRules]):
+        self.rules: list[IgnoreRules] = []  # of the folder that is being listed, and of those above it
+        self.exclude, self.listing = exclude, Listing()
+
+    def list_photos(self, folder: Path, prefix: str, rules: list[IgnoreRules]) -> Iterator[tuple[str, Stamp]]:
+        """Paths and stamps of the photos below a folder, whose own path is `prefix`, with the rules above it.
+
+        A stack instead of recursion: folders may be nested deeper than Python's calls.
+        """
+        stack = [(os.fspath(folder), prefix, rules)]
+        while stack:
+            place, prefix, self.rules = stack.pop()
+            try:
+                entries = list(os.scandir(place))
+            except OSError as error:
+                self.listing.unreadable[prefix] = f"cannot be read ({error.strerror})"
+                continue
+            if any(entry.name == IGNORE_FILE for entry in entries):
+                self.rules = [*self.rules, *read_ignore_file(Path(place), prefix)]
+            pictures: list[tuple[os.DirEntry[str], Format]] = []
+            for entry in entries:
+                format = find_format(entry.name)
+                try:
+                    if entry.is_symlink() or self._is_left_out(entry, format, prefix):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append((entry.path, f"{prefix}{entry.name}/", self.rules))
+                    elif format is not None and entry.is_file(follow_symlinks=False):
+                        pictures.append((entry, format))
+                except OSError:
+                    continue  # deleted since the listing
+            yield from self._choose(pictures, prefix)
+
+    def _choose(
+        self, pictures: Sequence[tuple[os.DirEntry[str], Format]], prefix: str
+    ) -> Iterator[tuple[str, Stamp]]:
+        """The pictures of one folder that can be read, without the doubles of a camera."""
+        installed = {format for format in {format for _, format in pictures} if format.is_installed}
+        processed = {
+            os.path.splitext(entry.name.lower())[0]
+            for entry, format in pictures
+            if format in installed and format is not RAW and format is not VIDEO
+        }
+        for entry, format in pictures:
+            stem, suffix = os.path.splitext(entry.name.lower())
+            if (format is RAW or suffix == LIVE_PHOTO) and stem in processed:
+                continue
+            if format not in installed:
+                self.listing.skipped[suffix] += 1
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            yield f"{prefix}{entry.name}", Stamp(status.st_size, status.st_mtime_ns)
+
+    def _is_left_out(self, entry: os.DirEntry[str], format: Format | None, prefix: str) -> bool:
+        """Whether a file or folder is left out; counts it if it is a folder or looks like a photo."""
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not is_folder and format is None:
+            return entry.name.startswith(".")
+        path = f"{prefix}{entry.name}/" if is_folder else f"{prefix}{entry.name}"
+        if entry.name.startswith("."):
+            reason = "hidden"
+        elif is_folder and entry.name.lower() in FOLDERS_OF_PROGRAMS:
+            reason = entry.name
+        elif self.rules and is_ignored(path, self.rules):
+            reason = f"by {IGNORE_FILE}"
+        elif self.exclude and is_ignored(path, self.exclude):
+            reason = "by --exclude"
+        else:
+            return False
+        self.listing.left_out[reason] += 1
+        return True

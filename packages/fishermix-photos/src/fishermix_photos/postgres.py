@@ -1,0 +1,357 @@
+"""A library that several machines share: PostgreSQL with pgvector, with the methods of the local store.
+
+The tables are in the schema `fishermix` of a database: one database is one library. Paths are absolute, so
+all machines have the photos mounted at the same place. Changes take turns by an advisory lock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.runtime import install_command
+
+from fishermix_photos.database import (
+    COLUMNS,
+    READABLE,
+    VERSION,
+    Entry,
+    Record,
+    RecordRow,
+    State,
+    limit_to,
+    make_records,
+    today,
+)
+from fishermix_photos.details import DETAILS, Details
+from fishermix_photos.photo_files import Stamp
+from fishermix_photos.results import LibraryBusy, LibraryDamaged
+from fishermix_photos.store import DAYS_DEAD
+from fishermix_photos.vision.formats import is_whole_file
+
+try:
+    import psycopg
+    from pgvector.psycopg import register_vector
+except ImportError as missing:
+    raise FishermixError(
+        f"A library in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
+    ) from missing
+
+TYPES = ("text", "text", "text", "double precision", "double precision", "bigint", "bigint")
+SCHEMA = f"""
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE SCHEMA IF NOT EXISTS fishermix;
+CREATE TABLE IF NOT EXISTS fishermix.state (
+    schema integer NOT NULL, model_key text NOT NULL, dimension integer NOT NULL, version bigint NOT NULL
+);
+INSERT INTO fishermix.state SELECT {VERSION}, '', 0, 0 WHERE NOT EXISTS (SELECT FROM fishermix.state);
+CREATE TABLE IF NOT EXISTS fishermix.folders (id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS fishermix.contents (
+    row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL
+);
+CREATE TABLE IF NOT EXISTS fishermix.photos (
+    id text PRIMARY KEY,
+    path bytea NOT NULL UNIQUE,
+    folder bigint NOT NULL REFERENCES fishermix.folders,
+    size bigint NOT NULL,
+    mtime_ns bigint NOT NULL,
+    row bigint REFERENCES fishermix.contents,
+    reason text,
+    {", ".join(f"{name} {type}" for name, type in zip(DETAILS, TYPES))},
+    CHECK ((row IS NULL) != (reason IS NULL))
+);
+CREATE INDEX IF NOT EXISTS photos_by_row ON fishermix.photos (row);
+"""
+HAS_PHOTO = "EXISTS (SELECT FROM photos p WHERE p.row = c.row)"
+RULES = {
+    "points belong to no photo and are not listed as dead.": f"died IS NULL AND NOT {HAS_PHOTO}",
+    "dead points belong to a photo.": f"died IS NOT NULL AND {HAS_PHOTO}",
+    "points have another dimension than the library.": "vector_dims(point) != (SELECT dimension FROM state)",
+    "content hashes do not have 32 bytes.": "length(sha256) != 32",
+}
+
+
+class PostgresStore:
+    """The library in a PostgreSQL database. It has the methods of `LocalStore`, which describes them."""
+
+    def __init__(self, address: str):
+        self.address, parts = address, urlsplit(address)
+        self.name = f"{parts.hostname or 'the local server'}{parts.path}"
+        self._threads, self._connections = threading.local(), list[psycopg.Connection]()
+        with self._explain_errors(), psycopg.connect(address, connect_timeout=10) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
+            connection.execute(SCHEMA)
+        (version,) = self._ask("SELECT schema FROM state")[0]
+        if version != VERSION:
+            raise FishermixError(f"The photo library {self.name} was made by another version of fishermix.")
+
+    # Connections and transactions
+
+    @property
+    def _connection(self) -> psycopg.Connection:
+        """This thread's connection; autocommit, transactions are opened explicitly."""
+        connection = getattr(self._threads, "connection", None)
+        if connection is None or connection.closed:
+            connection = psycopg.connect(self.address, autocommit=True, connect_timeout=10)
+            self._connections.append(connection)
+            register_vector(connection)
+            connection.execute("SET search_path = fishermix, public")
+            self._threads.connection = connection
+        return connection
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise FishermixError(
+                f"The photo library {self.name} cannot be used ({str(error).strip()}). "
+                "Check the address, and that the server has the pgvector extension."
+            ) from error
+
+    def _ask(self, query: str, *values: Any) -> list[tuple]:
+        with self._explain_errors():
+            return self._connection.execute(query.replace("?", "%s"), values).fetchall()
+
+    def _check(self, values: Any, schema: Any) -> Any:
+        """Values of the database, if they are within their bounds."""
+        try:
+            return msgspec.convert(values, schema)
+        except msgspec.ValidationError as error:
+            raise self._damaged(f"a value is invalid ({error})") from error
+
+    def _damaged(self, problem: str) -> LibraryDamaged:
+        advice = "Drop the schema `fishermix` of the database, and add your folders again."
+        return LibraryDamaged(
+            f"The photo library {self.name} is damaged: {problem}. {advice}", place=self.name
+        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[psycopg.Connection]:
+        """A change: one client at a time; the others wait."""
+        with self._explain_errors(), self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix change'))")
+            self._connection.execute("UPDATE state SET version = version + 1")
+            yield self._connection
+
+    @contextmanager
+    def updating(self, folders: Sequence[str]) -> Iterator[None]:
+        with self._explain_errors():
+            lock = psycopg.connect(self.address, autocommit=True)  # advisory locks end with it
+        try:
+            for folder in sorted(set(folders)):
+                query = "SELECT pg_try_advisory_lock(hashtext(%s))"
+                row = lock.execute(query, (f"fishermix {os.fsencode(folder).hex()}",)).fetchone()
+                if not row or not row[0]:
+                    raise LibraryBusy(
+                        f"Another process is updating {folder}. Wait until it has finished.", folder=folder
+                    )
+            yield
+        finally:
+            lock.close()
+
+    def delete(self) -> None:
+        with self._writing() as connection:
+            connection.execute("DROP SCHEMA fishermix CASCADE")
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._threads = threading.local()
+
+    # State and folders
+
+    def state(self) -> State:
+        rows = self._ask("SELECT 0, model_key, dimension, version FROM state")
+        if len(rows) != 1:
+            raise self._damaged("it has no state")
+        return self._check((*rows[0], None), State)
+
+    def adopt(self, model_key: str, dimension: int) -> bool:
+        state = self.state()
+        if (state.model_key, state.dimension) == (model_key, dimension):
+            return False
+        with self._writing() as connection:
+            gone = connection.execute("DELETE FROM photos").rowcount
+            connection.execute("DELETE FROM contents")
+            connection.execute("UPDATE state SET model_key = %s, dimension = %s", (model_key, dimension))
+            return gone > 0
+
+    def folders(self) -> list[str]:
+        return [os.fsdecode(path) for (path,) in self._ask("SELECT path FROM folders ORDER BY path")]
+
+    def add_folder(self, folder: str, inner: Sequence[str] = ()) -> None:
+        with self._writing() as connection:
+            query = "INSERT INTO folders (path) VALUES (%s) ON CONFLICT DO NOTHING"
+            connection.execute(query, (os.fsencode(folder),))
+            number = self._find_folder(folder)
+            old = [self._find_folder(path) for path in inner]
+            connection.execute("UPDATE photos SET folder = %s WHERE folder = ANY(%s)", (number, old))
+            connection.execute("DELETE FROM folders WHERE id = ANY(%s)", (old,))
+
+    def _find_folder(self, folder: str) -> int:
+        rows = self._ask("SELECT id FROM folders WHERE path = ?", os.fsencode(folder))
+        if not rows:
+            raise FishermixError(
+                f"Another process has removed {folder} from the photo library. Run the command again."
+            )
+        return rows[0][0]
+
+    def remove_folder(self, folder: str) -> None:
+        with self._writing() as connection:
+            number = self._find_folder(folder)
+            connection.execute("DELETE FROM photos WHERE folder = %s", (number,))
+            connection.execute("DELETE FROM folders WHERE id = %s", (number,))
+            connection.execute(f"DELETE FROM contents c WHERE NOT {HAS_PHOTO}")
+
+    # Changes
+
+    def stamps(self, prefix: str) -> dict[str, Stamp]:
+        where, bounds = limit_to([prefix])
+        rows = self._ask(f"SELECT path, size, mtime_ns FROM photos p WHERE {where}", *bounds)
+        return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in rows}
+
+    def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
+        rows = self._ask("SELECT sha256 FROM contents WHERE sha256 = ANY(?)", list(hashes))
+        return {digest for (digest,) in rows}
+
+    def write(self, folder: str, entries: Sequence[Entry], removed: Sequence[str] = ()) -> list[str]:
+        missing: list[str] = []
+        with self._writing() as connection:
+            number = self._find_folder(folder)
+            paths = [os.fsencode(path) for path in (*removed, *(entry.path for entry in entries))]
+            touched = {row for (row,) in self._ask("SELECT row FROM photos WHERE path = ANY(?)", paths)}
+            for entry in entries:
+                row = None
+                if entry.reason is None and (row := self._store_content(entry)) is None:
+                    missing.append(entry.path)
+                    continue
+                self._write_photo(connection, entry, number, row)
+                touched.add(row)
+            gone = [os.fsencode(path) for path in removed]
+            connection.execute("DELETE FROM photos WHERE path = ANY(%s)", (gone,))
+            connection.execute(
+                f"UPDATE contents c SET died = CASE WHEN {HAS_PHOTO} THEN NULL ELSE coalesce(died, %s) END "
+                "WHERE row = ANY(%s)",
+                (today(), list(touched - {None})),
+            )
+        return missing
+
+    def _store_content(self, entry: Entry) -> int | None:
+        """The row of a content, new or known; None if it is not known and came without a vector."""
+        if known := self._ask("SELECT row FROM contents WHERE sha256 = ?", entry.sha256):
+            return known[0][0]
+        if entry.vector is None:
+            return None
+        query = "INSERT INTO contents (sha256, point) VALUES (?, ?) RETURNING row"
+        return self._ask(query, entry.sha256, np.asarray(entry.vector, np.float32))[0][0]
+
+    def _write_photo(
+        self, connection: psycopg.Connection, entry: Entry, folder: int, row: int | None
+    ) -> None:
+        columns = ("folder", "size", "mtime_ns", "row", "reason", *DETAILS)
+        values = (folder, entry.stamp.size, entry.stamp.mtime_ns, row, entry.reason)
+        connection.execute(
+            f"INSERT INTO photos (id, path, {', '.join(columns)}) VALUES (%s, %s{', %s' * len(columns)}) "
+            f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in columns)}",
+            (secrets.token_hex(8), os.fsencode(entry.path), *values, *astuple(entry.details or Details())),
+        )
+
+    def tidy(self) -> None:
+        with self._writing() as connection:
+            connection.execute("DELETE FROM contents WHERE died <= %s", (today() - DAYS_DEAD,))
+
+    def tune(self) -> None:
+        with self._explain_errors():
+            self._connection.execute("ANALYZE contents, photos")
+
+    # Points
+
+    def points(self, rows: Sequence[int]) -> np.ndarray:
+        query = "SELECT row, point::real[] FROM contents WHERE row = ANY(?)"
+        found = dict(self._ask(query, list(rows)))
+        try:
+            return np.array([found[row] for row in rows], np.float32)
+        except (KeyError, ValueError) as error:
+            raise self._damaged("points are missing or differ in their dimension") from error
+
+    def nearest(
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
+    ) -> list[tuple[Record, float]]:
+        where, bounds = limit_to(prefixes)
+        point, chosen = np.asarray(query, np.float32), [] if rows is None else [rows.tolist()]
+        found = self._ask(
+            f"SELECT {COLUMNS}, -(c.point <#> ?) FROM photos p JOIN folders f ON f.id = p.folder "
+            f"JOIN contents c ON c.row = p.row WHERE {where} {'AND p.row = ANY(?) ' if chosen else ''}"
+            "ORDER BY c.point <#> ?, p.path LIMIT ?",
+            *(point, *bounds, *chosen, point, n),
+        )
+        records = self._make_records([row[:-1] for row in found])
+        return list(zip(records, [float(row[-1]) for row in found]))
+
+    def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
+        where, bounds = limit_to(prefixes)
+        alive = f"c.row IN (SELECT p.row FROM photos p WHERE {where})"
+        (count,) = self._ask(f"SELECT count(*) FROM contents c WHERE {alive}", *bounds)[0]
+        step = max(1, -(-count // at_most))
+        # The order of the hashes is random with respect to the points.
+        rows = self._ask(
+            "WITH numbered AS (SELECT point, row_number() OVER (ORDER BY sha256) AS number "
+            f"FROM contents c WHERE {alive}) SELECT -(point <#> ?) FROM numbered WHERE mod(number, ?) = 0",
+            *(*bounds, np.asarray(query, np.float32), step),
+        )
+        return np.array([score for (score,) in rows], np.float32)
+
+    # Photos
+
+    def _make_records(self, rows: Sequence[tuple]) -> list[Record]:
+        try:
+            return make_records(self._check(rows, list[RecordRow]))
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+
+    def records(self, prefixes: Sequence[str] = ()) -> list[Record]:
+        where, bounds = limit_to(prefixes)
+        return self._make_records(self._ask(f"{READABLE} AND {where}", *bounds))
+
+    def find(self, ids: Sequence[str]) -> list[Record]:
+        return self._make_records(self._ask(f"{READABLE} AND p.id = ANY(?)", list(ids)))
+
+    def unreadable(self, prefixes: Sequence[str] = ()) -> dict[str, str]:
+        where, bounds = limit_to(prefixes)
+        query = f"SELECT path, reason FROM photos p WHERE reason IS NOT NULL AND {where} ORDER BY path"
+        return {os.fsdecode(path): reason for path, reason in self._ask(query, *bounds)}
+
+    def count(self, prefixes: Sequence[str] = ()) -> tuple[int, int, int]:
+        where, bounds = limit_to(prefixes)
+        rows = self._ask(f"SELECT row, path FROM photos p WHERE row IS NOT NULL AND {where}", *bounds)
+        files = [row for row, path in rows if is_whole_file(os.fsdecode(path))]
+        return len(files), len(set(files)), len(rows)
+
+    def size(self) -> int:
+        return (
+            self._ask(
+                "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables "
+                "WHERE schemaname = 'fishermix'"
+            )[0][0]
+            or 0
+        )
+
+    def verify(self) -> list[str]:
+        counts = {
+            rule: self._ask(f"SELECT count(*) FROM contents c WHERE {condition}")[0][0]
+            for rule, condition in RULES.items()
+        }
+        return [f"{count} {rule}" for rule, count in counts.items() if count]

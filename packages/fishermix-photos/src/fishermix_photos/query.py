@@ -1,0 +1,332 @@
+"""Queries that combine sentences and photos: `"beach" - "people"`, `photo.jpg + 2:"at night"`.
+
+Each term is a unit point of the joint space; the query is the sum of the terms with their signs and weights,
+scaled to unit length. A query that contains a sentence is scored like a sentence (CSLS); photos alone are
+compared with photos by the cosine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.text.tokens import STOP_WORDS
+
+from fishermix_photos.details import Filter
+from fishermix_photos.vision.formats import explain_missing, find_format
+
+WEIGHT = {"+": 1.0, "-": -1.0}
+# A quoted part, which may have a weight, or a word. A sign is a word of its own.
+TOKEN = re.compile(r'((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+)')
+WEIGHTED = re.compile(r"(\d+(?:\.\d+)?|\.\d+):(?=[^\s\d])(.+)", re.DOTALL)  # not a time such as 10:30
+SIGN_INSIDE = re.compile(r"\S\s+[+-]\s+\S")
+LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DOTALL | re.IGNORECASE)
+QUOTED = re.compile(r'"([^"]*)"')
+LARGEST_WEIGHT = 100.0
+NEGATIONS = frozenset(("without", "excluding", "no", "not"))
+SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
+
+
+class UnknownTerm(FishermixError):
+    """No word of a sentence is in the model's vocabulary, or a photo is not in the library."""
+
+    code = "unknown_term"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A sentence, the path of a photo or the id of a photo, added or subtracted `weight` times.
+
+    Parameters
+    ----------
+    sign : {"+", "-"}
+        Whether the term is added or subtracted.
+    kind : {"text", "photo", "id"}
+        What `value` is: a sentence, the path of a picture file, or the id of a photo of the library.
+    value : str
+        The sentence, the path or the id.
+    weight : float
+        How often the term counts.
+    is_quoted : bool
+        Whether the words are taken as they are: no dates, no negations.
+    """
+
+    sign: str
+    kind: Literal["text", "photo", "id"]
+    value: str
+    weight: float = 1.0
+    is_quoted: bool = field(default=False, compare=False)
+
+
+class Piece(NamedTuple):
+    """What lies between two signs of a line; `weight` is that of a quoted text, with its colon."""
+
+    text: str
+    is_quoted: bool = False
+    weight: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedQuery:
+    """A query as the vector (d,) whose dot product with the stored vector of a photo is the score.
+
+    unknown_words : those that are out of the model's vocabulary
+    n_words : the number of words that describe the photo; 0 for a query of photos alone
+    is_guess : whether the model knows none of these words
+    """
+
+    vector: np.ndarray
+    unknown_words: tuple[str, ...] = ()
+    n_words: int = 0
+    is_guess: bool = False
+
+
+# Terms of a text
+
+
+def parse_query(text: str) -> tuple[Term, ...]:
+    """Terms of one line: `beach - people`, `"a dog" + "a cat"`, `photo:1f2e + at night`.
+
+    Parameters
+    ----------
+    text : str
+        The line. A sign in quotes is text.
+    """
+    terms = []
+    for term in map(_split_weight, _add_signs(_split_line(text))):
+        if not term.is_quoted and re.fullmatch(r"photo:\w+", term.value):
+            term = replace(term, kind="id", value=term.value.removeprefix("photo:"))
+        elif not term.is_quoted:
+            check_words(term.value)
+        terms.append(term)
+    return tuple(terms)
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
+    """Terms of command-line arguments.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        A sign is an argument of its own, a photo is the name of an existing picture file, everything else is
+        text. A file name that names no photo is an error, never text.
+    """
+    pieces: list[str | Piece] = []
+    for argument in arguments:
+        if argument in WEIGHT:
+            pieces.append(argument)
+        elif SIGN_INSIDE.search(argument) and not os.path.isfile(os.path.expanduser(argument)):
+            pieces += _split_line(argument)  # "dog - water" in one pair of quotes
+        else:
+            pieces.append(Piece(argument))
+    return tuple(_find_photo(term) for term in _add_signs(pieces))
+
+
+def _split_weight(term: Term) -> Term:
+    """A term whose text begins with a weight, as in `2:dog`, without it. Nothing is read into quoted text."""
+    if term.is_quoted:
+        return term
+    found = WEIGHTED.fullmatch(term.value)
+    weight = float(found[1]) if found else 0.0
+    if found and 0 < weight <= LARGEST_WEIGHT:
+        return replace(term, value=found[2], weight=weight)
+    if odd := LIKE_A_WEIGHT.fullmatch(term.value):
+        raise FishermixError(
+            f"The weight {odd[1]} must be above 0 and at most {LARGEST_WEIGHT:g}. "
+            "To subtract a term, put a minus and a space before it."
+        )
+    return term
+
+
+def _find_photo(term: Term) -> Term:
+    """A term whose text is the name of a picture file as that photo."""
+    if not os.path.isfile(os.path.expanduser(term.value)):
+        term = _split_weight(term)
+    if quoted := QUOTED.fullmatch(term.value):
+        return replace(term, value=quoted[1], is_quoted=True)
+    path = os.path.expanduser(term.value)
+    if os.path.isfile(path):
+        if (found := find_format(path)) is not None:
+            if not found.is_installed:
+                raise FishermixError(f"{term.value} cannot be read: {explain_missing(found)}.")
+            return replace(term, kind="photo", value=path)
+        if os.path.splitext(path)[1] and not re.search(r"\s", term.value):
+            raise FishermixError(f"{term.value} is a file, but not a photo. Name a photo, or describe one.")
+    check_words(term.value)
+    return term
+
+
+def check_words(text: str) -> None:
+    """Raise if a word of a sentence is the name of a picture file: the user meant the file."""
+    for word in text.split():
+        if find_format(word) is not None:
+            name = text if text.endswith(word) else word
+            raise FishermixError(
+                f"There is no photo {name}. To search by a photo, name an existing file, with + or - between "
+                "it and other terms. To search by words, leave the file name out."
+            )
+
+
+def _split_line(line: str) -> list[str | Piece]:
+    """The signs of a line, and what lies between them."""
+    pieces: list[str | Piece] = []
+    for match in TOKEN.finditer(line):
+        weight, quoted, word = match.groups()
+        if word in WEIGHT:
+            pieces.append(word)
+        elif pieces and isinstance(pieces[-1], Piece):
+            text = word if quoted is None else f"{weight or ''}{quoted}"
+            before = pieces[-1]
+            is_quoted = before.is_quoted and quoted is not None
+            start = before.text if is_quoted else f"{before.weight}{before.text}"
+            pieces[-1] = Piece(f"{start} {text}", is_quoted, before.weight if is_quoted else "")
+        else:
+            pieces.append(Piece(word) if quoted is None else Piece(quoted, True, weight or ""))
+    return pieces
+
+
+def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
+    """Terms from signs and what lies between them."""
+    terms: list[Term] = []
+    sign: str | None = "+"
+    for piece in pieces:
+        if isinstance(piece, str):
+            if sign is not None and (terms or sign == "-"):
+                raise FishermixError(
+                    f"'{piece}' follows another sign. Put a sentence or a photo between them."
+                )
+            sign = piece
+        elif sign is None:
+            raise FishermixError(
+                f"There is no folder '{piece.text}', "
+                f"and no sign between '{terms[-1].value}' and '{piece.text}'. "
+                "Put quotes around a sentence of several words, or + or - between two terms."
+            )
+        else:
+            # The letter stands for the quoted text, into which nothing is read.
+            weight = _split_weight(Term(sign, "text", f"{piece.weight}x")).weight if piece.weight else 1.0
+            terms.append(Term(sign, "text", piece.text, weight, piece.is_quoted))
+            sign = None
+    if not terms:
+        raise FishermixError("The query is empty. Describe the photo in a few words.")
+    if sign is not None:
+        raise FishermixError(f"Nothing follows '{sign}'. End the query with a sentence or a photo.")
+    return terms
+
+
+# What the words mean
+
+
+def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], Filter, list[str]]:
+    """Terms in which dates (unless `dates` is False) and negations are read, the filter of the dates, and
+    remarks on what was read.
+    """
+    found: list[Term] = []
+    remarks: list[str] = []
+    filter = Filter()
+    for term in terms:
+        if term.kind != "text" or term.is_quoted or term.sign == "-" or not _may_mean_more(term.value):
+            found.append(term)
+            continue
+        from fishermix_photos.dates import read_words
+
+        reading = read_words(term.value, dates and not filter)
+        if reading.wanted:
+            found.append(replace(term, value=reading.wanted))
+        found += [Term("-", "text", phrase, term.weight) for phrase in reading.unwanted]
+        filter = reading.filter or filter
+        remarks += reading.remarks
+    return found, filter, remarks
+
+
+def _may_mean_more(text: str) -> bool:
+    """Whether there may be a date or a negation in a text: most searches do not wait for what reads them."""
+    return any(letter.isdigit() for letter in text) or not NEGATIONS.isdisjoint(text.lower().split())
+
+
+def split_sentences(query: str) -> tuple[str, list[str]]:
+    """The sentences that a line adds, as one, and those that it subtracts; without photos and dates."""
+    terms, *_ = read_terms(parse_query(query))
+    sentences = [term for term in terms if term.kind == "text"]
+    wanted = [term.value for term in sentences if term.sign == "+"]
+    if not wanted:
+        raise FishermixError("Only sentences can be explained, and this query contains none.")
+    return " ".join(wanted), [term.value for term in sentences if term.sign == "-"]
+
+
+# Points
+
+
+def encode_terms(
+    terms: Sequence[Term], model, find_point: Callable[[str], np.ndarray | None]
+) -> EncodedQuery:
+    """The query that the points of photos are compared with; `find_point` gives that of a photo by its id."""
+    # Sentences first: an unknown word is reported before the image network is opened.
+    points, unknown = dict[int, np.ndarray](), list[str]()
+    for position, term in sorted(enumerate(terms), key=lambda pair: pair[1].kind == "photo"):
+        if term.kind == "photo":
+            point = model.encode_images([term.value])[0]
+        elif term.kind == "id":
+            found = find_point(term.value)
+            if found is None:
+                raise UnknownTerm(f"There is no photo '{term.value}' in the library.", photo=term.value)
+            point = found
+        else:
+            point, ignored = encode_sentence(term.value, model)
+            unknown += ignored
+        points[position] = np.float32(WEIGHT[term.sign] * term.weight) * point
+    total = np.sum([points[position] for position in range(len(terms))], axis=0)
+    norm = float(np.linalg.norm(total))
+    if norm < SHORTEST_SUM:
+        raise FishermixError("The terms of the query cancel out. Remove one of them.")
+    vector = total / np.float32(norm)
+    if not any(term.kind == "text" for term in terms):
+        return EncodedQuery(compare_by_cosine(vector, model))
+    wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
+    n_words = sum(len(text.split()) for text in wanted)
+    is_guess = bool(unknown) and _are_all_unknown(wanted, unknown)
+    return EncodedQuery(model.csls_sentences(vector[None])[0], tuple(unknown), n_words, is_guess)
+
+
+def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:
+    """The query vector of a photo's unit point (d,): zeros switch the hubness correction off."""
+    return np.pad(np.asarray(point, np.float32), (0, model.csls_dimension - len(point)))
+
+
+def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, list[str]]:
+    """The unit point (d,) of a sentence (a string or its tokens), and its out-of-vocabulary words."""
+    point, unknown = model.encode_query(sentence)
+    if not point.any():
+        text = sentence if isinstance(sentence, str) else " ".join(sentence)
+        if not text.strip():
+            # No tokens: a text without words, for example of control characters.
+            kind = FishermixError if isinstance(sentence, str) else UnknownTerm
+            raise kind("The query is empty. Describe a photo in a few words.")
+        suggested = " ".join(suggest_words(unknown, model))
+        raise UnknownTerm(
+            f"All words of '{text}' are out of the model's vocabulary. "
+            f"{suggested or 'Use other, more common words.'}"
+        )
+    return point, unknown
+
+
+def suggest_words(unknown: Sequence[str], model) -> list[str]:
+    """A remark about each unknown word that is a month, or nearly a word of the vocabulary."""
+    if not unknown:
+        return []
+    from fishermix_photos.dates import is_month
+
+    remarks = [f"A month is a date only with a year: {word} 2024." for word in unknown if is_month(word)]
+    suggested = [(word, model.suggest_spelling(word)) for word in unknown if not is_month(word)]
+    return remarks + [f"Did you mean {better} instead of {word}?" for word, better in suggested if better]
+
+
+def _are_all_unknown(texts: Sequence[str], unknown: Sequence[str]) -> bool:
+    """Whether the words of texts are among the unknown ones; words that describe nothing do not count."""
+    telling = {word.lower().strip(".,;:!?'\"") for text in texts for word in text.split()} - STOP_WORDS
+    return bool(telling) and telling.issubset(unknown)

@@ -1,0 +1,311 @@
+"""What is asked of a photo library and what it answers: plain values for commands, pages and programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from fishermix.errors import FishermixError
+
+from fishermix_photos.details import Details, Filter
+from fishermix_photos.query import Term
+
+Band = Literal["likely", "maybe", "unlikely"]
+Sort = Literal["score", "date", "oldest", "name"]
+NO_FILTER, NO_DETAILS = Filter(), Details()
+MOST_THUMBNAILS, THUMBNAIL_SIDE = 24, 160  # of results in a notebook
+
+
+class LibraryBusy(FishermixError):
+    """Another process is updating the folder."""
+
+    code = "library_busy"
+
+
+class LibraryDamaged(FishermixError):
+    """The files of the library cannot be used; `values["place"]` is where they are."""
+
+    code = "library_damaged"
+
+
+class OtherModel(FishermixError):
+    """The library was made with another model. An update encodes its photos again."""
+
+    code = "other_model"
+
+
+class FolderAway(FishermixError):
+    """A folder of the library does not exist now or has no photos any more: is the disk mounted?"""
+
+    code = "folder_away"
+
+
+class NotInLibrary(FishermixError):
+    """The library has no such folder; `values["covering"]` is the one that contains it, if any."""
+
+    code = "not_in_library"
+
+
+class UnknownPhoto(FishermixError):
+    """The library has no photo with this id."""
+
+    code = "unknown_photo"
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a search looks for.
+
+    Parameters
+    ----------
+    terms : tuple of Term
+        Sentences and photos, see `parse_query`.
+    folders : tuple of Path
+        Only photos below one of these folders. Empty: the whole library.
+    filter : Filter
+        Only photos that meet its conditions.
+    sort : {"score", "date", "oldest", "name"}
+        Best first; or newest first, oldest first, by name. In a search, the last three show only photos that
+        may be right, or the best ones if there are none.
+    n : int
+        At most this many photos.
+    offset : int
+        Skip this many photos.
+    min_probability : float, optional
+        Only photos with at least this probability. If there are no probabilities (a query of photos, a model
+        without calibration): only photos whose scores stand out.
+    min_score : float, optional
+        Only photos with at least this score.
+    exclude : tuple of str
+        Globs, as in a .fishermixignore, of photos that are not found.
+    """
+
+    terms: tuple[Term, ...] = ()
+    folders: tuple[Path, ...] = ()
+    filter: Filter = NO_FILTER
+    sort: Sort = "score"
+    n: int = 10
+    offset: int = 0
+    min_probability: float | None = None
+    min_score: float | None = None
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo of the library, or a frame of a video, or a page of a TIFF file.
+
+    Parameters
+    ----------
+    id : str
+        Identifies the photo in its library: 16 hexadecimal digits.
+    path : str
+        The absolute path of the file. Bytes that are not text are escaped as by `os.fsdecode`.
+    folder : str
+        The folder of the library that contains it.
+    time : float, optional
+        The time of a video frame, in seconds.
+    page : int, optional
+        The page of a TIFF file, if it is not the first one.
+    score : float, optional
+        How well the photo matches the query; None without a query.
+    probability : float, optional
+        The probability that the photo is right, if it can be estimated.
+    band : {"likely", "maybe", "unlikely"}, optional
+        The same in words.
+    details : Details
+        When, where and with what it was taken.
+    """
+
+    id: str
+    path: str
+    folder: str
+    time: float | None = None
+    page: int | None = None
+    score: float | None = None
+    probability: float | None = None
+    band: Band | None = None
+    details: Details = NO_DETAILS
+
+    @property
+    def relative(self) -> str:
+        """The path relative to the folder."""
+        return self.path[len(self.folder.rstrip("/")) + 1 :]
+
+    @property
+    def name(self) -> str:
+        """The path from the name of the folder on: "Pictures/2019/dog.jpg"."""
+        top = os.path.basename(self.folder)
+        return f"{top}/{self.relative}" if top else self.relative
+
+    @property
+    def picture(self) -> str:
+        """The path with its frame or page, as `open_photo` reads it: "clip.mp4#t=12.5"."""
+        if self.page is not None:
+            return f"{self.path}#page={self.page}"
+        return f"{self.path}#t={self.time:g}" if self.time else self.path
+
+    @property
+    def place(self) -> str:
+        """The path with its frame or page, for people: "clip.mp4  at 0:12"."""
+        if self.page is not None:
+            return f"{self.path}  page {self.page}"
+        if self.time is None:
+            return self.path
+        minutes, seconds = divmod(int(self.time), 60)
+        return f"{self.path}  at {minutes}:{seconds:02}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a search found; a notebook shows it as thumbnails.
+
+    Parameters
+    ----------
+    photos : tuple of Photo
+        The photos in the order of the query.
+    more : bool
+        Whether there are photos after these.
+    total : int, optional
+        The number of all photos that match, if they were listed without a query.
+    remarks : tuple of str
+        How the query was understood.
+    unknown_words : tuple of str
+        The words of the query that are out of the model's vocabulary.
+    nothing_matches : bool
+        Whether the query has probabilities and not one photo may be right.
+    """
+
+    photos: tuple[Photo, ...] = ()
+    more: bool = False
+    total: int | None = None
+    remarks: tuple[str, ...] = ()
+    unknown_words: tuple[str, ...] = ()
+    nothing_matches: bool = False
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from fishermix_photos.contact_sheet import show_picture
+
+        cards = []
+        for photo in self.photos[:MOST_THUMBNAILS]:
+            score = "" if photo.score is None else f"{photo.score:.3f}<br>"
+            picture = show_picture(photo.picture, THUMBNAIL_SIDE)
+            text = f"{score}{escape(replace_undecodable(photo.relative))}"
+            cards.append(f'<div style="max-width: {THUMBNAIL_SIDE}px">{picture}<br>{text}</div>')
+        hidden = len(self.photos) - len(cards)
+        rest = f"<p>and {hidden:,} more</p>" if hidden else ""
+        return f'<div style="display: flex; flex-wrap: wrap; gap: 1em">{"".join(cards)}</div>{rest}'
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an update did.
+
+    Parameters
+    ----------
+    encoded, recognized, removed : int
+        The number of photos: new ones, moved or copied ones that were recognized by their content, deleted
+        ones.
+    unreadable : dict
+        Why files could not be read, by absolute path. The path of a folder ends in a slash.
+    skipped : dict
+        The number of files, by suffix, that look like photos and are not read.
+    remarks : tuple of str
+        Sentences about what else happened, such as files that were left out.
+    problems : dict
+        Folders that could not be updated, with the errors. If there is no other folder, the error is raised.
+    """
+
+    encoded: int = 0
+    recognized: int = 0
+    removed: int = 0
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    problems: Mapping[Path, FishermixError] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.encoded or self.recognized or self.removed or self.unreadable)
+
+
+@dataclass(frozen=True)
+class FolderStatus:
+    """What the library has of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    photos : int
+        The number of files that could be read.
+    exists : bool
+        Whether the folder is there now.
+    unreadable : dict
+        Why files could not be read, by absolute path.
+    skipped : dict
+        The number of files, by suffix, that look like photos and are not read. Only `PhotoLibrary.status`
+        counts them.
+    remarks : tuple of str
+        Sentences about files and folders that are left out. Only `PhotoLibrary.status` has them.
+    """
+
+    folder: Path
+    photos: int
+    exists: bool
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How much a library holds.
+
+    Parameters
+    ----------
+    photos : int
+        The number of files that could be read: photos, videos and TIFF files.
+    contents : int
+        The number of pictures that differ.
+    pictures : int
+        The number of photos, video frames and TIFF pages.
+    model_key : str
+        Identifies the model.
+    dimension : int
+        The length of a stored vector.
+    bytes : int
+        The size of the files of the library.
+    """
+
+    photos: int
+    contents: int
+    pictures: int
+    model_key: str
+    dimension: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Facets:
+    """The numbers of photos by year, folder and kind of file: what a user may filter by.
+
+    Parameters
+    ----------
+    years, folders, kinds : tuple of (str, int)
+        Names and numbers. Years are newest first, folders ("Pictures/2019") are sorted by name, and kinds by
+        number.
+    """
+
+    years: tuple[tuple[str, int], ...] = ()
+    folders: tuple[tuple[str, int], ...] = ()
+    kinds: tuple[tuple[str, int], ...] = ()
+
+
+def replace_undecodable(path: str) -> str:
+    """A file name as valid text: bytes that are not text become question marks."""
+    return path.encode("utf8", "replace").decode("utf8")

@@ -1,0 +1,164 @@
+"""Who may use the server: by default, this machine only. On a network, whoever has the token.
+
+The token is part of a link that the terminal shows once. The link sets a cookie that scripts cannot read and
+that a browser sends to this server only (`HttpOnly`, `SameSite=Strict`); its value is another secret, so that
+the token is nowhere but in the link. Both have 256 random bits and are compared in constant time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict
+from urllib.parse import parse_qs
+
+PORT, LARGEST_PORT = re.compile(r"(?<=[^:]):\d{1,5}\Z", re.ASCII), 65535  # at the end of a `Host`
+LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 100.0, 600  # of one address; a page of results asks for 60 thumbnails
+WRONG_TOKENS_PER_SECOND, WRONG_TOKENS_AT_ONCE = 1 / 6, 10
+MOST_ADDRESSES = 1024  # that are remembered
+COOKIE_DAYS = 30
+SIGNED_IN = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url=/">
+<title>fishermix</title><p><a href="/">Open fishermix</a></p></html>"""
+SIGN_IN = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>fishermix</title>
+<p>Open the link, or scan the QR code, that <code>fishermix serve</code> shows in its terminal.</p></html>"""
+
+
+class RateLimit:
+    """A bucket of requests for each address: `at_once` of them, refilled with `per_second`."""
+
+    def __init__(self, per_second: float, at_once: int):
+        self.per_second, self.at_once = per_second, at_once
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when
+        self._lock = threading.Lock()
+
+    def take(self, address: str, count: int = 1) -> bool:
+        """Whether the address may send `count` more requests now. 0 asks whether it has any left."""
+        now = time.monotonic()
+        with self._lock:
+            left, then = self._buckets.pop(address, (float(self.at_once), now))
+            left = min(float(self.at_once), left + (now - then) * self.per_second)
+            allowed = left >= max(1, count)
+            self._buckets[address] = (left - count if allowed else left), now
+            if len(self._buckets) > MOST_ADDRESSES:
+                self._buckets.popitem(last=False)
+            return allowed
+
+
+class Access:
+    """The rules for one server.
+
+    token : None: everyone who can connect may use it, so it must listen on a loopback address
+    local : whether only this machine can connect: then it may see full paths and open the file manager
+    """
+
+    def __init__(self, token: str | None = None, local: bool = True):
+        if token is None and not local:
+            raise ValueError("A server on a network needs a token.")
+        self.token, self.local = token, local
+        self._session = secrets.token_urlsafe(32)
+        self._requests = RateLimit(REQUESTS_PER_SECOND, REQUESTS_AT_ONCE)
+        self._wrong_tokens = RateLimit(WRONG_TOKENS_PER_SECOND, WRONG_TOKENS_AT_ONCE)
+        name = socket.gethostname().lower()
+        self._names = LOCAL_NAMES if local else LOCAL_NAMES | {name, f"{name.split('.')[0]}.local"}
+
+    def allows_host(self, host: str) -> bool:
+        """Whether the `Host` names this machine. The owner of another name could point it at this machine; a
+        plain address cannot be pointed elsewhere, so a server on a network accepts those.
+        """
+        name, _, port = host.lower().rpartition(":") if PORT.search(host) else (host.lower(), "", "")
+        return int(port or 0) <= LARGEST_PORT and (
+            name in self._names or (not self.local and _is_address(name))
+        )
+
+    def describe_hosts(self) -> str:
+        """The hosts that are allowed, for a message. It does not name the machine to strangers."""
+        if self.local:
+            return "127.0.0.1, [::1] and localhost"
+        return "the addresses and the name of this machine"
+
+    def allows_rate(self, address: str) -> bool:
+        return self.token is None or self._requests.take(_group(address))
+
+    def has_tries_left(self, address: str) -> bool:
+        return self._wrong_tokens.take(_group(address), 0)
+
+    def accepts_token(self, token: str, address: str) -> bool:
+        """Whether this is the token; a wrong one counts against the address."""
+        if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
+            return True
+        self._wrong_tokens.take(_group(address))
+        return False
+
+    def accepts_cookie(self, header: str, port: int) -> bool:
+        # Not http.cookies, which stops at the first cookie of another program that it does not understand.
+        pairs = (piece.strip().partition("=") for piece in header.split(";"))
+        values = [value for name, _, value in pairs if name == cookie_name(port)]
+        return any(secrets.compare_digest(value.encode(), self._session.encode()) for value in values)
+
+    def make_cookie(self, port: int, secure: bool) -> str:
+        value = f"{cookie_name(port)}={self._session}"
+        flags = f"Path=/; Max-Age={COOKIE_DAYS * 86400}; HttpOnly; SameSite=Strict"
+        return f"{value}; {flags}; Secure" if secure else f"{value}; {flags}"
+
+
+def create_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def cookie_name(port: int) -> str:
+    """Browsers share the cookies of a host among its ports: two servers need two names."""
+    return f"fishermix_{port}"
+
+
+def find_token(query: bytes) -> str | None:
+    """The token in the link that signs in."""
+    return parse_qs(query.decode("latin-1")).get("token", [""])[0] or None
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_own_address(host: str) -> str:
+    """The address under which other devices reach a server on `host`."""
+    if host not in ("0.0.0.0", "::"):
+        return host
+    family, anywhere = (
+        (socket.AF_INET, "192.0.2.1") if host == "0.0.0.0" else (socket.AF_INET6, "2001:db8::1")
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((anywhere, 9))  # of a datagram socket: chooses the interface, sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1" if host == "0.0.0.0" else "::1"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _group(address: str) -> str:
+    """An IPv4 address, or the network of an IPv6 address: a device chooses the rest itself."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else str(found)

@@ -1,0 +1,105 @@
+"""The HTTP server: a JSON API for a photo library, and one page that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from mimetypes import guess_type
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from fishermix import __version__
+from fishermix.errors import FishermixError
+from starlette.routing import Match
+
+from fishermix_photos.query import UnknownTerm
+from fishermix_photos.results import UnknownPhoto, replace_undecodable
+from fishermix_photos.server.access import Access
+from fishermix_photos.server.guards import Guard, Limits, Work
+from fishermix_photos.server.live import LiveLibrary, NotReady
+from fishermix_photos.server.messages import Health, ProgressMessage, describe_errors
+from fishermix_photos.server.originals import Downloads, can_reveal
+from fishermix_photos.server.routes import Site, router
+
+STATIC = Path(__file__).with_name("static")
+REFUSALS = describe_errors(400, 401, 403, 421, 429, 503, 504)
+
+
+def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access | None = None) -> FastAPI:
+    """The server of a library, or of some of its folders."""
+    limits, access = limits or Limits(), access or Access()
+    app = FastAPI(
+        title="fishermix",
+        version=__version__,
+        description="Find and describe photos.",
+        docs_url=None,  # FastAPI's pages load scripts from other sites
+        redoc_url=None,
+        responses=REFUSALS,
+    )
+    downloads = Downloads(limits.downloads, limits.piece_seconds)
+    app.state.site = Site(live, Work(limits), downloads, access)
+    app.include_router(router)
+    _add_error_handlers(app)
+
+    @app.get("/api/health")
+    def health() -> Health:
+        """Whether the server works, and what it serves."""
+        return Health(
+            status="ok",
+            version=__version__,
+            photos=live.progress().photos,
+            folder=replace_undecodable(live.name),
+            captions=live.is_ready and live.library.model.captioner is not None,
+            reveal=access.local and can_reveal(),
+        )
+
+    @app.get("/api/status")
+    def status() -> ProgressMessage:
+        """What the server is doing, and whether photos have changed."""
+        return live.progress()
+
+    for file in sorted(STATIC.iterdir()):
+        path = "/" if file.name == "index.html" else f"/{file.name}"
+        app.add_api_route(path, _serve_file(file), include_in_schema=False)
+    app.add_middleware(Guard, limits=limits, access=access)
+    return app
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    @app.exception_handler(FishermixError)
+    async def mistaken(request: Request, error: FishermixError) -> JSONResponse:
+        return JSONResponse({"detail": replace_undecodable(str(error))}, 400)
+
+    @app.exception_handler(UnknownTerm)
+    async def unknown(request: Request, error: UnknownTerm) -> JSONResponse:
+        return JSONResponse({"detail": replace_undecodable(str(error))}, 404)
+
+    @app.exception_handler(UnknownPhoto)
+    async def missing(request: Request, error: UnknownPhoto) -> JSONResponse:
+        return JSONResponse({"detail": "There is no such photo in the library."}, 404)
+
+    @app.exception_handler(NotReady)
+    async def loading(request: Request, error: NotReady) -> JSONResponse:
+        return JSONResponse({"detail": f"The server is starting. {error}"}, 503, {"Retry-After": "1"})
+
+    @app.exception_handler(405)
+    async def not_allowed(request: Request, error: Exception) -> JSONResponse:
+        """The `Allow` header lists the methods of all routes with this path, not of the first one."""
+        methods = {
+            method
+            for route in (*app.routes, *router.routes)
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in getattr(route, "methods", None) or ()
+        }
+        headers = {"Allow": ", ".join(sorted(methods))}
+        return JSONResponse({"detail": "Method Not Allowed"}, 405, headers=headers)
+
+
+def _serve_file(file: Path) -> Callable[[], Awaitable[Response]]:
+    """A route that serves a file of the page, read once."""
+    content, kind = file.read_bytes(), guess_type(file.name)[0]
+
+    async def page() -> Response:
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return page

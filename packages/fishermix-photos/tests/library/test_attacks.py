@@ -1,0 +1,226 @@
+"""Folders and libraries that someone made to harm: nothing hangs, nothing is lost, each gets a sentence."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from fishermix.errors import FishermixError
+from fishermix_photos import update as update_module
+from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.results import FolderAway, LibraryDamaged
+from fishermix_photos.store import delete_library
+from tiny_model import NAMES, TinyModel, paint
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+
+
+@posix
+def test_folders_nested_deeper_than_calls(library, photos, search):
+    handle = os.open(photos, os.O_RDONLY)
+    for _ in range(1_100):
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    data = (photos / "red.png").read_bytes() + b"a content of its own"
+    with open(os.open("deep.png", os.O_WRONLY | os.O_CREAT, dir_fd=handle), "wb") as file:
+        file.write(data)
+    os.close(handle)
+    try:
+        library.update([photos])
+        assert "d/" * 1_100 + "deep.png" in search("red")
+    finally:  # pytest removes old folders with shutil.rmtree, which calls itself for each level
+        subprocess.run(["rm", "-rf", photos / "d"], check=True)
+
+
+def test_equal_files_are_encoded_once(library, photos, search):
+    for number in range(5):
+        shutil.copy(photos / "red.png", photos / f"copy{number}.png")
+    library.update([photos])
+    assert len(library.model.seen) == len(NAMES) + 1
+    assert {f"copy{number}.png" for number in range(5)} < set(search("red"))
+
+
+def test_copies_of_a_file_that_changes_meanwhile_do_not_get_its_point(library, photos, search):
+    paint(photos / "a.png", "red", "green")
+    shutil.copy(photos / "a.png", photos / "b.png")
+    stream = library.model.image_encoder.stream
+
+    def change_first(images):
+        if str(photos / "a.png") in images:
+            paint(photos / "a.png", "blue")
+            os.utime(photos / "a.png", (1, 1))
+        return stream(images)
+
+    library.model.image_encoder.stream = change_first
+    library.update([photos])
+    assert not {"a.png", "b.png"} & set(search("red"))
+    library.model.image_encoder.stream = stream
+    library.update([photos])
+    assert {"a.png", "b.png"} <= set(search("red"))
+    assert search("red green", 1) == ["b.png"]
+
+
+@pytest.mark.parametrize("text", ["x*y.png\n" * 1_001, "x" * 100_001])
+def test_too_many_rules_are_refused_at_once(library, photos, text):
+    (photos / ".fishermixignore").write_text(text)
+    with pytest.raises(FishermixError, match="Shorten it"):
+        library.update([photos])
+
+
+def test_a_folder_that_is_renamed_while_it_is_read_is_reported(library, photos, monkeypatch):
+    hash_files = update_module._hash_files
+
+    def rename(stamps):
+        photos.rename(photos.with_name("renamed"))
+        return hash_files(stamps)
+
+    monkeypatch.setattr(update_module, "_hash_files", rename)
+    with pytest.raises(FolderAway, match="does not exist"):
+        library.update([photos])
+    assert library.folders()[0].unreadable == {}
+    monkeypatch.undo()
+    photos.with_name("renamed").rename(photos)
+    assert library.update([photos]).encoded == len(NAMES) + 1
+
+
+@posix
+def test_a_pipe_that_replaces_a_photo_is_unreadable(library, photos, monkeypatch):
+    hash_files = update_module._hash_files
+
+    def replace(stamps):
+        (photos / "red.png").unlink()
+        os.mkfifo(photos / "red.png")
+        return hash_files(stamps)
+
+    monkeypatch.setattr(update_module, "_hash_files", replace)
+    assert "not a regular file" in library.update([photos]).unreadable[str(photos / "red.png")]
+
+
+# Locks
+
+
+def lock_of(library, photos):
+    path = Path(library.place) / f"folder-{sha256(os.fsencode(photos)).hexdigest()[:16]}.lock"
+    path.unlink(missing_ok=True)
+    return path
+
+
+@posix
+@pytest.mark.parametrize("make", [lambda path: path.write_text("text"), os.mkfifo])
+def test_any_file_serves_as_a_lock(library, photos, make):
+    library.update([photos])
+    make(lock_of(library, photos))
+    paint(photos / "new.png", "red", "blue")
+    assert library.update([photos]).encoded == 1
+    assert library.remove(photos) == len(NAMES) + 2
+
+
+@posix
+def test_a_lock_that_cannot_be_held_is_named_and_stops_no_search(library, photos, search):
+    library.update([photos])
+    path = lock_of(library, photos)
+    path.mkdir()
+    paint(photos / "new.png", "red", "blue")
+    for change in (lambda: library.update([photos]), lambda: library.remove(photos)):
+        with pytest.raises(FishermixError, match=path.name):
+            change()
+    assert search("red", 1) == ["red.png"]
+    library.delete()
+    assert [file.name for file in Path(library.place).iterdir()] == [path.name]
+
+
+# Libraries that someone else made
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE photos SET path = CAST('/etc/hostname.png' AS BLOB) WHERE row = 0",
+        "UPDATE photos SET path = CAST(path AS TEXT) WHERE row = 0",
+        "UPDATE photos SET path = CAST(replace(CAST(path AS TEXT), 'photos/', 'photos/../') AS BLOB)",
+        "UPDATE photos SET path = CAST(replace(CAST(path AS TEXT), 'photos/', 'photos//') AS BLOB)",
+        "UPDATE photos SET path = CAST(path || x'00' AS BLOB) WHERE row = 0",
+        "UPDATE photos SET path = zeroblob(3000000) WHERE row = 0",
+        "UPDATE photos SET taken = printf('%.*c', 3000000, 'x') WHERE row = 0",
+        "UPDATE folders SET path = CAST('photos' AS BLOB)",
+        "UPDATE folders SET path = zeroblob(3000000)",
+        "UPDATE state SET model_key = printf('%.*c', 3000000, 'x')",
+    ],
+)
+def test_hostile_values_are_damage_and_verify_sees_them(library, photos, search, statement):
+    library.update([photos])
+    library.close()
+    with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
+        connection.execute(statement)
+    connection.close()
+    for use in (lambda: search("red"), library.verify):
+        with pytest.raises(LibraryDamaged):
+            use()
+
+
+def test_a_page_with_four_hundred_digits_is_a_name(library, photos, search):
+    library.update([photos])
+    library.close()
+    path = os.fsencode(photos) + b"/x.tif#page=" + b"9" * 400
+    with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
+        connection.execute("UPDATE photos SET path = ? WHERE row = 0", (path,))
+    connection.close()
+    assert any(len(name) > 400 for name in search("red"))
+    assert library.count() == len(NAMES) + 1
+
+
+def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, photos, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    unlink, place = Path.unlink, tmp_path / "library"
+    for step in range(10):
+        library = PhotoLibrary(place, TinyModel())
+        library.update([photos])
+        writer = sqlite3.connect(place / "library.sqlite")  # keeps the log
+        writer.execute("SELECT * FROM state").fetchall()
+        library.close()
+        left = [step]
+
+        def die(path, missing_ok=False, left=left):
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            unlink(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", die)
+        try:
+            delete_library(place)
+            killed = False
+        except Killed:
+            killed = True
+        monkeypatch.undo()
+        writer.close()
+        with PhotoLibrary(place, TinyModel()) as library:
+            assert library.count() == (len(NAMES) + 1 if step == 0 else 0)
+            library.update([photos])
+            assert library.count() == len(NAMES) + 1
+            assert library.verify() == []
+        delete_library(place)
+        assert not place.exists()
+        if not killed:
+            break
+    assert not killed
+    assert step > 2
+
+
+@posix
+@pytest.mark.parametrize("pattern", ["library.sqlite", "points-*"])
+def test_files_that_may_not_be_read_are_named(library, photos, search, pattern, monkeypatch):
+    library.update([photos])
+    library.close()
+    (file,) = Path(library.place).glob(pattern)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != file and access(path, mode))
+    with pytest.raises(FishermixError, match=f"no permission to read .*{file.name}"):
+        PhotoLibrary(library.place, library.model).search("red")

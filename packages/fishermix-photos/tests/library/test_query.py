@@ -1,0 +1,146 @@
+"""Queries are read as they are meant."""
+
+import numpy as np
+import pytest
+from fishermix.errors import FishermixError
+from fishermix_photos.query import Term, encode_terms, parse_arguments, parse_query
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_model import NAMES, TinyModel, paint
+
+
+def text(*signed):
+    return tuple(Term(piece[0], "text", piece[1:]) for piece in signed)
+
+
+def test_arguments_are_terms_with_signs_between():
+    assert parse_arguments(["a well-known dog"]) == text("+a well-known dog")
+    assert parse_arguments(["two dogs - a leash"]) == text("+two dogs", "-a leash")  # as on the page
+    assert parse_arguments(['"two dogs - or one"'])[0].value == "two dogs - or one"
+    assert parse_arguments(["beach", "-", "people", "+", "a dog"]) == text("+beach", "-people", "+a dog")
+    assert parse_arguments(["-", "people"]) == text("-people")
+
+
+def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
+    photo = paint(tmp_path / "a.png", "red")
+    assert parse_arguments([str(photo), "+", "at night"]) == (
+        Term("+", "photo", str(photo)),
+        *text("+at night"),
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["missing.png"],
+        ["IMG_9000.HEIC"],
+        ["missing.jpg", "+", "at night"],
+        ["at night", "-", "sub/missing.cr3"],
+        ["IMG_9000.HEIC at night"],
+        ["my photo.jpg"],
+        ["clip.mov"],
+        ["drawing.psd"],
+    ],
+)
+def test_a_file_name_is_never_words(arguments):
+    with pytest.raises(FishermixError, match="There is no photo"):
+        parse_arguments(arguments)
+    with pytest.raises(FishermixError, match="There is no photo"):
+        parse_query(" ".join(arguments))
+
+
+def test_words_with_dots_are_words():
+    for words in ("a dog.", "st. bernard", "a .jpg", "no. 5", "mr. t", "i.e. a cat", "a png or jpg"):
+        assert parse_arguments([words]) == text(f"+{words}")
+        assert parse_query(words) == text(f"+{words}")
+
+
+def test_a_file_that_is_no_photo_or_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("dogs")
+    with pytest.raises(FishermixError, match="not a photo"):
+        parse_arguments([str(tmp_path / "notes.txt")])
+    (tmp_path / "raw.cr3").write_bytes(b"x")
+    monkeypatch.setattr("fishermix_photos.vision.formats._has_module", lambda module: False)
+    with pytest.raises(FishermixError, match="pip install"):
+        parse_arguments([str(tmp_path / "raw.cr3")])
+
+
+def test_one_line_is_split_at_lone_signs():
+    assert parse_query("a dog on a beach - people") == text("+a dog on a beach", "-people")
+    assert parse_query('"beach" - "people"') == text("+beach", "-people")
+    assert parse_query('"black - white" photo') == text("+black - white photo")
+    assert parse_query("a well-known t-shirt") == text("+a well-known t-shirt")
+    assert parse_query("photo:ab12 + at night") == (Term("+", "id", "ab12"), *text("+at night"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "b"], "There is no folder 'b', and no sign between 'a' and 'b'"),
+        (["a", "+"], "Nothing follows '\\+'"),
+        (["a", "+", "-", "b"], "'-' follows another sign"),
+        (["-", "+", "b"], "'\\+' follows another sign"),
+        ([], "The query is empty"),
+    ],
+)
+def test_unclear_queries_are_refused(arguments, message):
+    with pytest.raises(FishermixError, match=message):
+        parse_arguments(arguments)
+
+
+def test_a_sentence_longer_than_a_file_name_is_text():
+    sentence = "a dog and " * 40
+    assert parse_arguments([sentence]) == text(f"+{sentence}")
+    assert parse_arguments(["~nobody/x"]) == text("+~nobody/x")
+
+
+@given(st.text(max_size=60))
+def test_any_line_is_a_query_or_a_clear_mistake(line):
+    try:
+        terms = parse_query(line)
+    except FishermixError:
+        return
+    assert terms
+    assert all(term.sign in "+-" for term in terms)
+
+
+def test_the_point_of_a_combination():
+    model = TinyModel()
+    red, blue = np.eye(7, dtype=np.float32)[[NAMES.index("red"), NAMES.index("blue")]]
+    np.testing.assert_allclose(
+        encode_terms(text("+red", "+blue"), model, {}.get).vector, (red + blue) / np.sqrt(2), rtol=1e-6
+    )
+    minus = encode_terms(text("+red", "-blue"), model, {}.get).vector
+    np.testing.assert_allclose(minus, (red - blue) / np.sqrt(2), rtol=1e-6)
+    by_id = encode_terms([Term("+", "id", "x")], model, {"x": blue}.get).vector
+    np.testing.assert_allclose(by_id, blue)
+
+
+def test_queries_without_a_direction_are_explained():
+    model = TinyModel()
+    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+        encode_terms(text("+zorblax"), model, {}.get)
+    with pytest.raises(FishermixError, match="no photo"):
+        encode_terms([Term("+", "id", "nothing")], model, {}.get)
+    with pytest.raises(FishermixError, match="cancel out"):
+        encode_terms(text("+red", "-red"), model, {}.get)
+
+
+@pytest.mark.parametrize(
+    ("query", "value", "weight"),
+    [
+        ('2:"2 dogs"', "2 dogs", 2.0),
+        ('.5:"3 cats"', "3 cats", 0.5),
+        ('"200:dog"', "200:dog", 1.0),
+        ('"photo:abc"', "photo:abc", 1.0),
+        ('"dog.jpg"', "dog.jpg", 1.0),
+    ],
+)
+def test_nothing_is_read_into_quoted_words(query, value, weight):
+    (term,) = parse_query(query)
+    assert (term.kind, term.value, term.weight, term.is_quoted) == ("text", value, weight, True)
+
+
+def test_the_weight_of_quoted_words_is_checked():
+    with pytest.raises(FishermixError, match="weight 200 must be above 0"):
+        parse_query('200:"2 dogs"')

@@ -1,0 +1,243 @@
+"""What a search answers: scores, probabilities over all folders, filters, order, pages."""
+
+import os
+
+import numpy as np
+import pytest
+from fishermix.errors import FishermixError
+from fishermix_photos.details import BadFilter, Filter
+from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.model import Calibration
+from fishermix_photos.probability import LIKELY, MAYBE, find_band
+from fishermix_photos.query import UnknownTerm, parse_query
+from fishermix_photos.results import Query, UnknownPhoto
+from tiny_model import NAMES, CrowdedModel, TinyModel, paint
+
+STEEP = Calibration(
+    model_key="tiny", intercept=-4.67, score=9.2, deviations=0.0, log_photos=-0.3, log_words=0.0
+)
+
+
+class CalibratedModel(TinyModel):
+    """Its probabilities depend on the scores of all photos that are searched."""
+
+    calibration = STEEP
+
+    def score_training_photos(self, query):
+        return np.linspace(-0.3, 0.3, 50)
+
+
+@pytest.fixture
+def album(tmp_path):
+    """Two folders of different size, and a library of both."""
+    for number in range(12):
+        paint(tmp_path / "A" / f"{number}.png", *NAMES[: number % 7 + 1], size=(48, 32 + number))
+    for number in range(5):
+        paint(tmp_path / "B" / "in" / f"{number}.png", "red", *NAMES[1 : number + 1], size=(60, 40 + number))
+    with PhotoLibrary(tmp_path / "library", CalibratedModel()) as album:
+        album.update([tmp_path / "A", tmp_path / "B"])
+        yield album
+
+
+def ask(library, line, **options):
+    return library.search(Query(parse_query(line), **options))
+
+
+def test_a_search_finds_the_photo_of_its_words(library, photos, search):
+    library.update([photos])
+    for name in NAMES:
+        best = library.search(name).photos[0]
+        assert best.relative == f"{name}.png"
+        assert best.score == pytest.approx(1, abs=1e-6)
+    assert search("red white blue")[0] == "sub/flag.png"
+    assert library.search("red").photos[0].name == "photos/red.png"
+
+
+def test_a_search_before_any_update_finds_nothing(library):
+    for options in ({}, {"min_probability": MAYBE}, {"min_score": 0.1}, {"sort": "date"}):
+        assert ask(library, "red", **options).photos == ()
+    assert library.browse(Query()).total == 0
+    assert library.facets().years == ()
+    assert library.topics() == library.duplicates() == []
+
+
+def test_sentences_are_scored_with_hubness_and_photos_by_the_cosine(photos, tmp_path):
+    model = CrowdedModel()
+    with PhotoLibrary(tmp_path / "library", model) as library:
+        library.update([photos])
+        everything = {photo.relative: photo.id for photo in library.browse(Query(n=100)).photos}
+        points = {name: library._point(photo) for name, photo in everything.items()}
+        scores = (
+            model.csls_sentences(model.encode_text(["red blue"]))
+            @ model.csls_images(np.stack(list(points.values()))).T
+        )
+        expected = {name: pytest.approx(score, abs=1e-6) for name, score in zip(points, scores[0].tolist())}
+        found = [photo.relative for photo in ask(library, "red blue", n=100).photos]
+        assert {photo.relative: photo.score for photo in ask(library, "red blue", n=100).photos} == expected
+        # By the cosine red.png and blue.png are as near; red is where the hub is.
+        assert found.index("blue.png") < found.index("red.png")
+        alike = ask(library, f"photo:{everything['red.png']}", n=100).photos
+        assert {p.relative: p.score for p in alike} == {
+            name: pytest.approx(point[0], abs=1e-6) for name, point in points.items()
+        }
+        similar = library.similar(everything["red.png"], 3).photos
+        assert [p.id for p in similar] == [p.id for p in alike if p.relative != "red.png"][:3]
+        assert library.similar(points["red.png"], 1).photos[0].relative == "red.png"
+
+
+def test_probabilities_are_those_of_all_photos_searched_together(album, tmp_path):
+    """The same photo has one probability, whichever folder it is in, and bands do not interleave."""
+    everything = ask(album, "red", n=100).photos
+    assert len(everything) == 17
+    chances = [photo.probability for photo in everything]
+    assert chances == sorted(chances, reverse=True)
+    assert [photo.band for photo in everything] == [find_band(chance) for chance in chances]
+    assert {"likely", "maybe", "unlikely"} == {photo.band for photo in everything}
+    both = ask(album, "red", n=100, folders=(tmp_path / "A", tmp_path / "B")).photos
+    assert both == everything
+    alone = ask(album, "red", n=100, folders=(tmp_path / "B",)).photos
+    assert [photo.id for photo in alone] == [photo.id for photo in everything if "/B/" in photo.path]
+    assert [photo.probability for photo in alone] != [p.probability for p in everything if "/B/" in p.path]
+    # A filter and a page choose among the photos; they do not change what a score means.
+    known = {photo.id: photo.probability for photo in everything}
+    for photo in ask(album, "red", n=3, offset=2, filter=Filter(folder="B")).photos:
+        assert photo.probability == known[photo.id]
+
+
+def test_thresholds(album):
+    everything = ask(album, "red", n=100).photos
+    likely = ask(album, "red", n=100, min_probability=LIKELY).photos
+    assert likely == tuple(photo for photo in everything if photo.probability >= LIKELY)
+    assert 0 < len(likely) < len(everything)
+    assert ask(album, "red", n=100, min_score=0.6).photos == tuple(p for p in everything if p.score >= 0.6)
+    # A query of photos has no probabilities: what stands out is shown.
+    line = f"photo:{everything[0].id}"
+    assert 0 < len(ask(album, line, n=100, min_probability=MAYBE).photos) < len(everything)
+    assert ask(album, line, n=1).photos[0].probability is None
+
+
+def test_nothing_matches(album, library, photos):
+    found = ask(album, "red", n=1)
+    assert not found.nothing_matches
+    found = ask(album, "grey", n=2, filter=Filter(folder="B"))
+    assert found.nothing_matches
+    assert len(found.photos) == 2
+    by_date = ask(album, "grey", n=2, filter=Filter(folder="B"), sort="date")
+    assert by_date.nothing_matches
+    assert len(by_date.photos) == 2
+    assert ask(album, "grey", n=2, filter=Filter(folder="B"), min_probability=MAYBE).photos == ()
+    library.update([photos])
+    assert not ask(library, "red - white", n=1).nothing_matches  # this model has no calibration
+
+
+def test_unknown_words_are_a_guess_and_reported(album):
+    found = ask(album, "red zebra", n=1)
+    assert found.unknown_words == ("zebra",)
+    assert found.photos[0].probability > MAYBE
+    found = ask(album, "a yelow red", n=1)
+    assert any("Did you mean yellow instead of yelow" in remark for remark in found.remarks)
+    with pytest.raises(UnknownTerm, match="out of the model's vocabulary"):
+        ask(album, "zebra")
+
+
+def test_pages(album):
+    everything = ask(album, "red", n=100)
+    assert not everything.more
+    pages = [ask(album, "red", n=5, offset=offset) for offset in range(0, 20, 5)]
+    assert tuple(photo for page in pages for photo in page.photos) == everything.photos
+    assert [page.more for page in pages] == [True, True, True, False]
+
+
+def test_a_search_by_date_shows_what_may_be_right(album, tmp_path):
+    for number, file in enumerate(sorted((tmp_path / "A").glob("*.png"))):
+        os.utime(file, (1e9 + 1e7 * number,) * 2)
+    album.update([tmp_path / "A"])
+    found = ask(album, "red", n=100, sort="date").photos
+    assert {photo.id for photo in found} == {
+        p.id for p in ask(album, "red", n=100).photos if p.probability >= MAYBE
+    }
+    assert [photo.details.taken for photo in found] == sorted((p.details.taken for p in found), reverse=True)
+    oldest = ask(album, "red", n=100, sort="oldest").photos
+    assert oldest == found[::-1]
+    assert ask(album, "red", n=2, offset=1, sort="date").photos == found[1:3]
+    only_date = ask(album, "in 2002", n=100)
+    assert only_date.total == len(only_date.photos) > 0
+    assert {photo.details.taken[:4] for photo in only_date.photos} == {"2002"}
+    assert "was read as a date" in only_date.remarks[0]
+    with_words = ask(album, "red in 2002", n=100).photos
+    assert {photo.id for photo in with_words} == {photo.id for photo in only_date.photos}
+    assert ask(album, "red in 2002", n=100, filter=Filter(after="2003")).unknown_words == ("in", "2002")
+
+
+def test_browsing(album):
+    total = album.browse(Query(n=4))
+    assert (len(total.photos), total.more, total.total) == (4, True, 17)
+    names = [photo.path for photo in album.browse(Query(n=100, sort="name")).photos]
+    assert names == sorted(names, key=str.lower)
+    newest = album.browse(Query(n=100, sort="date")).photos
+    assert album.browse(Query(n=100, sort="oldest")).photos == newest[::-1]
+    assert album.browse(Query(n=5, offset=15, sort="date")).photos == newest[15:]
+    assert {photo.score for photo in newest} == {None}
+    inside = album.browse(Query(n=100, filter=Filter(folder="/B/in"))).photos
+    assert len(inside) == 5 == len(album.browse(Query(n=100, filter=Filter(folder="in"))).photos)
+    assert album.browse(Query(filter=Filter(folder="/in"))).photos == ()
+    assert album.browse(Query(filter=Filter(kind="GIF"))).total == 0
+    with pytest.raises(BadFilter, match="after must be a date") as caught:
+        album.browse(Query(filter=Filter(after="soon")))
+    assert caught.value.values["field"] == "after"
+    with pytest.raises(BadFilter, match="after 2020 is later than before 2019"):
+        ask(album, "red", filter=Filter(after="2020", before="2019"))
+
+
+def test_facets_and_topics(album, tmp_path):
+    facets = album.facets()
+    assert facets.folders == (("A", 12), ("B", 5), ("B/in", 5))
+    assert facets.kinds == (("PNG", 17),)
+    assert sum(count for _, count in facets.years) == 17
+    assert album.facets([tmp_path / "B"]).folders == (("B", 5), ("B/in", 5))
+    paint(tmp_path / "A" / "new.png", "yellow", "grey")
+    album.update([tmp_path / "A"])
+    assert album.facets().kinds == (("PNG", 18),)
+
+
+def test_photos_by_id_and_points(album, tmp_path):
+    photo = ask(album, "red", n=1).photos[0]
+    known = album.photo(photo.id)
+    assert (known.path, known.folder, known.score) == (photo.path, photo.folder, None)
+    point = album.encode_photo(photo.path)
+    np.testing.assert_allclose(point, album._point(photo.id), atol=1e-6)
+    with open(photo.path, "rb") as file:
+        data = file.read()
+    assert album.encode_photo(data) is album.encode_photo(data)  # remembered
+    assert album.annotate(point, 1, ["a red wall", "a blue wall"])[0][0] == "a red wall"
+    assert album.annotate(photo.id, 1)[0][1] <= 1
+    assert album.describe(photo.id).sentence.startswith("a ")
+    assert album.explain("red - blue", photo.id).subtracted[0].sentence == "blue"
+    for call in (album.photo, album.similar, album.annotate, album.describe):
+        with pytest.raises(UnknownPhoto):
+            call("0" * 16)
+    for wrong in (np.zeros(5), np.zeros((1, 7)), np.full(7, np.nan)):
+        with pytest.raises(FishermixError, match="finite numbers"):
+            album.similar(wrong)
+    with pytest.raises(FishermixError, match="empty"):
+        album.encode_photo(b"")
+
+
+def test_duplicates(album, tmp_path):
+    original = tmp_path / "B" / "in" / "4.png"
+    (tmp_path / "A" / "copy of 4.png").write_bytes(original.read_bytes())
+    album.update([tmp_path / "A"])
+    (group,) = [one for one in album.duplicates(exact=True) if str(original) in one.files]
+    assert tuple(group.files) == (str(original), str(tmp_path / "A" / "copy of 4.png"))
+    assert group.is_exact
+    assert album.duplicates([tmp_path / "B"], exact=True) == []
+
+
+def test_results_equal_a_full_sort(library, photos):
+    library.update([photos])
+    points = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    vectors = {p.relative: library._point(p.id) for p in library.browse(Query(n=100)).photos}
+    for point in points:
+        expected = sorted(vectors, key=lambda name: -float(vectors[name] @ point))
+        assert [photo.relative for photo in library.similar(point, 100).photos] == expected
+        assert [photo.relative for photo in library.similar(point, 3).photos] == expected[:3]

@@ -1,0 +1,138 @@
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.model import Calibration
+from fishermix_photos.server.app import create_app
+from fishermix_photos.server.connections import Server
+from fishermix_photos.server.guards import Limits
+from fishermix_photos.server.live import LiveLibrary
+from serving import make_library, show
+from tiny_model import HOSTILE, NAMES, TinyModel, paint
+
+
+class HostileCaptioner:
+    """Its captions try to run."""
+
+    def caption(self, points, beam=1):
+        return [f"a {NAMES[point.argmax()]} picture {HOSTILE}" for point in points]
+
+
+class DoubtfulModel(TinyModel):
+    """It is unsure of black pictures."""
+
+    def describe_points(self, points, beam=1):
+        sentences = self.captioner.caption(points, beam)
+        black = points[:, NAMES.index("black")] > 0.5
+        return [
+            SimpleNamespace(sentence=sentence, confidence=0.1 if dark else 0.8, unsure=bool(dark))
+            for sentence, dark in zip(sentences, black)
+        ]
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server") / "photos"
+    for name in NAMES:
+        paint(folder / f"{name}.png", name)
+        for other in NAMES[:3]:
+            paint(folder / name / f"{name} and {other}.png", name, other, size=(640, 480))
+    paint(folder / "sub" / "flag.png", "red", "white", "blue")
+    paint(folder / f"{HOSTILE.replace('/', '∕')}.png", "yellow", "yellow", "black")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def library(photos, tmp_path_factory):
+    model = DoubtfulModel()
+    model.captioner = HostileCaptioner()
+    with make_library(photos, tmp_path_factory.mktemp("library"), model) as library:
+        yield library
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    return [f"a {name} picture" for name in NAMES] + [f"red white blue {HOSTILE}"]
+
+
+@pytest.fixture(scope="session")
+def shown(library, sentences):
+    """The library as it is served."""
+    return show(library, sentences)
+
+
+@pytest.fixture(scope="session")
+def served(shown):
+    """Serve on a free port of 127.0.0.1; returns a function from limits, or an app, to (host, port)."""
+    running = []
+
+    def start(limits=None, app=None, **options):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        app = app or create_app(shown, limits or Limits())
+        server = Server(app, **options)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        running.append((server, thread))
+        return listener.getsockname()
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(served):
+    return served()
+
+
+# Scores of 0.7, 0.58 and 0.4 have the probabilities 0.67, 0.43 and 0.15.
+STEEP = Calibration(model_key="tiny", intercept=-4.9, score=8, deviations=0, log_photos=0, log_words=0)
+
+
+class CalibratedModel(TinyModel):
+    """A model whose scores have probabilities."""
+
+    calibration = STEEP
+
+    def score_training_photos(self, query):
+        return np.linspace(0, 0.3, 20)
+
+
+@pytest.fixture(scope="session")
+def judged(served, sentences, tmp_path_factory):
+    """The address of a server whose photos are likely right, may be right, or are not."""
+    folder = tmp_path_factory.mktemp("judged") / "photos"
+    paint(folder / "red.png", "red")
+    paint(folder / "half.png", "red", "blue")
+    paint(folder / "third.png", "red", "blue", "green")
+    paint(folder / "white.png", "white")
+    with make_library(folder, tmp_path_factory.mktemp("library"), CalibratedModel()) as library:
+        host, port = served(app=create_app(show(library, sentences)))
+        yield f"http://{host}:{port}/"
+
+
+@pytest.fixture(scope="module")
+def live(served, sentences, tmp_path_factory):
+    """A server of 150 dated photos in nested folders that follows its folder: `url` and `folder`."""
+    folder = tmp_path_factory.mktemp("live") / "album"
+    for number in range(150):
+        year, month, day = 2019 + number // 50, 1 + number % 50 // 5, 1 + number % 5
+        place = folder / str(year) / ("Holidays" if number % 2 == 0 else "Family")
+        colours = NAMES[number % 3], NAMES[number % 7]
+        paint(place / f"IMG_{year}{month:02}{day:02}_120000.png", *colours)
+    library = PhotoLibrary(tmp_path_factory.mktemp("library"), TinyModel())
+    following = LiveLibrary(lambda: library, [folder], sentences)
+    following.start()
+    while not (following.progress().state == "ready" and following.progress().photos == 150):
+        time.sleep(0.02)
+    host, port = served(app=create_app(following))
+    yield SimpleNamespace(url=f"http://{host}:{port}/", folder=folder, library=library, live=following)
+    following.stop()

@@ -1,0 +1,152 @@
+"""Browsing, filters, pages and suggestions, against naive versions of themselves."""
+
+from datetime import date
+
+import numpy as np
+import pytest
+from fishermix_photos.describe import SentencePool, find_topics
+from fishermix_photos.query import parse_query
+from fishermix_photos.results import Query
+from fishermix_photos.server.app import create_app
+from serving import make_library, photos_of, show
+from starlette.testclient import TestClient
+from tiny_model import NAMES, TinyModel, paint
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browse") / "album"
+    for number in range(90):
+        year, month, day = 2018 + number % 4, 1 + number % 12, 1 + number % 28
+        place = folder / ("Holidays" if number % 3 else "work/Holidays") / str(number % 2)
+        suffix = "png" if number % 5 else "jpg"
+        shape = (48, 32) if number % 4 else (32, 48)
+        colours = NAMES[number % 7], NAMES[number * 3 % 7], NAMES[number // 13]
+        paint(
+            place / f"IMG_{year}{month:02}{day:02}_{number % 24:02}0000 {number}.{suffix}",
+            *colours,
+            size=shape,
+        )
+    with make_library(folder, tmp_path_factory.mktemp("library"), TinyModel()) as library:
+        yield library
+
+
+@pytest.fixture(scope="module")
+def client(album):
+    with TestClient(create_app(show(album)), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def all_pages(client, path, n, **parameters):
+    found, offset = [], 0
+    while True:
+        answer = client.get(path, params={**parameters, "n": n, "offset": offset}).json()
+        found += answer["photos"]
+        offset += n
+        if not answer["more"]:
+            return found, answer
+
+
+def day_of(path):
+    stamp = path.split("IMG_")[1]
+    return date(int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8]))
+
+
+@pytest.mark.parametrize("n", [1, 7, 60, 200])
+@pytest.mark.parametrize("sort", ["date", "oldest", "name"])
+def test_pages_put_together_are_everything_in_order(client, album, n, sort):
+    found, last = all_pages(client, "/api/browse", n, sort=sort)
+    paths = [photo["path"] for photo in found]
+    assert last["total"] == 90
+    assert sorted(paths) == sorted(f"album/{path}" for path in photos_of(album))
+    keys = [path.lower() if sort == "name" else path.split("IMG_")[1][:15] for path in paths]
+    assert keys == sorted(keys, reverse=sort == "date")
+    assert all(photo["taken"][:10] == str(day_of(photo["path"])) for photo in found)
+    assert all(album.photo(photo["id"]).name == photo["path"] for photo in found)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"after": "2019"}, lambda path: day_of(path) >= date(2019, 1, 1)),
+        ({"before": "2019-06"}, lambda path: day_of(path) < date(2019, 6, 1)),
+        (
+            {"after": "2018-03-05", "before": "2020-02-29"},
+            lambda path: date(2018, 3, 5) <= day_of(path) < date(2020, 2, 29),
+        ),
+        ({"in": "work/Holidays"}, lambda path: path.startswith("work/Holidays/")),
+        ({"in": "holidays"}, lambda path: True),
+        ({"in": "/album/Holidays"}, lambda path: path.startswith("Holidays/")),
+        ({"in": "/album/Holiday"}, lambda path: False),
+        ({"kind": "JPEG"}, lambda path: path.endswith(".jpg")),
+        ({"kind": "video"}, lambda path: False),
+        (
+            {"kind": "PNG", "in": "1", "after": "2020"},
+            lambda p: p.endswith("png") and "/1/" in p and day_of(p).year >= 2020,
+        ),
+    ],
+)
+@pytest.mark.parametrize("query", [None, "red"])
+def test_filters(client, album, parameters, expected, query):
+    path, extra = ("/api/search", {"q": query}) if query else ("/api/browse", {})
+    found, _ = all_pages(client, path, 40, **parameters, **extra)
+    wanted = [f"album/{path}" for path in photos_of(album) if expected(path)]
+    assert sorted(photo["path"] for photo in found) == sorted(wanted)
+
+
+def test_shape_and_details(client):
+    found, _ = all_pages(client, "/api/browse", 50, shape="portrait")
+    assert len(found) == 23
+    assert all((photo["width"], photo["height"]) == (32, 48) for photo in found)
+    details = client.get(f"/api/photos/{found[0]['id']}/details").json()
+    assert details["taken_from"] == "name"
+    assert details["file"].endswith(found[0]["path"])
+    assert details["bytes"] > 50
+
+
+@pytest.mark.parametrize("n", [1, 13, 60])
+def test_pages_of_a_search_are_its_ranking(client, album, n):
+    found, _ = all_pages(client, "/api/search", n, q="red white")
+    expected = album.search(Query(parse_query("red white"), n=1000)).photos
+    assert [(photo["path"], photo["score"]) for photo in found] == [
+        (photo.name, photo.score) for photo in expected
+    ]
+
+
+def test_a_search_by_date_has_what_stands_out(client, album):
+    found, _ = all_pages(client, "/api/search", 200, q="red", sort="date")
+    query = Query(parse_query("red"), n=1000, min_probability=0.2)
+    wanted = {photo.name for photo in album.search(query).photos}
+    assert {photo["path"] for photo in found} == wanted
+    assert 0 < len(wanted) < 90
+    taken = [photo["taken"] for photo in found]
+    assert taken == sorted(taken, reverse=True)
+    in_pages, _ = all_pages(client, "/api/search", 2, q="red", sort="date")
+    assert in_pages == found
+
+
+def test_facets_count_what_the_filters_find(client):
+    facets = client.get("/api/facets").json()
+    names = {"years": "after", "folders": "in", "kinds": "kind"}
+    for facet, parameter in names.items():
+        assert facets[facet]
+        for choice in facets[facet]:
+            chosen = {parameter: choice["name"]}
+            if facet == "years":
+                chosen["before"] = str(int(choice["name"]) + 1)
+            if facet == "folders":
+                chosen = {"in": f"/{choice['name']}"}
+            assert client.get("/api/browse", params=chosen).json()["total"] == choice["photos"]
+
+
+def test_topics_are_what_the_photos_show():
+    model = TinyModel()
+    sentences = [f"a {name} picture" for name in NAMES] + ["a red dog runs", "a green dog runs", "dogs"]
+    pool = SentencePool(model, sentences)
+    points = model.encode_text(["red"] * 30 + ["green"] * 10)
+    words = find_topics(pool, points)
+    assert words[0] == "red"
+    assert "green" in words
+    assert not {"blue", "black", "white", "a"} & set(words)
+    assert "runs" not in words  # a verb: it follows no article
+    assert find_topics(pool, np.empty((0, 7))) == []

@@ -1,0 +1,73 @@
+"""The service keeps to its own OpenAPI description, whatever is asked."""
+
+import http.client
+import json
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    positive_data_acceptance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    positive_data_acceptance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def description(address):
+    return schemathesis.openapi.from_url(f"http://{address[0]}:{address[1]}/openapi.json")
+
+
+def test_every_route_is_described(description):
+    paths = {operation.ok().path for operation in description.get_all_operations()}
+    named = "search browse facets topics annotate caption similar explain export health status"
+    photo = {f"/api/photos/{{id}}{rest}" for rest in ("", "/details", "/original", "/reveal")}
+    assert paths == {f"/api/{name}" for name in named.split()} | photo
+
+
+def test_refused_methods_name_the_described_ones(address):
+    client = http.client.HTTPConnection(*address, timeout=20)
+    client.request("GET", "/openapi.json")
+    for path, item in json.loads(client.getresponse().read())["paths"].items():
+        client.request("OPTIONS", path.replace("{id}", "0000000000000000"))
+        answer = client.getresponse()
+        answer.read()
+        assert answer.status == 405
+        assert set(answer.headers["Allow"].lower().split(", ")) == set(item)
+    client.close()
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_answers_are_as_described(description, mode):
+    for result in description.get_all_operations():
+        operation = result.ok()
+        # Any text is a valid id: there is nothing to violate where it is the only parameter.
+        places = {one.location for one in operation.iter_parameters()}
+        if mode is GenerationMode.NEGATIVE and places <= {"path"}:
+            continue
+
+        @settings(
+            max_examples=25,
+            deadline=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(operation.as_strategy(generation_mode=mode))
+        def check(case):
+            conditions = case.query or {}
+            assume(str(conditions.get("after", "")) < str(conditions.get("before", "~")))
+            case.call_and_validate(checks=CHECKS)
+
+        check()

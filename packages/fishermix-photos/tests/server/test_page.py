@@ -1,0 +1,759 @@
+"""The page in a real browser, on a desktop, on a phone and in dark mode: search, browse, filters, history,
+selection, keys, live changes, hostile names and captions.
+"""
+
+import base64
+import json
+import shutil
+import time
+import zipfile
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fishermix_photos.server.access import Access, create_token
+from fishermix_photos.server.app import create_app
+from serving import id_of
+from tiny_model import HOSTILE, NAMES, paint
+
+pytest.importorskip("selenium")
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+SCREENS = {"desktop": (1366, 768, "light"), "phone": (390, 844, "light"), "dark": (1366, 768, "dark")}
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory):
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory, downloads):
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("Debian's chromium and chromium-driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(driver))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(params=SCREENS)
+def screen(browser, request):
+    width, height, scheme = SCREENS[request.param]
+    resize(browser, width, height, mobile=request.param == "phone")
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    yield browser
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def check_log(browser):
+    assert browser.execute_script("return window.alerted") is None
+    problems = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    # Queries and photos that there are not, requests that a new page has ended, and the style with which the
+    # browser itself would center a picture: the policy forbids it as it forbids others.
+    refused = ("400 (Bad Request)", "404 (Not Found)", "ERR_ABORTED", "/original - Applying inline style")
+    assert [problem for problem in problems if not any(status in problem for status in refused)] == []
+
+
+@pytest.fixture
+def page(screen, address):
+    """The page of a library that stays as it is."""
+    screen.get(f"http://{address[0]}:{address[1]}/")
+    wait(screen, lambda: "photos in your library" in text(screen, "#folder") and cards(screen))
+    wait(screen, lambda: text(screen, "#topics"))  # they move the photos down
+    yield screen
+    check_log(screen)
+
+
+@pytest.fixture
+def album(screen, live):
+    """The page of 150 photos whose folder is watched."""
+    screen.get(live.url)
+    wait(screen, lambda: len(cards(screen)) >= 60)
+    yield screen
+    check_log(screen)
+
+
+def resize(browser, width, height, mobile=False):
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def wait(browser, condition):
+    ignored = [StaleElementReferenceException, IndexError]
+    return WebDriverWait(browser, 15, 0.05, ignored_exceptions=ignored).until(lambda _: condition())
+
+
+def text(browser, selector):
+    while True:
+        try:
+            return browser.find_element(By.CSS_SELECTOR, selector).text
+        except StaleElementReferenceException:
+            continue  # it was drawn again between the two questions
+
+
+def find(browser, name):
+    return browser.find_element(By.ID, name)
+
+
+def cards(browser):
+    return browser.execute_script("return [...document.querySelectorAll('.photo')].map(card => card.title)")
+
+
+def press(browser, *keys):
+    """Press keys; whatever has the focus gets them."""
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def search(browser, query):
+    box = find(browser, "query")
+    box.clear()
+    box.send_keys(query, Keys.ENTER)
+    done = ("likely", "may be", "nearest", "first")
+    wait(browser, lambda: any(word in text(browser, "#status") for word in done) or is_problem(browser))
+
+
+def is_problem(browser):
+    return "problem" in class_of(browser, "#status")
+
+
+def class_of(browser, selector):
+    return browser.find_element(By.CSS_SELECTOR, selector).get_attribute("class")
+
+
+def choose(browser, name, value):
+    """Choose an option of a filter."""
+    browser.execute_script("document.getElementById('filters').open = true")
+    options = f"#{name} option[value='{value}']"  # they come with what the folder offers
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, options))
+    wait(browser, lambda: browser.find_element(By.CSS_SELECTOR, options).click() or True)
+
+
+def address_of(browser):
+    return {name: values[0] for name, values in parse_qs(urlsplit(browser.current_url).query).items()}
+
+
+def loaded(browser, selector):
+    script = "const i = document.querySelector(arguments[0]); return i && i.complete && i.naturalWidth"
+    return wait(browser, lambda: browser.execute_script(script, selector))
+
+
+def is_open(browser):
+    return browser.execute_script("return document.getElementById('viewer').open")
+
+
+def open_card(browser, title):
+    browser.execute_script(
+        "[...document.querySelectorAll('.photo')].find(card => card.title === arguments[0]).click()", title
+    )
+    wait(browser, lambda: is_open(browser) and text(browser, "#viewer-path") == title)
+
+
+def drop(browser, file):
+    """Drop a file on the page as a hand would: a drop event that carries it."""
+    script = """
+        const bytes = Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0));
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([bytes], "dropped.png", {type: "image/png"}));
+        const options = {dataTransfer: transfer, bubbles: true, cancelable: true};
+        for (const name of ["dragenter", "dragover", "drop"])
+            document.body.dispatchEvent(new DragEvent(name, options));
+    """
+    browser.execute_script(script, base64.b64encode(file.read_bytes()).decode())
+
+
+# Search
+
+
+def test_typing_a_sentence_shows_photos_with_scores(page):
+    search(page, "red white blue")
+    assert cards(page)[0] == "photos/sub/flag.png"
+    assert 0.9 < float(text(page, ".photo .score")) <= 1
+    assert loaded(page, ".photo img") > 10
+    assert page.current_url.endswith("?q=red+white+blue")
+    page.refresh()
+    wait(page, lambda: cards(page)[:1] == ["photos/sub/flag.png"])
+
+
+def test_a_query_that_cannot_be_understood_is_explained(page):
+    search(page, "zorblax")
+    assert "out of the model's vocabulary" in text(page, "#status")
+    assert cards(page) == []
+    search(page, "red zorblax")
+    assert text(page, "#remarks") == "Unknown words, ignored: zorblax."
+    assert cards(page)[0] == "photos/red.png"
+
+
+def test_clicking_a_photo_says_why_it_matched(page):
+    search(page, "red boat")
+    page.find_element(By.CSS_SELECTOR, ".photo").click()
+    script = "return [...document.querySelectorAll('#why-words .word')].map(word => word.innerText)"
+    wait(page, lambda: len(page.execute_script(script)) == 2)  # in one go: the page may draw them again
+    words = page.execute_script(script)
+    assert [word.split("+")[0].strip() for word in words] == ["red", "boat"]
+    assert float(words[0].split("+")[1]) > 0.9
+    assert float(words[1].split("+")[1]) == 0
+    assert not find(page, "why-sum").is_displayed()  # behind "Details"
+    page.find_element(By.CSS_SELECTOR, "#why-details summary").click()
+    assert "hubness correction +0.000" in text(page, "#why-sum")
+    wait(page, lambda: text(page, "#viewer-caption").startswith("A red picture"))
+    wait(page, lambda: text(page, "#viewer-sentences li").endswith("a red picture"))
+    assert loaded(page, "#viewer-photo") > 10
+    wait(page, lambda: len(page.find_elements(By.CSS_SELECTOR, "#viewer-similar img")) == 8)
+    find(page, "more-like-this").click()
+    wait(page, lambda: find(page, "query").get_attribute("value").startswith("photo:"))
+    wait(page, lambda: cards(page)[0] == "photos/red.png")
+    page.back()
+    wait(page, lambda: address_of(page).get("photo"))  # the photo from which the search was made
+
+
+def test_dropping_a_photo_describes_it_and_back_leaves_it(page, tmp_path):
+    drop(page, paint(tmp_path / "mine.png", "green"))
+    wait(page, lambda: text(page, "#dropped-caption").startswith("A green picture"))
+    wait(page, lambda: "a green picture" in text(page, "#dropped-sentences"))
+    wait(page, lambda: cards(page)[:1] == ["photos/green.png"])
+    assert loaded(page, "#dropped-photo") > 10
+    open_card(page, "photos/green.png")
+    page.back()
+    wait(page, lambda: not is_open(page))
+    assert find(page, "dropped").is_displayed()
+    search(page, "blue")
+    assert not find(page, "dropped").is_displayed()
+
+
+def test_choosing_a_file_does_the_same_and_a_bad_one_is_explained(page, tmp_path):
+    find(page, "file").send_keys(str(paint(tmp_path / "mine.png", "black")))
+    wait(page, lambda: cards(page)[:1] == ["photos/black.png"])
+    bad = tmp_path / "bad.png"
+    bad.write_text("no photo")
+    find(page, "file").send_keys(str(bad))
+    wait(page, lambda: "annot be read" in text(page, "#status"))
+    assert not find(page, "dropped").is_displayed()
+
+
+def test_names_captions_and_sentences_are_never_markup(page, tmp_path):
+    page.execute_script("window.alert = (text) => { window.alerted = text; }")
+    search(page, "yellow black")
+    hostile = next(card for card in cards(page) if "<script>" in card)
+    open_card(page, hostile)
+    wait(page, lambda: HOSTILE in text(page, "#viewer-caption"))
+    find(page, "close").click()
+    wait(page, lambda: not is_open(page))
+    drop(page, paint(tmp_path / "mine.png", "red", "white", "blue"))
+    wait(page, lambda: HOSTILE in text(page, "#dropped-caption"))
+    wait(page, lambda: HOSTILE in text(page, "#dropped-sentences"))
+    assert page.find_elements(By.CSS_SELECTOR, "main script, img[src='x']") == []
+
+
+def test_an_unsure_caption_is_marked(page):
+    """The model of these tests is unsure of black pictures."""
+    open_card(page, "photos/black.png")
+    wait(page, lambda: "doubtful" in class_of(page, "#viewer-caption"))
+    assert text(page, "#viewer-caption .unsure") == "unsure"
+    press(page, Keys.ESCAPE)
+    wait(page, lambda: not is_open(page))
+    open_card(page, "photos/red.png")
+    wait(page, lambda: class_of(page, "#viewer-caption") == "caption")
+
+
+def test_suggestions_are_what_the_photos_are_about(page):
+    wait(page, lambda: text(page, "#topics"))
+    color = next(word for word in text(page, "#topics").split() if word in NAMES)
+    chips = page.find_elements(By.CSS_SELECTOR, "#topics button")
+    next(chip for chip in chips if chip.text == color).click()
+    wait(page, lambda: text(page, "#status") == "Best first.")
+    assert address_of(page)["q"] == color
+    box = find(page, "query")
+    box.clear()
+    box.send_keys("white " + color[:2])
+    script = "return [...document.querySelectorAll('#completions option')].map(option => option.value)"
+    assert f"white {color}" in page.execute_script(script)
+
+
+def test_bands_say_how_likely_a_photo_is_right(screen, judged):
+    screen.get(f"{judged}?q=red")
+    wait(screen, lambda: text(screen, "#status") == "2 likely photos.")
+    script = """
+        return [...document.querySelectorAll('#results section')].map((section) => [
+            section.querySelector('h2')?.innerText || '',
+            [...section.querySelectorAll('.photo')].map((card) =>
+                card.title + ' ' + (card.querySelector('.band')?.innerText || ''))
+        ])
+    """
+    likely = ["", ["photos/red.png likely", "photos/half.png likely"]]
+    assert screen.execute_script(script) == [
+        likely,
+        ["Maybe", ["photos/third.png maybe"]],
+        ["Unlikely", ["photos/white.png "]],
+    ]
+    search(screen, "white yelow")
+    assert "Did you mean yellow" in text(screen, "#remarks")
+    search(screen, "grey")
+    wait(screen, lambda: text(screen, "#status") == "Nothing here looks like this. The nearest:")
+    assert screen.find_elements("css selector", "h2.divider") == []  # it is said once
+    for query, said in {
+        "grey": "Nothing here looks like this. The nearest, newest first:",
+        "red": "3 photos may be right, newest first.",
+    }.items():
+        screen.get(f"{judged}?q={query}&sort=date")
+        wait(screen, lambda said=said: text(screen, "#status") == said)
+    check_log(screen)
+
+
+# The viewer
+
+
+@pytest.mark.parametrize("size", [(300, 1500), (1500, 300), (600, 600)])
+def test_the_whole_photo_is_in_the_window(screen, live, size):
+    name = f"shape {size[0]}x{size[1]}.png"
+    paint(live.folder / name, "red", "blue", size=size)
+    screen.get(live.url)
+    wait(screen, lambda: f"album/{name}" in cards(screen))
+    open_card(screen, f"album/{name}")
+    wait(screen, lambda: screen.execute_script("return document.getElementById('viewer-photo').complete"))
+    inside = """
+        const image = document.getElementById('viewer-photo');
+        const [box, shape] = [image.getBoundingClientRect(), image.naturalWidth / image.naturalHeight];
+        const width = Math.min(box.width, box.height * shape);  // object-fit: contain
+        return [box.left, box.top, innerWidth - box.right, innerHeight - box.bottom, width / shape, width]
+    """
+    *margins, height, width = screen.execute_script(inside)
+    assert min(margins) >= 0
+    assert max(height, width) > 190  # and not tiny
+    assert "contain" in screen.execute_script(
+        "return getComputedStyle(document.getElementById('viewer-photo')).objectFit"
+    )
+    for button in ("close", "next", "previous", "download"):
+        rect = find(screen, button).rect
+        assert rect["x"] >= 0
+        assert rect["x"] + rect["width"] <= screen.execute_script("return innerWidth")
+    check_log(screen)
+
+
+def test_back_closes_the_viewer_and_returns_to_the_last_search(page):
+    search(page, "red")
+    search(page, "blue")
+    first = cards(page)[0]
+    open_card(page, first)
+    assert address_of(page)["photo"]
+    find(page, "next").click()
+    wait(page, lambda: text(page, "#viewer-path") == cards(page)[1])
+    page.back()  # steps between photos are not steps of the history
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "blue"}
+    assert cards(page)[0] == first
+    page.back()
+    wait(page, lambda: cards(page)[0] == "photos/red.png")
+    assert find(page, "query").get_attribute("value") == "red"
+    page.back()
+    wait(page, lambda: text(page, "h2.divider"))  # all photos, by month
+    page.forward()
+    wait(page, lambda: cards(page)[0] == "photos/red.png")
+
+
+def test_pressing_escape_twice_is_one_step_back(page):
+    search(page, "red")
+    search(page, "blue")
+    open_card(page, cards(page)[0])
+    page.execute_script("""
+        const viewer = document.getElementById('viewer');
+        viewer.dispatchEvent(new Event('cancel', {cancelable: true}));  // before the browser has gone back
+        viewer.close();
+    """)
+    wait(page, lambda: "photo" not in address_of(page))
+    time.sleep(0.3)
+    assert address_of(page) == {"q": "blue"}
+    open_card(page, cards(page)[1])
+    press(page, Keys.ESCAPE)
+    wait(page, lambda: not is_open(page))
+
+
+@pytest.mark.parametrize("how", ["viewer.close()", "document.getElementById('close').click()"])
+def test_a_photo_that_is_opened_before_the_browser_has_gone_back_stays_open(page, how):
+    search(page, "red")
+    search(page, "blue")
+    first, second = cards(page)[:2]
+    open_card(page, first)
+    page.execute_script(f"""
+        const viewer = document.getElementById('viewer');
+        {how};
+        [...document.querySelectorAll('.photo')].find(card => card.title === arguments[0]).click();
+    """, second)  # fmt: skip
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == second)
+    time.sleep(0.3)
+    assert is_open(page)
+    page.back()
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "blue"}
+
+
+def test_several_photos_before_the_browser_has_gone_back_are_one_step(page):
+    search(page, "blue")
+    open_card(page, cards(page)[0])
+    page.execute_script("""
+        document.getElementById('close').click();
+        for (const card of [...document.querySelectorAll('.photo')].slice(1, 4)) card.click();
+    """)
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == cards(page)[3])
+    find(page, "close").click()
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "blue"}
+
+
+def test_a_search_before_the_browser_has_gone_back_from_a_photo_is_shown(page):
+    search(page, "red")
+    open_card(page, cards(page)[0])
+    page.execute_script("""
+        document.getElementById('close').click();
+        document.getElementById('query').value = 'blue';
+        document.getElementById('form').requestSubmit();
+    """)
+    wait(page, lambda: cards(page)[:1] == ["photos/blue.png"])
+    time.sleep(0.3)
+    assert address_of(page) == {"q": "blue"}
+    page.back()
+    wait(page, lambda: cards(page)[:1] == ["photos/red.png"])
+    assert not is_open(page)
+
+
+def test_the_address_opens_the_photo(page, library):
+    photo = id_of(library, "sub/flag.png")
+    page.get(page.current_url.split("?")[0] + f"?q=green&photo={photo}")
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == "photos/sub/flag.png")
+    find(page, "close").click()
+    wait(page, lambda: not is_open(page))
+    assert address_of(page) == {"q": "green"}
+    page.get(page.current_url.split("?")[0] + "?photo=0000000000000000")
+    wait(page, lambda: "no such photo" in text(page, "#toast"))
+    assert not is_open(page)
+
+
+def test_open_original_download_and_copy_path(album, live, downloads):
+    name = "album/2019/Holidays/IMG_20190101_120000.png"
+    album.get(f"{live.url}?after=2019&before=2019-01-02")
+    wait(album, lambda: cards(album) == [name])
+    open_card(album, name)
+    original = find(album, "open-original").get_attribute("href")
+    album.switch_to.new_window("tab")
+    album.get(original)
+    assert album.execute_script("return document.images[0].naturalWidth") == 48
+    album.close()
+    album.switch_to.window(album.window_handles[0])
+    press(album, "d")
+    content = (live.folder.parent / name).read_bytes()
+    wait(album, lambda: read(downloads / "IMG_20190101_120000.png") == content)
+    (downloads / "IMG_20190101_120000.png").unlink()
+    album.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    wait(album, lambda: "PNG" in text(album, "#viewer-facts"))
+    press(album, "c")
+    wait(album, lambda: album.execute_script("return window.copied") == str(live.folder.parent / name))
+    wait(album, lambda: text(album, "#toast") == "Copied the path.")
+    assert "1 January 2019" in text(album, "#viewer-facts")
+
+
+def read(file):
+    return file.read_bytes() if file.is_file() else None
+
+
+# Browsing, filters, scrolling
+
+
+def test_browsing_by_date_and_more_by_scrolling(album, live):
+    assert text(album, "h2.divider").endswith(" 2021") or "2026" in text(album, "h2.divider")
+    seen = len(cards(album))
+    assert seen < 150
+    scroll_down(album, lambda: len(cards(album)) >= 150)
+    dated = [card for card in cards(album) if "IMG_" in card]
+    assert len(dated) == len(set(dated)) == 150
+    newest = sorted(dated, key=lambda path: path.split("IMG_")[1], reverse=True)
+    assert dated == newest
+    choose(album, "filter-sort", "oldest")
+    wait(album, lambda: "20190101" in cards(album)[0])
+    assert text(album, "h2.divider") == "January 2019"
+
+
+def test_more_photos_come_although_the_end_of_the_list_never_left_the_screen(album):
+    # Whoever scrolls as soon as photos are drawn is at the end before the browser paints a frame without it.
+    scroll_down(album, lambda: len(cards(album)) >= 150)
+    follow = """
+        new MutationObserver(() => scrollTo(0, document.body.scrollHeight))
+            .observe(arguments[0], {childList: true})
+    """
+    album.execute_script(follow, find(album, "results"))
+    choose(album, "filter-sort", "oldest")
+    wait(album, lambda: "20190101" in cards(album)[0] and len(cards(album)) >= 150)
+
+
+def scroll_down(browser, done):
+    def step():
+        browser.execute_script("scrollTo(0, document.body.scrollHeight)")
+        return done()
+
+    wait(browser, step)
+
+
+def test_more_than_60_results_and_the_place_in_them(album):
+    search(album, "red")
+    assert len(cards(album)) < 100
+    scroll_down(album, lambda: len(cards(album)) > 140)
+    place = album.execute_script("return scrollY")
+    assert place > 1000
+    visible = """
+        const cards = [...document.querySelectorAll('.photo')];
+        return cards.find((card) => card.getBoundingClientRect().top > 0).title
+    """
+    open_card(album, album.execute_script(visible))
+    press(album, "m")
+    wait(
+        album,
+        lambda: address_of(album)["q"].startswith("photo:") and album.execute_script("return scrollY") == 0,
+    )
+    album.back()
+    wait(album, lambda: is_open(album))
+    album.back()
+    wait(album, lambda: not is_open(album) and len(cards(album)) > 140)
+    wait(album, lambda: abs(album.execute_script("return scrollY") - place) < 50)
+
+
+def test_filters_and_sort_are_in_the_address(album):
+    choose(album, "filter-year", "2020")
+    wait(album, lambda: all("IMG_2020" in card for card in cards(album)))
+    choose(album, "filter-in", "/album/2020/Family")
+    wait(album, lambda: all(card.startswith("album/2020/Family") for card in cards(album)))
+    assert address_of(album) == {"after": "2020", "before": "2021", "in": "/album/2020/Family"}
+    assert text(album, "#status") == f"{len(cards(album))} photos"
+    search(album, "green")
+    assert address_of(album)["in"] == "/album/2020/Family"
+    assert all(card.startswith("album/2020/Family") for card in cards(album))
+    choose(album, "filter-sort", "date")
+    wait(album, lambda: text(album, "#status") == "Newest first.")
+    assert cards(album) == sorted(cards(album), reverse=True)
+    album.refresh()
+    wait(album, lambda: text(album, "#status") == "Newest first.")
+    wait(album, lambda: find(album, "filter-year").get_attribute("value") == "2020")
+    album.execute_script("document.getElementById('filters').open = true")
+    find(album, "clear-filters").click()
+    wait(album, lambda: any(card.startswith("album/2019") for card in cards(album)))
+    assert address_of(album) == {"q": "green"}
+    choose(album, "filter-kind", "PNG")
+    wait(album, lambda: address_of(album)["kind"] == "PNG")
+    album.get(album.current_url.split("?")[0] + "?after=2019-03-05&before=2019-03-07")
+    wait(album, lambda: len(cards(album)) == 2 or all("201903" in card for card in cards(album)))
+    assert find(album, "filter-to").get_attribute("value") == "2019-03-06"
+
+
+# Selection
+
+
+def test_selecting_several_and_exporting_them(album, live, downloads):
+    album.get(f"{live.url}?sort=oldest")
+    wait(album, lambda: "20190101" in cards(album)[0])
+    boxes = album.find_elements(By.CSS_SELECTOR, ".pick")
+    boxes[0].click()
+    album.execute_script(  # a click with shift selects the range
+        "arguments[0].dispatchEvent(new MouseEvent('click', {shiftKey: true, bubbles: true}))",
+        album.find_elements(By.CSS_SELECTOR, ".pick input")[3],
+    )
+    assert text(album, "#selected-count") == "4 selected"
+    chosen = cards(album)[:4]
+    find(album, "export-zip").click()
+    wait(album, lambda: (downloads / "photos.zip").is_file())
+    wait(album, lambda: zipfile.is_zipfile(downloads / "photos.zip"))
+    with zipfile.ZipFile(downloads / "photos.zip") as archive:
+        assert archive.namelist() == chosen
+        assert all(archive.read(path) == (live.folder.parent / path).read_bytes() for path in chosen)
+    (downloads / "photos.zip").unlink()
+    find(album, "export-list").click()
+    wanted = "".join(f"{live.folder.parent / path}\n" for path in chosen).encode()
+    wait(album, lambda: read(downloads / "photos.txt") == wanted)
+    (downloads / "photos.txt").unlink()
+    album.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    find(album, "copy-paths").click()
+    wait(album, lambda: album.execute_script("return window.copied") == wanted.decode().strip())
+    find(album, "select-none").click()
+    assert not find(album, "selection").is_displayed()
+    assert album.execute_script("return document.querySelectorAll('.pick input:checked').length") == 0
+
+
+# Keys
+
+
+def test_the_keyboard_is_enough(page):
+    page.execute_script("document.activeElement.blur()")
+    press(page, "/")
+    press(page, "blue", Keys.ENTER)
+    wait(page, lambda: text(page, "#status") == "Best first.")
+    press(page, Keys.ARROW_DOWN)
+    press(page, Keys.ARROW_RIGHT)
+    focused = page.switch_to.active_element.get_attribute("title")
+    assert focused == cards(page)[1]
+    press(page, Keys.ENTER)
+    wait(page, lambda: is_open(page) and text(page, "#viewer-path") == focused)
+    press(page, Keys.ARROW_LEFT)
+    wait(page, lambda: text(page, "#viewer-path") == cards(page)[0])
+    press(page, "x")
+    assert text(page, "#pick") == "Selected"
+    press(page, Keys.ESCAPE)
+    wait(page, lambda: not is_open(page))
+    wait(page, lambda: page.switch_to.active_element.get_attribute("title") == cards(page)[0])
+    press(page, Keys.ARROW_RIGHT)
+    press(page, "x")
+    assert text(page, "#selected-count") == "2 selected"
+    press(page, Keys.ESCAPE)
+    assert not find(page, "selection").is_displayed()
+    press(page, Keys.END)
+    assert page.switch_to.active_element.get_attribute("title") == cards(page)[-1]
+    press(page, Keys.HOME)
+    press(page, Keys.ARROW_DOWN)
+    below = page.switch_to.active_element
+    assert below.rect["y"] > page.find_element(By.CSS_SELECTOR, ".photo").rect["y"]
+    press(page, Keys.ARROW_UP)
+    assert page.switch_to.active_element.get_attribute("title") == cards(page)[0]
+    press(page, "?")
+    assert find(page, "help").is_displayed()
+    press(page, Keys.ESCAPE)
+    wait(page, lambda: not find(page, "help").is_displayed())
+    press(page, "l")
+    assert page.switch_to.active_element.get_attribute("id") == "filter-year"
+    page.execute_script("document.activeElement.blur()")
+    press(page, "b")
+    wait(page, lambda: address_of(page) == {})
+    press(page, "/")
+    assert page.switch_to.active_element.get_attribute("id") == "query"
+
+
+# Live
+
+
+def test_new_changed_and_deleted_photos_appear_by_themselves(album, live):
+    file = live.folder / f"new {time.monotonic_ns()}.png"
+    new = f"album/{file.name}"
+    paint(file, "yellow")
+    wait(album, lambda: new in cards(album))
+    find_picture = (
+        "return [...document.querySelectorAll('.photo')].find(c => c.title === arguments[0])?.firstChild.src"
+    )
+    before = album.execute_script(find_picture, new)
+    paint(file, "green", "green")
+    wait(album, lambda: album.execute_script(find_picture, new) != before)
+    search(album, "green")
+    wait(album, lambda: new in cards(album))
+    file.unlink()
+    wait(album, lambda: new not in cards(album))
+
+
+def test_progress_and_problems_are_shown(album, live):
+    """The folder disappears, as an unmounted disk does, and comes back."""
+    moved = live.folder.with_name("unmounted")
+    live.folder.rename(moved)
+    try:
+        wait(album, lambda: "does not exist" in text(album, "#live-text"))
+    finally:
+        moved.rename(live.folder)
+    wait(album, lambda: not find(album, "live").is_displayed())
+    assert len(cards(album)) >= 60
+
+
+# A token
+
+
+def test_the_link_opens_the_page_and_the_address_forgets_the_token(screen, served, shown):
+    access = Access(create_token())
+    host, port = served(app=create_app(shown, access=access))
+    screen.delete_all_cookies()
+    screen.get(f"http://{host}:{port}/")
+    assert "scan the QR code" in text(screen, "body")
+    screen.get(f"http://{host}:{port}/?token={create_token()}")
+    assert "scan the QR code" in text(screen, "body")
+    screen.get_log("browser")  # these were refused
+    screen.get(f"http://{host}:{port}/?token={access.token}")
+    wait(screen, lambda: screen.current_url == f"http://{host}:{port}/" and len(cards(screen)) > 20)
+    assert loaded(screen, ".photo img") > 10
+    assert screen.execute_script("return document.cookie") == ""  # scripts cannot read it
+    [cookie] = [one for one in screen.get_cookies() if one["name"] == f"fishermix_{port}"]
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    search(screen, "red")
+    assert cards(screen)[0] == "photos/red.png"
+    check_log(screen)
+    screen.delete_all_cookies()
+    wait(screen, lambda: "signed out" in text(screen, "#live-text"))
+    screen.get_log("browser")
+
+
+# The look
+
+
+@pytest.mark.parametrize("width", [320, 390, 800, 1366])
+def test_nothing_sticks_out(page, width):
+    resize(page, width, 800)
+    search(page, "red")
+    page.execute_script("document.getElementById('filters').open = true")
+    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.execute_script(overflow) <= 0
+    page.find_element(By.CSS_SELECTOR, ".photo").click()
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, "#viewer-similar img"))
+    inside = "const d = document.getElementById('viewer'); return d.scrollWidth - d.clientWidth"
+    assert page.execute_script(inside) <= 0
+
+
+def test_colors_fonts_and_focus(page):
+    """Dark where the system is, no font or picture from elsewhere, a visible focus, no motion if unwanted."""
+    ground = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    dark = page.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches")
+    lightness = sum(int(part) for part in ground[4:-1].split(",")[:3])
+    assert lightness < 150 if dark else lightness > 600
+    resources = page.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert all(name.startswith(page.current_url.split("?")[0]) for name in resources)
+    press(page, Keys.TAB)
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert page.execute_script(outline) == "solid"
+    page.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+    )
+    moving = "return getComputedStyle(document.querySelector('.photo')).transitionDuration"
+    assert page.execute_script(moving) == "0s"
+
+
+def test_every_control_has_a_name(page):
+    search(page, "red")
+    page.find_element(By.CSS_SELECTOR, ".photo").click()
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, "#viewer-similar img"))
+    script = """
+        return [...document.querySelectorAll('button, a, input, select, summary, video')].filter((e) =>
+            !e.textContent?.trim() && !e.getAttribute('aria-label') && !e.labels?.length
+            && e.tagName !== 'VIDEO').map((e) => e.outerHTML)
+    """
+    assert page.execute_script(script) == []
+    tree = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    nameless = [
+        node
+        for node in tree
+        if node.get("role", {}).get("value") in ("button", "link", "combobox", "checkbox", "searchbox")
+        and not node.get("name", {}).get("value")
+        and not node.get("ignored")
+    ]
+    assert nameless == [], json.dumps(nameless)[:500]

@@ -1,0 +1,242 @@
+"""Full disks, missing locks, read-only places; and files that only their owner can read."""
+
+import errno
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from fishermix.errors import FishermixError
+from fishermix.joint import HUBNESS_KIND, HubnessConfig
+from fishermix.storage import save_folder
+from fishermix_photos import disk, nearest
+from fishermix_photos.cli import main
+from fishermix_photos.contact_sheet import write_contact_sheet
+from fishermix_photos.disk import create_private_file, explain_os_error, make_private_folder
+from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.results import LibraryDamaged
+from fishermix_photos.sqlite import explain_sqlite_error
+from fishermix_photos.vision.features import write_table
+from tiny_model import NAMES, TinyModel, paint
+
+posix = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for name in NAMES:
+        paint(tmp_path / "photos" / f"{name}.png", name)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 512 kB, and a function that leaves this many kilobytes free."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if not shutil.which("mount") or os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "fishermix-test", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let us mount a small disk")
+
+    def leave(kilobytes):
+        (place / "filler").unlink(missing_ok=True)
+        space = os.statvfs(place)
+        (place / "filler").write_bytes(bytes(space.f_bavail * space.f_frsize - kilobytes * 1024))
+
+    yield place, leave
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("kilobytes", [0, 8, 40, 84, 100])
+def test_a_full_disk_is_called_full_each_time_and_the_library_survives(small_disk, photos, kilobytes):
+    place, leave = small_disk
+    leave(kilobytes)
+    for _ in range(2):
+        with (
+            pytest.raises(FishermixError, match=r"The disk is full\. Free some space") as caught,
+            PhotoLibrary(place / "library", TinyModel()) as library,
+        ):
+            library.update([photos])
+        assert "nother process" not in str(caught.value)
+        assert "remove" not in str(caught.value)
+    (place / "filler").unlink()
+    with PhotoLibrary(place / "library", TinyModel()) as library:
+        assert library.update([photos]).encoded == len(NAMES)
+        assert library.verify() == []
+
+
+def test_a_full_disk_while_a_model_is_saved(small_disk, monkeypatch, capsys):
+    place, leave = small_disk
+    leave(40)
+    big = {"big": np.zeros(100_000)}
+    config = HubnessConfig(neighbors=1, mean_of_images=0.0, mean_of_sentences=0.0)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_folder(place / "model", HUBNESS_KIND, config, big)
+    assert caught.value.errno == errno.ENOSPC
+    monkeypatch.setattr("fishermix_photos.cli.load_commands", lambda arguments: None)
+    monkeypatch.setattr(
+        "fishermix_photos.cli.app", lambda **_: save_folder(place / "model", HUBNESS_KIND, config, big)
+    )
+    with pytest.raises(SystemExit):
+        main()
+    assert "The disk is full" in capsys.readouterr().err
+
+
+@posix
+def test_a_file_system_without_locks_is_named_and_the_library_need_not_be_deleted(tmp_path, photos):
+    library = tmp_path / "no_locks.so"
+    source = Path(__file__).with_name("no_locks.c")
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or not compiler:
+        pytest.skip("a C compiler on Linux makes the file system without locks")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from tiny_model import TinyModel; from fishermix_photos.library import PhotoLibrary\n"
+        "from fishermix.errors import FishermixError\n"
+        "try:\n    PhotoLibrary(sys.argv[3], TinyModel()).update([sys.argv[2]])\n"
+        "except FishermixError as error:\n    print(error)\n"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), photos, tmp_path / "library"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, env=os.environ | {"LD_PRELOAD": str(library)}, stdout=-1, text=True, check=True
+        )
+        assert "no working locks" in done.stdout
+        assert "remove" not in done.stdout
+        assert "Another process" not in done.stdout
+
+
+@posix
+def test_a_read_only_place_is_called_so(small_disk, photos):
+    place, _ = small_disk
+    with PhotoLibrary(place / "old", TinyModel()) as library:
+        library.update([photos])
+    subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    paint(photos / "new.png", "red")
+    for name in ("old", "new"):
+        with (
+            pytest.raises(FishermixError, match="read-only") as caught,
+            PhotoLibrary(place / name, TinyModel()) as library,
+        ):
+            library.update([photos])
+        assert "remove" not in str(caught.value)
+
+
+def test_damage_is_still_called_damage(tmp_path, photos):
+    with PhotoLibrary(tmp_path / "library", TinyModel()) as library:
+        library.update([photos])
+    (tmp_path / "library" / "library.sqlite").write_bytes(b"no database" * 1000)
+    with PhotoLibrary(tmp_path / "library", TinyModel()) as library, pytest.raises(LibraryDamaged):
+        library.count()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "permission"),
+        (errno.ENOLCK, "locks"),
+        (errno.EIO, "read or write error"),
+        (errno.ENOENT, "No such file"),
+    ],
+)
+def test_each_error_has_its_message(number, words):
+    assert words in explain_os_error(OSError(number, os.strerror(number)))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("SQLITE_FULL", "disk is full"),
+        ("SQLITE_IOERR_LOCK", "no working locks"),
+        ("SQLITE_IOERR_WRITE", "read or write error"),
+        ("SQLITE_CORRUPT", "damaged"),
+        ("SQLITE_NOTADB", "damaged"),
+        ("SQLITE_BUSY", "Another process"),
+        ("SQLITE_PROTOCOL", "no working locks"),
+    ],
+)
+def test_each_code_of_sqlite_has_its_message(code, words, tmp_path):
+    error = sqlite3.OperationalError(code)
+    error.sqlite_errorcode = getattr(sqlite3, code)
+    assert words in explain_sqlite_error(error, tmp_path)
+
+
+# Private files
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777])
+def umask(request):
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes_of(folder):
+    return {path: stat.S_IMODE(path.lstat().st_mode) for path in [folder, *folder.rglob("*")]}
+
+
+@posix
+def test_a_library_is_private_whatever_the_umask(tmp_path, photos, umask):
+    home = tmp_path / "home"
+    with PhotoLibrary(home / "library", TinyModel()) as library:
+        library.update([photos])
+        while_open = modes_of(home)
+    for path, mode in {**while_open, **modes_of(home)}.items():
+        assert mode == (0o700 if path.suffix == "" else 0o600), path
+    assert {"library.sqlite", "library.sqlite-wal"} <= {p.name for p in while_open}
+    assert any(p.name.startswith("points-") for p in while_open)
+
+
+@posix
+def test_features_and_contact_sheets_are_private(tmp_path, umask):
+    make_private_folder(tmp_path / "features")
+    write_table(tmp_path / "features", ["a.jpg"], np.zeros((1, 2)))
+    write_contact_sheet(tmp_path / "features" / "sheet.html", "<html>")
+    create_private_file(tmp_path / "features" / "file")
+    assert set(modes_of(tmp_path / "features").values()) == {0o700, 0o600}
+    assert len(modes_of(tmp_path / "features")) == 5
+
+
+@posix
+def test_codes_of_points_are_private(tmp_path, umask, monkeypatch):
+    monkeypatch.setattr(nearest, "BLOCK_ROWS", 8)
+    nearest.build_codes(tmp_path, 1, np.ones((9, 4), np.float32))
+    assert stat.S_IMODE((tmp_path / "codes-1-1.i8").stat().st_mode) == 0o600
+
+
+def test_the_place_of_a_library_can_be_no_file(tmp_path, photos):
+    (tmp_path / "file").touch()
+    with (
+        PhotoLibrary(tmp_path / "file" / "library", TinyModel()) as library,
+        pytest.raises(FishermixError, match="cannot be created"),
+    ):
+        library.update([photos])
+
+
+def test_threads_that_end_close_their_connections(tmp_path, photos):
+    """A server starts threads again and again; each connection of theirs is two descriptors."""
+    with PhotoLibrary(tmp_path / "library", TinyModel()) as library:
+        library.update([photos])
+        before = len(psutil.Process().open_files())
+        for _ in range(20):
+            thread = threading.Thread(target=library.summary)
+            thread.start()
+            thread.join()
+        assert len(psutil.Process().open_files()) <= before + 2
+
+
+def test_locks_work_here(tmp_path):
+    assert disk.has_locks(tmp_path)

@@ -1,0 +1,47 @@
+"""Fisher vectors of Gaussian, Laplacian and hybrid mixtures, CCA and sentence vectors for scikit-learn."""
+
+from typing import TYPE_CHECKING
+
+from fishermix.runtime import export_lazily
+
+__version__ = "0.3.0"
+
+_MODULE_OF = {
+    "Mixture": "mixture",
+    "GaussianMixture": "mixture",
+    "LaplacianMixture": "mixture",
+    "HybridMixture": "mixture",
+    "from_sklearn": "mixture.convert",
+    "FisherEncoder": "fisher.encoder",
+    "OnRows": "fisher.encoder",
+    "RegularizedCCA": "cca.estimator",
+    "WordVectors": "text.word_vectors",
+    "SentenceEncoder": "text.encoder",
+    "JointSpace": "joint",
+    "Captioner": "caption.captioner",
+    "FishermixError": "errors",
+    "FishermixWarning": "errors",
+}
+__all__ = ["__version__", *_MODULE_OF]
+
+if TYPE_CHECKING:
+    from fishermix.caption.captioner import Captioner as Captioner
+    from fishermix.cca.estimator import RegularizedCCA as RegularizedCCA
+    from fishermix.errors import FishermixError as FishermixError
+    from fishermix.errors import FishermixWarning as FishermixWarning
+    from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
+    from fishermix.fisher.encoder import OnRows as OnRows
+    from fishermix.joint import JointSpace as JointSpace
+    from fishermix.mixture import GaussianMixture as GaussianMixture
+    from fishermix.mixture import HybridMixture as HybridMixture
+    from fishermix.mixture import LaplacianMixture as LaplacianMixture
+    from fishermix.mixture import Mixture as Mixture
+    from fishermix.mixture import from_sklearn as from_sklearn
+    from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
+    from fishermix.text.word_vectors import WordVectors as WordVectors
+
+__getattr__ = export_lazily(__name__, _MODULE_OF)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

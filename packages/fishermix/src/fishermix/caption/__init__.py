@@ -1,0 +1,1 @@
+"""An LSTM that writes sentences for points of a joint space."""

@@ -1,0 +1,284 @@
+"""`Captioner` writes a new sentence for a point of the joint space. It needs numpy only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fishermix.caption.consensus import Confidence, Description, EncodeText, choose_by_consensus
+from fishermix.caption.decoding import Decoder, Hypothesis, Weights
+from fishermix.caption.vocabulary import CaptionVocabulary
+from fishermix.errors import FishermixError
+from fishermix.schemas import Name, Size, Struct, Text
+from fishermix.storage import FolderKind, load_folder, require_tensors, save_folder
+from fishermix.text.tokens import STOP_WORDS
+
+MAX_WORDS = 24  # longer than almost all captions of people
+# Chosen on the dev split of Flickr8K.
+BEAM = 16
+SAMPLES = 40
+TEMPERATURE = 0.6
+LENGTH_NORM = 0.7
+RERANK_WEIGHT = 8.0
+IMAGES_AT_ONCE_SAMPLED = 32
+IMAGES_AT_ONCE = 256  # bounds the memory of the beam: 256 x beam x vocabulary log probabilities
+
+
+class CaptionerConfig(Struct):
+    """`config.json` of a captioner; the first word ends a sentence."""
+
+    words: list[Name]
+    units: Size
+    dimension: Size
+    model_key: Text = ""
+    confidence: Confidence | None = None
+
+
+CAPTIONER_KIND = FolderKind("captioner", 1, CaptionerConfig)
+
+
+class Captioner:
+    """One LSTM layer on the joint space and a softmax over a vocabulary.
+
+    The input of step 0 is the point of the image, that of step t the point of word t - 1. Both are scaled in
+    the same way: the first d coordinates of the unit row, times the constant sqrt(d), which makes each
+    coordinate about one in size.
+
+    Parameters
+    ----------
+    vocabulary : CaptionVocabulary
+        The V words that it can write.
+    points : array of shape (V, d)
+        The points of the words, as in training.
+    weights : Weights
+        The network.
+    model_key : str, default ""
+        Identifies the joint space in which it was trained ("" if unknown).
+    confidence : Confidence, optional
+        Estimates how far a sentence can be trusted; None if it was never fitted.
+
+    Examples
+    --------
+    >>> captioner = Captioner.load("captioner")                                 # doctest: +SKIP
+    >>> captioner.caption(space.image_points(features))                         # doctest: +SKIP
+    ['two dogs run on a beach']
+    """
+
+    def __init__(
+        self,
+        vocabulary: CaptionVocabulary,
+        points: np.ndarray,
+        weights: Weights,
+        model_key: str = "",
+        confidence: Confidence | None = None,
+    ):
+        if points.shape != (len(vocabulary), weights.dimension):
+            raise FishermixError(
+                f"points must have the shape {(len(vocabulary), weights.dimension)} (words, dimensions), "
+                f"not {points.shape}."
+            )
+        self.vocabulary, self.points, self.weights = vocabulary, points, weights
+        self.model_key, self.confidence = model_key, confidence
+        self._once = np.array([word not in STOP_WORDS for word in vocabulary.words], bool)
+        self._word_inputs = scale_points(points, weights.dimension)
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of leading coordinates of the joint space that it reads."""
+        return self.weights.dimension
+
+    def caption(self, image_points: np.ndarray, **options: Any) -> list[str]:
+        """One sentence per image.
+
+        Parameters
+        ----------
+        image_points : array of shape (n, at least d)
+            Points of the images.
+        **options
+            The other parameters of `describe`.
+        """
+        return [description.sentence for description in self.describe(image_points, **options)]
+
+    def describe(
+        self,
+        image_points: np.ndarray,
+        *,
+        encode_text: EncodeText | None = None,
+        beam: int = BEAM,
+        samples: int = SAMPLES,
+        length_norm: float = LENGTH_NORM,
+        rerank_weight: float = RERANK_WEIGHT,
+        max_words: int = MAX_WORDS,
+    ) -> list[Description]:
+        """One sentence per image, and how far it can be trusted. No sentence uses a content word twice.
+
+        Parameters
+        ----------
+        image_points : array of shape (n, at least d)
+            Points of the images.
+        encode_text : callable, optional
+            Maps sentences to points of the joint space, which then helps to choose among the candidates.
+        beam : int, default 16
+            The number of beginnings that the search keeps. 1 is the greedy search of the paper.
+        samples : int, default 40
+            The number of drawn sentences that compete with those of the beam; the one that agrees best with
+            the others wins. 0: the first of `candidates` wins.
+        length_norm : float, default 0.7
+            The beam is sorted by log p / length^length_norm.
+        rerank_weight : float, default 8
+            The weight of the cosine of sentence and image. 0: the network chooses alone.
+        max_words : int, default 24
+            The longest sentence.
+        """
+        image_points = np.atleast_2d(image_points)
+        if beam == 1:
+            return self._describe_greedily(image_points, max_words)
+        if not samples:
+            ranked = self.candidates(
+                image_points,
+                encode_text=encode_text,
+                beam=beam,
+                length_norm=length_norm,
+                rerank_weight=rerank_weight,
+                max_words=max_words,
+            )
+            return [Description(sentences[0][0]) for sentences in ranked]
+        encode, written = encode_text if rerank_weight else None, []
+        for first in range(0, len(image_points), IMAGES_AT_ONCE_SAMPLED):
+            points = image_points[first : first + IMAGES_AT_ONCE_SAMPLED]
+            drafts = self._draft(points, beam, length_norm, max_words, samples)
+            written += choose_by_consensus(drafts, points, self._join_words, encode, rerank_weight)
+        if self.confidence is not None and encode is not None:
+            written = [description.rate(self.confidence) for description in written]
+        return written
+
+    def _describe_greedily(self, image_points: np.ndarray, max_words: int) -> list[Description]:
+        starts = scale_points(image_points, self.dimension)
+        beams = Decoder(self.weights, self._word_inputs, max_words).search_beam(starts, 1, LENGTH_NORM)
+        return [Description(self._join_words(sentence.words)) for [sentence] in beams]
+
+    def _draft(
+        self, image_points: np.ndarray, beam: int, length_norm: float, max_words: int, samples: int
+    ) -> list[list[Hypothesis]]:
+        """The different sentences of the beam and of sampling, per image."""
+        starts = scale_points(image_points, self.dimension)
+        decoder = Decoder(self.weights, self._word_inputs, max_words, self._once)
+        beams = decoder.search_beam(starts, beam, length_norm)
+        drawn = decoder.sample(starts, samples, TEMPERATURE)
+        drafts = []
+        for of_beam, of_samples in zip(beams, drawn):
+            by_words = {sentence.words: sentence for sentence in (*of_samples, *of_beam)}
+            drafts.append([by_words[words] for words in sorted(by_words)])
+        return drafts
+
+    def candidates(
+        self,
+        image_points: np.ndarray,
+        *,
+        encode_text: EncodeText | None = None,
+        beam: int = BEAM,
+        length_norm: float = LENGTH_NORM,
+        rerank_weight: float = RERANK_WEIGHT,
+        max_words: int = MAX_WORDS,
+    ) -> list[list[tuple[str, float]]]:
+        """The sentences of the beam and their scores, per image, the best first.
+
+        The score is log p / length^length_norm, plus `rerank_weight` times the cosine of sentence and image
+        if `encode_text` is given.
+
+        Parameters
+        ----------
+        image_points : array of shape (n, at least d)
+            Points of the images.
+        encode_text, beam, length_norm, rerank_weight, max_words
+            As in `describe`.
+        """
+        image_points = np.atleast_2d(image_points)
+        starts = scale_points(image_points, self.dimension)
+        decoder = Decoder(self.weights, self._word_inputs, max_words, self._once)
+        candidates: list[list[tuple[str, float]]] = []
+        for first in range(0, len(starts), IMAGES_AT_ONCE):
+            block = slice(first, first + IMAGES_AT_ONCE)
+            scored = [
+                [(self._join_words(sentence.words), sentence.score(length_norm)) for sentence in of_image]
+                for of_image in decoder.search_beam(starts[block], beam, length_norm)
+            ]
+            if encode_text is not None:
+                scored = _rerank(scored, image_points[block], encode_text, rerank_weight)
+            candidates += scored
+        return candidates
+
+    def _join_words(self, rows: Sequence[int]) -> str:
+        return " ".join(self.vocabulary.words[row] for row in rows)
+
+    def save(self, folder: str | os.PathLike, half: bool = True) -> None:
+        """Write `config.json` and a safetensors file, in half precision by default.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        half : bool
+            Store floats in half precision.
+        """
+        precision = np.float16 if half else np.float32
+        tensors = {"points": self.points, **self.weights.as_dict()}
+        config = CaptionerConfig(
+            self.vocabulary.words, self.weights.units, self.dimension, self.model_key, self.confidence
+        )
+        save_folder(
+            folder,
+            CAPTIONER_KIND,
+            config,
+            {name: value.astype(precision) for name, value in tensors.items()},
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> Captioner:
+        """Read a folder that `save` wrote.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
+        saved = load_folder(folder, CAPTIONER_KIND)
+        config = saved.config
+        units, dimension, n_words = config.units, config.dimension, len(config.words)
+        shapes = {
+            "points": f"{n_words} {dimension}",
+            "input_weights": f"{4 * units} {dimension}",
+            "recurrent_weights": f"{4 * units} {units}",
+            "gate_bias": f"{4 * units}",
+            "output_weights": f"{n_words} {units}",
+            "output_bias": f"{n_words}",
+        }
+        points, *arrays = (
+            array.astype(np.float32) for array in require_tensors(saved.tensors, shapes, folder)
+        )
+        vocabulary = CaptionVocabulary(config.words)
+        return cls(vocabulary, points, Weights(*arrays), config.model_key, config.confidence)
+
+
+def scale_points(points: np.ndarray, dimension: int) -> np.ndarray:
+    """The inputs of the network: the first `dimension` coordinates, times sqrt(dimension)."""
+    if points.shape[1] < dimension:
+        raise FishermixError(
+            f"The captioner needs points of at least {dimension} dimensions, not {points.shape[1]}: "
+            "it was trained in the joint space of another model."
+        )
+    return points[:, :dimension].astype(np.float32) * np.float32(np.sqrt(dimension))
+
+
+def _rerank(
+    scored: list[list[tuple[str, float]]], image_points: np.ndarray, encode_text: EncodeText, weight: float
+) -> list[list[tuple[str, float]]]:
+    """The sentences of each image, with `weight` times their cosine with it added, sorted again."""
+    owner = np.repeat(np.arange(len(scored)), [len(of_image) for of_image in scored])
+    points = encode_text([text for of_image in scored for text, _ in of_image])
+    cosines = iter(np.einsum("nd,nd->n", points, image_points[owner]).tolist())
+    summed = [[(text, score + weight * next(cosines)) for text, score in of_image] for of_image in scored]
+    return [sorted(of_image, key=lambda pair: (-pair[1], pair[0])) for of_image in summed]

@@ -1,0 +1,190 @@
+"""Choosing among candidate sentences: the one that agrees best with the others, and with the photo.
+
+The candidates c_1 … c_n of a photo get weights
+
+    w_i ∝ exp(LOG_WEIGHT log p(c_i) + LENGTH_WEIGHT (length of c_i + 1) + COSINE_WEIGHT cos(c_i, photo)),
+
+and its score is the expected agreement with a sentence drawn by these weights, plus the cosine:
+
+    score_i = Σ_j w_j agreement(c_i, c_j) + cos(c_i, photo).
+
+This is minimum Bayes risk decoding (Kumar and Byrne, 2004). The agreement is CIDEr-D's without its word
+statistics: the mean over n = 1 … 4 of the cosine of n-gram counts, times a Gaussian of the difference of
+lengths. The idea to let captions vote is that of Devlin et al. (2015); they let those of similar training
+photos vote, these are the network's own, so that no training sentence is needed.
+
+A sentence counts as right if people used at least half of its content words for the photo. Its confidence is
+the probability of that, by a logistic regression on dev photos from its cosine with the photo and its
+expected agreement. It is unsure if it is twice as probable that it is wrong, or if a caption of a random
+other photo would often match as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fishermix.caption.decoding import Hypothesis
+from fishermix.measures.captions import CIDER_SIGMA, ORDERS
+from fishermix.schemas import Number, Struct
+from fishermix.text.tokens import STOP_WORDS, tokenize
+
+# Chosen on the dev split of Flickr8K.
+LOG_WEIGHT = 0.2
+LENGTH_WEIGHT = 0.15
+COSINE_WEIGHT = 15.0
+LEADERS = 32  # candidates whose cosine is computed; encoding a sentence takes milliseconds
+RIGHT_SHARE = 0.5  # of the content words of a sentence
+RANDOM_SHARE = 0.95  # of random captions that must be unsure
+LEAST_CONFIDENCE = 1 / 3  # below it, a sentence is unsure in any case
+REGULARIZATION = 100.0  # scikit-learn's C: weak, since dev has many photos and two numbers each
+USUAL_RERANK_WEIGHT = 8.0  # of the joint space; half of it halves the weights of the cosine above
+
+Words = Sequence[int]
+EncodeText = Callable[[list[str]], np.ndarray]
+
+
+class Confidence(Struct):
+    """P(right) = 1 / (1 + exp(-(intercept + cosine · cos + agreement · agreement)))."""
+
+    intercept: Number
+    cosine: Number
+    agreement: Number
+    threshold: Number
+
+    def estimate(self, cosine: float, agreement: float) -> float:
+        """The probability that the sentence is right, between 0 and 1."""
+        logit = self.intercept + self.cosine * cosine + self.agreement * agreement
+        return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+
+
+@dataclass(frozen=True)
+class Description:
+    """A written sentence.
+
+    cosine : with the photo, in the joint space; agreement : expected, with the other candidates
+    confidence : the probability that the sentence is right; None if it was not estimated
+    unsure : whether a random caption would often match the photo as well
+    """
+
+    sentence: str
+    cosine: float | None = None
+    agreement: float | None = None
+    confidence: float | None = None
+    unsure: bool = False
+
+    def rate(self, by: Confidence) -> Description:
+        """The same with confidence and `unsure`."""
+        if self.cosine is None or self.agreement is None:
+            return self
+        confidence = by.estimate(self.cosine, self.agreement)
+        return replace(self, confidence=confidence, unsure=confidence < by.threshold)
+
+
+def choose_by_consensus(
+    drafts: list[list[Hypothesis]],
+    image_points: np.ndarray,
+    join_words: Callable[[Words], str],
+    encode_text: EncodeText | None,
+    rerank_weight: float = USUAL_RERANK_WEIGHT,
+) -> list[Description]:
+    """The best of the drafts of each image (n, d), as the module says.
+
+    The leaders by agreement alone are compared with the photo; without `encode_text` the first of them wins.
+    """
+    agreements, priors, leaders = [], [], []
+    for hypotheses in drafts:
+        agreement = measure_agreement([hypothesis.words for hypothesis in hypotheses])
+        log_probabilities = np.array([hypothesis.log_probability for hypothesis in hypotheses])
+        lengths = np.array([len(hypothesis.words) for hypothesis in hypotheses])
+        prior = compute_prior(log_probabilities, lengths)
+        kept = np.argsort(-expect_agreement(agreement, prior), kind="stable")[:LEADERS]
+        agreements.append(agreement[np.ix_(kept, kept)])
+        priors.append(prior[kept])
+        leaders.append([hypotheses[row] for row in kept])
+    texts = [[join_words(hypothesis.words) for hypothesis in hypotheses] for hypotheses in leaders]
+    if encode_text is None:
+        return [Description(named[0]) for named in texts]
+    points = encode_text([text for named in texts for text in named])
+    ends = np.cumsum([len(named) for named in texts])
+    part = rerank_weight / USUAL_RERANK_WEIGHT
+    chosen = []
+    for named, agreement, prior, end, image in zip(texts, agreements, priors, ends, image_points):
+        cosines = points[end - len(named) : end] @ image
+        expected = expect_agreement(agreement, prior + part * COSINE_WEIGHT * cosines)
+        best = int(np.argmax(expected + part * cosines))
+        chosen.append(Description(named[best], float(cosines[best]), float(expected[best])))
+    return chosen
+
+
+def measure_agreement(sentences: Sequence[Words]) -> np.ndarray:
+    """The agreement (n, n) of each sentence with each: 1 with itself, 0 without a common word."""
+    lengths = np.array([len(words) for words in sentences], np.float64)
+    total = np.zeros((len(sentences), len(sentences)))
+    orders = np.zeros_like(total)
+    for order in range(1, ORDERS + 1):
+        counts = _tabulate_ngrams(sentences, order)
+        norms = np.linalg.norm(counts, axis=1)
+        has = (norms > 0).astype(np.float64)
+        counts /= np.where(norms > 0, norms, 1)[:, None]
+        total += counts @ counts.T
+        orders += np.maximum(has[:, None], has[None, :])  # an order counts if one of the two has it
+    closeness = np.exp(-((lengths[:, None] - lengths[None, :]) ** 2) / (2 * CIDER_SIGMA**2))
+    return total / np.maximum(orders, 1) * closeness
+
+
+def compute_prior(log_probabilities: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The logarithms (n,) of the weights of candidates before the photo is compared, up to a constant."""
+    return LOG_WEIGHT * log_probabilities + LENGTH_WEIGHT * (lengths + 1)
+
+
+def expect_agreement(agreement: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
+    """The expected agreement (n,) of candidates with one drawn by the weights, from `agreement` (n, n)."""
+    weights = np.exp(log_weights - log_weights.max())
+    return agreement @ (weights / weights.sum())
+
+
+def _tabulate_ngrams(sentences: Sequence[Words], order: int) -> np.ndarray:
+    """Counts (n, different n-grams)."""
+    column: dict[tuple[int, ...], int] = {}
+    places = [
+        [column.setdefault(ngram, len(column)) for ngram in zip(*(words[start:] for start in range(order)))]
+        for words in sentences
+    ]
+    counts = np.zeros((len(sentences), max(len(column), 1)))
+    for row, columns in enumerate(places):
+        np.add.at(counts[row], columns, 1)
+    return counts
+
+
+def is_right(sentence: str, references: Sequence[str]) -> bool:
+    """Whether at least half of the content words of `sentence` are in one of the references."""
+    content = [word for word in tokenize(sentence) if word not in STOP_WORDS]
+    known = {word for reference in references for word in tokenize(reference)}
+    return sum(word in known for word in content) >= RIGHT_SHARE * max(len(content), 1)
+
+
+def fit_confidence(
+    cosines: np.ndarray, agreements: np.ndarray, right: np.ndarray, random_cosines: np.ndarray
+) -> Confidence:
+    """Fit a `Confidence` to the sentences of dev photos.
+
+    cosines, agreements, right (n,): of each sentence with its photo; random_cosines (n,): with a photo that
+    it was not written for.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    right = np.asarray(right, bool)
+    features = np.column_stack([cosines, agreements])
+    if right.all() or not right.any():
+        intercept, weights = (4.0 if right.all() else -4.0), (0.0, 0.0)
+    else:
+        fitted = LogisticRegression(C=REGULARIZATION).fit(features, right)
+        intercept, weights = float(fitted.intercept_[0]), fitted.coef_[0].tolist()
+    found = Confidence(intercept, *weights, threshold=0.0)
+    random = [found.estimate(*pair) for pair in zip(random_cosines.tolist(), agreements.tolist())]
+    threshold = max(float(np.quantile(random, RANDOM_SHARE)), LEAST_CONFIDENCE)
+    return Confidence(intercept, *weights, threshold=threshold)

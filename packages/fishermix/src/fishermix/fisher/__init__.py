@@ -1,0 +1,1 @@
+"""Fisher vectors of sets of vectors."""

@@ -1,0 +1,480 @@
+"""`FisherEncoder` and `OnRows`: transformers of sets of vectors, and the forms in which the sets come."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.mixture import GaussianMixture as SklearnMixture
+from sklearn.utils import get_tags
+from sklearn.utils.validation import _num_samples, check_array, check_is_fitted
+
+from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.fisher.scores import FisherScores
+from fishermix.mixture.convert import check_convertible, from_sklearn
+from fishermix.mixture.em import too_large
+from fishermix.rows.blocks import is_table
+
+if TYPE_CHECKING:
+    from fishermix.mixture import Mixture
+
+INFORMATION = ("closed-form", "empirical")
+
+
+class FisherEncoder(TransformerMixin, BaseEstimator):
+    """Map sets of vectors to Fisher vectors (n_sets, 2 K D).
+
+    A Fisher vector holds the location blocks of all components, then the scale blocks.
+    `fishermix.fisher.scores` gives the formulas.
+
+    Parameters
+    ----------
+    mixture : Mixture or sklearn.mixture.GaussianMixture
+        A fitted mixture is used as it is, also in clones of the encoder (cross-validation). If it is not
+        fitted, `fit` fits a clone of it on all rows. One of scikit-learn must be diagonal or spherical;
+        `fishermix.mixture.from_sklearn` converts it.
+    power : float, default 0.5
+        Exponent of the power normalization, 1 for none.
+    norm : {"l2", None}, default "l2"
+        "l2" scales each Fisher vector to unit length.
+    intra_norm : bool, default False
+        Scale the 2D numbers of each component to unit length, after the power and before `norm`
+        (Arandjelović and Zisserman, All about VLAD, 2013).
+    information : {"closed-form", "empirical"}, default "closed-form"
+        "closed-form": the paper's approximation. "empirical": the mean squared gradient over the rows given
+        to `fit`, an estimate of its definition (Jaakkola and Haussler, Exploiting generative models in
+        discriminative classifiers, 1998).
+    threshold : float, optional
+        Posteriors below it count as 0; at least 0 and less than 1. None is 1e-6 for float32 rows and 1e-15
+        for float64 rows, below which rounding hides them.
+
+    Attributes
+    ----------
+    mixture_ : Mixture
+        The mixture after `fit`: the given one, or the fitted clone.
+    information_ : ndarray of shape (2, K, D)
+        The information of one row, if `information` is "empirical".
+    n_features_in_ : int
+        Number of features D of the rows.
+
+    Examples
+    --------
+    >>> from fishermix import GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> encoder = FisherEncoder(GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3))))
+    >>> encoder.transform([rng.normal(size=(5, 3)), rng.normal(size=(8, 3))]).shape
+    (2, 12)
+    """
+
+    mixture_: Mixture
+    information_: np.ndarray
+    n_features_in_: int
+
+    def __init__(
+        self,
+        mixture: Mixture | SklearnMixture,
+        power: float = 0.5,
+        norm: str | None = "l2",
+        *,
+        intra_norm: bool = False,
+        information: str = "closed-form",
+        threshold: float | None = None,
+    ):
+        self.mixture = mixture
+        self.power = power
+        self.norm = norm
+        self.intra_norm = intra_norm
+        self.information = information
+        self.threshold = threshold
+
+    def fit(self, X: Any, y: Any = None, *, offsets: ArrayLike | None = None) -> Self:
+        """Fit the mixture if it is not fitted yet, and estimate the information if it is "empirical".
+
+        X and offsets are as in `transform`; y is ignored.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
+        y : ignored
+            Present for the interface of scikit-learn.
+        offsets : array of shape (n_sets + 1,), optional
+            Set i is `X[offsets[i]:offsets[i + 1]]`.
+        """
+        self._check_options()
+        rows, _ = self._parse_sets(X, offsets, None)
+        fitted = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
+        self.mixture_ = _convert(fitted)
+        self.n_features_in_ = self.mixture_.n_features_in_
+        if rows.shape[1] != self.n_features_in_:
+            raise FishermixError(
+                f"The mixture has {self.n_features_in_} dimensions, but X has {rows.shape[1]}."
+            )
+        self.__dict__.pop("information_", None)  # of an earlier fit
+        if self.information == "empirical":
+            scores = FisherScores(self.mixture_.parameters_, threshold=self.threshold)
+            self.information_ = scores.estimate_information(rows)
+        return self
+
+    def transform(self, X: Any, offsets: ArrayLike | None = None) -> np.ndarray:
+        """Return the Fisher vectors of the sets.
+
+        Parameters
+        ----------
+        X : sets of rows (n_i, D)
+            A list, an iterator or an object array of 2-D arrays; a 3-D array; all rows as one 2-D array with
+            `offsets` (also as a pair ``(X, offsets)``); or, without `offsets`, a 2-D array each row of which
+            is a set.
+        offsets : array-like of shape (n_sets + 1,), optional
+            Set i is the rows ``offsets[i]:offsets[i + 1]`` of X.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n_sets, 2 K D)
+            float32 for float32 rows, float64 otherwise. An empty set has the zero vector.
+        """
+        self._check_options()
+        scores = self._scores()
+        rows, offsets = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
+        out = scores.encode(rows, offsets)
+        if not np.isfinite(out).all():
+            raise too_large()
+        if n_empty := int((offsets[1:] == offsets[:-1]).sum()):
+            message = f"{n_empty} of {len(out)} sets are empty. Their vectors are 0."
+            warnings.warn(message, FishermixWarning, stacklevel=2)
+        return out
+
+    def factor(self) -> np.ndarray:
+        """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
+        return self._scores().factor.copy()
+
+    def _scores(self) -> FisherScores:
+        """The object that computes, made of the fitted mixture and the current parameters."""
+        information = None
+        if self.information == "empirical":
+            if not hasattr(self, "information_"):
+                raise NotFittedError("information='empirical' is estimated from data: call fit first.")
+            information = self.information_
+        mixture = self._find_mixture().parameters_
+        return FisherScores(mixture, self.power, self.norm, self.intra_norm, self.threshold, information)
+
+    def _find_mixture(self) -> Mixture:
+        if hasattr(self, "mixture_"):
+            return self.mixture_
+        if not hasattr(self.mixture, "weights_"):
+            check_is_fitted(self)
+        return _convert(self.mixture)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """location_k_d for every component k and dimension d, then scale_k_d.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
+        check_is_fitted(self)
+        n_components, dimension = self._find_mixture().parameters_.locations.shape
+        names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
+        return np.array([f"{name}{d}" for name in names for d in range(dimension)], dtype=object)
+
+    def set_params(self, **params: Any) -> FisherEncoder:
+        """Set parameters. Parameters of the mixture, such as `mixture__n_components=8`, ask for another fit:
+        the encoder then holds an unfitted clone with these parameters, and the given mixture is unchanged."""
+        mixture = params.get("mixture", self.mixture)
+        if any(name.startswith("mixture__") for name in params) and _is_fitted(mixture):
+            params["mixture"] = clone(mixture)
+        return super().set_params(**params)
+
+    def __sklearn_clone__(self) -> FisherEncoder:
+        new = super().__sklearn_clone__()
+        if _is_fitted(self.mixture):
+            new.mixture = copy.copy(self.mixture)  # scikit-learn's clone is not fitted
+        return new
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "mixture_") or _is_fitted(self.mixture)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_options(self) -> None:
+        if not hasattr(type(self.mixture), "parameters_"):
+            check_convertible(self.mixture)
+        if not 0 < self.power <= 1:
+            raise FishermixError(f"power={self.power} is not in (0, 1].")
+        if self.norm not in ("l2", None):
+            raise FishermixError(f"norm={self.norm!r} is neither 'l2' nor None.")
+        if self.information not in INFORMATION:
+            raise FishermixError(f"information={self.information!r} is not one of {', '.join(INFORMATION)}.")
+        if self.threshold is not None and not 0 <= self.threshold < 1:
+            raise FishermixError(f"threshold={self.threshold} is not in [0, 1), the range of posteriors.")
+
+    def _parse_sets(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
+        X, sets = open_sets(X, dimension or 0, offsets)
+        rows = X
+        if not is_table(X):
+            rows = check_array(
+                X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
+                ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
+            )  # fmt: skip
+        if dimension is not None and rows.shape[1] != dimension:
+            found = rows.shape[1]
+            raise FishermixError(  # in the words that scikit-learn's checks look for
+                f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
+            )
+        return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
+
+
+def _convert(fitted: Any) -> Mixture:
+    return from_sklearn(fitted) if isinstance(fitted, SklearnMixture) else fitted
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):  # a TypeError: it is not an estimator at all
+        return False
+    return True
+
+
+class OnRows(TransformerMixin, BaseEstimator):
+    """Apply a scikit-learn transformer to the rows of sets, before `FisherEncoder` in a `Pipeline`.
+
+    `fit` fits a clone of the transformer to the rows of all sets; `transform` returns the sets in the form in
+    which they came, with transformed rows.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Any scikit-learn transformer that keeps the number of rows, such as ``PCA(64)`` or a pipeline of
+        several. Set its parameters as ``transformer__n_components``. To use a fitted one as it is, wrap it in
+        `sklearn.frozen.FrozenEstimator`.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        The fitted clone.
+    n_features_in_ : int
+        Number of features D of the rows.
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from fishermix import FisherEncoder, GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> images = [rng.normal(size=(n, 8)) for n in (30, 50, 40)]
+    >>> pipeline = make_pipeline(OnRows(PCA(3)), FisherEncoder(GaussianMixture(2, random_state=0)))
+    >>> pipeline.fit_transform(images).shape
+    (3, 12)
+    """
+
+    def __init__(self, transformer: Any):
+        self.transformer = transformer
+
+    def fit(self, X: Any, y: Any = None) -> OnRows:
+        """Fit the transformer to the rows of all sets.
+
+        Parameters
+        ----------
+        X : sets of rows (n_i, D)
+            A list, an iterator or an object array of 2-D arrays; a 3-D array; a pair ``(rows, offsets)``; or
+            a 2-D array, each row of which is a set.
+        y : array-like of shape (n_sets,), optional
+            Labels of the sets. A supervised transformer gets the label of its set for each row.
+
+        Returns
+        -------
+        self : OnRows
+        """
+        self._fit(X, y, "fit")
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit the transformer and return the transformed sets.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
+        rows, form, out = self._fit(X, y, "fit_transform")
+        return form.restore(self._check_rows(out, _num_samples(rows)))
+
+    def transform(self, X: Any) -> Any:
+        """Return the sets with transformed rows.
+
+        Parameters
+        ----------
+        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
+            The sets.
+
+        Returns
+        -------
+        sets : as X
+            A list for a list or an iterator, an object array for an object array, a 3-D array for a 3-D
+            array, a pair for a pair, a 2-D array for a 2-D array. An empty set stays empty.
+        """
+        check_is_fitted(self, "transformer_")
+        rows, form = open_sets(X, self.n_features_in_)
+        if form.kind == "rows" or len(rows):
+            out = self._check_rows(self.transformer_.transform(rows), _num_samples(rows))
+        else:  # scikit-learn's transformers refuse an array without rows
+            out = self._check_rows(self.transformer_.transform(np.zeros((1, self.n_features_in_))), 1)[:0]
+        return form.restore(out)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of the transformed rows.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for the interface of scikit-learn.
+        """
+        check_is_fitted(self, "transformer_")
+        return self.transformer_.get_feature_names_out(input_features)
+
+    def set_output(self, *, transform: Any = None) -> OnRows:
+        """Do nothing: sets stay sets, and later steps of a pipeline may return data frames.
+
+        Parameters
+        ----------
+        transform : ignored
+            Present for the interface of scikit-learn.
+        """
+        return self
+
+    def _fit(self, X: Any, y: Any, method: str) -> tuple[Any, Sets, Any]:
+        rows, form = open_sets(X)
+        if y is not None and form.offsets is not None:
+            y = np.repeat(np.asarray(y), form.sizes, axis=0)
+        self.transformer_ = clone(self.transformer)
+        out = getattr(self.transformer_, method)(rows, y)
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(self.transformer_, "feature_names_in_"):
+            self.feature_names_in_ = self.transformer_.feature_names_in_
+        n_features = getattr(self.transformer_, "n_features_in_", None)
+        self.n_features_in_ = int(np.shape(rows)[1]) if n_features is None else n_features
+        return rows, form, out
+
+    def _check_rows(self, out: Any, n_rows: int) -> np.ndarray:
+        out = out.toarray() if issparse(out) else np.asarray(out)
+        if len(out) != n_rows:
+            raise FishermixError(
+                f"{type(self.transformer).__name__} made {len(out)} rows of {n_rows}. OnRows needs a "
+                "transformer that keeps the number of rows."
+            )
+        return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.transformer)
+        tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.target_tags.required = inner.target_tags.required
+        tags.transformer_tags = inner.transformer_tags or tags.transformer_tags
+        return tags
+
+
+class Sets:
+    """The form of some sets: `restore` gives it to rows that were stacked by `open_sets`.
+
+    kind: "list", "object", "3-D", "pair" or "rows". offsets (n_sets + 1,): where each set begins; None for
+    "rows", a 2-D array of sets of one row.
+    """
+
+    def __init__(self, kind: str, offsets: np.ndarray | None):
+        self.kind, self.offsets = kind, offsets
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of rows of each set."""
+        assert self.offsets is not None
+        return np.diff(self.offsets)
+
+    def restore(self, rows: np.ndarray) -> Any:
+        """Return rows (n, D) as sets of this form."""
+        if self.offsets is None:
+            return rows
+        if self.kind == "pair":
+            return rows, self.offsets
+        if self.kind == "3-D":
+            size = self.sizes[0] if len(self.sizes) else 0
+            return rows.reshape(len(self.sizes), size, rows.shape[1])
+        sets = [rows[first:last] for first, last in zip(self.offsets[:-1], self.offsets[1:])]
+        if self.kind == "list":
+            return sets
+        array = np.empty(len(sets), dtype=object)
+        array[:] = sets
+        return array
+
+
+def open_sets(X: Any, dimension: int = 0, offsets: Any = None) -> tuple[Any, Sets]:
+    """Return all rows one under the other, unchecked, and the form of the sets.
+
+    dimension: number of columns if there are no rows. offsets: if X is one array of the rows of all sets.
+    """
+    pair = isinstance(X, tuple) and len(X) == 2 and offsets is None and np.ndim(X[1]) == 1
+    if pair:
+        X, offsets = X
+    X, kind = _find_kind(X)
+    is_list = isinstance(X, (list, tuple))
+    if kind == "3-D" or (is_list and any(np.ndim(member) == 2 for member in X)):
+        if offsets is not None:
+            raise FishermixError("offsets belong to one array of all rows, not to a list of sets.")
+        rows, offsets = _stack_sets(X, dimension)
+        return rows, Sets(kind, offsets)
+    if is_list and len(X) == 0 and dimension and offsets is None:
+        return np.zeros((0, dimension)), Sets(kind, np.zeros(1, np.int64))
+    if offsets is None:
+        return X, Sets("rows", None)
+    return X, Sets("pair" if pair else "rows", _parse_offsets(offsets, len(X)))
+
+
+def _find_kind(X: Any) -> tuple[Any, str]:
+    """X, as a list if it is an iterator or an object array, and which kind of sets it may be."""
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        return X, "3-D"
+    kind = "object" if getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1 else "list"
+    if kind == "object" or isinstance(X, Iterator):
+        X = list(X)
+    if isinstance(X, (list, tuple)) and any(issparse(member) for member in X):
+        raise FishermixError("The sets are sparse matrices. Call toarray() on each of them.")
+    return X, kind
+
+
+def _stack_sets(sets: Any, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of (n_i, D) arrays one under the other, and where each set begins."""
+    sizes = [len(member) if np.size(member) else 0 for member in sets]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if isinstance(sets, np.ndarray):
+        return sets.reshape(-1, sets.shape[2]), offsets
+    filled = [np.asarray(member) for member, size in zip(sets, sizes) if size]
+    if len(shapes := {member.shape[1:] for member in filled}) > 1:
+        raise FishermixError(f"The sets differ in dimension: {sorted(shapes)}.")
+    if len(filled) == 1:
+        return filled[0], offsets
+    return np.concatenate(filled) if filled else np.zeros((0, dimension)), offsets
+
+
+def _parse_offsets(offsets: Any, n_rows: int) -> np.ndarray:
+    given = np.asarray(offsets)
+    whole = given.astype(np.int64)
+    fits = given.ndim == 1 and len(given) > 0 and (whole == given).all()
+    if not fits or whole[0] != 0 or whole[-1] != n_rows or (np.diff(whole) < 0).any():
+        raise FishermixError(f"offsets must be integers that increase from 0 to {n_rows}, the rows of X.")
+    return whole

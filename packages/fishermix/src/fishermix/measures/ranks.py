@@ -1,0 +1,233 @@
+"""The paper's three tasks and their measures: ranks of the first right answer, r@1, r@5, r@10, median, mean.
+
+Similarity is the cosine, less half of an item's hubness (`fishermix.joint`) if that is given.
+The rank of a query is 1 + the number of wrong items at least as similar as its most similar right item, so
+that **ties count against us**. Similarities closer than `TIE` are ties, because equal points can differ by
+that much after a float32 matrix product. A zero point (a sentence without a known word, a photo that could
+not be read) resembles nothing, not even another zero point: as a query it gets the worst rank, and as an item
+it comes last. A query without any right answer has no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fishermix.cca.projections import BLOCK_CELLS, unit_rows
+
+Figures = dict[str, dict[str, float]]
+TIE = 1e-6
+
+
+def annotation_ranks(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    sentence_hubness: np.ndarray | None = None,
+) -> np.ndarray:
+    """Image annotation: the query is an image, its own sentences are right.
+
+    image_points (n_images, d), sentence_points (n_sentences, d), image_of (n_sentences,) -> int64 ranks, one
+    for each image that has a sentence, counting from 1. Half of `sentence_hubness` (n_sentences,) is
+    subtracted from the cosines of each sentence.
+    """
+    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
+    answers = _Answers(np.arange(len(images)), image_of, len(images))
+    return _ranks(images, sentences, answers, hubness=sentence_hubness)
+
+
+def search_ranks(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_hubness: np.ndarray | None = None,
+) -> np.ndarray:
+    """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1.
+
+    Half of `image_hubness` (n_images,) is subtracted from the cosines of each image.
+    """
+    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
+    answers = _Answers(image_of, np.arange(len(images)), len(images))
+    return _ranks(sentences, images, answers, hubness=image_hubness)
+
+
+def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.ndarray:
+    """Sentence similarity: the query is a sentence, the other sentences of its image are right.
+
+    The query itself is not an item. Int64 ranks from 1, one for each sentence of an image with several.
+    """
+    sentences = _parse_rows(sentence_points)
+    _, group = np.unique(image_of, return_inverse=True)
+    if group.shape != (len(sentences),):
+        raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
+    return _ranks(
+        sentences, sentences, _Answers(group, group, int(group.max(initial=-1)) + 1), without_itself=True
+    )
+
+
+def summary(ranks: np.ndarray) -> dict[str, float]:
+    """Recall at 1, 5 and 10 in percent, median and mean rank."""
+    ranks = np.asarray(ranks)
+    if not ranks.size:
+        raise ValueError("There are no ranks to summarize: no query has a right answer.")
+    recalls = {f"r@{k}": 100 * float(np.mean(ranks <= k)) for k in (1, 5, 10)}
+    return {**recalls, "median": float(np.median(ranks)), "mean": float(np.mean(ranks))}
+
+
+def task_ranks(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_hubness: np.ndarray | None = None,
+    sentence_hubness: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """The rank of the first right answer of every query of each task, by the name of the task.
+
+    The sentence similarity task is skipped if every image has one sentence.
+
+    Parameters
+    ----------
+    image_points : array of shape (m, d)
+        Points of the images.
+    sentence_points : array of shape (n, d)
+        Points of the sentences.
+    image_of : array of shape (n,)
+        The row of the image that each sentence describes.
+    image_hubness : array of shape (m,), optional
+        The hubness of the images; half of it is subtracted from their cosines.
+    sentence_hubness : array of shape (n,), optional
+        The hubness of the sentences; half of it is subtracted from their cosines.
+    """
+    several = np.bincount(image_of, minlength=len(image_points))[image_of] > 1
+    ranks = {
+        "search": search_ranks(image_points, sentence_points, image_of, image_hubness),
+        "annotation": annotation_ranks(image_points, sentence_points, image_of, sentence_hubness),
+    }
+    if several.any():
+        ranks["similarity"] = similarity_ranks(sentence_points, image_of)
+    return ranks
+
+
+def figures(ranks: dict[str, np.ndarray]) -> Figures:
+    """Recalls in percent, median and mean rank of each task.
+
+    Parameters
+    ----------
+    ranks : dict of arrays
+        The ranks of each task, as `task_ranks` returns them.
+    """
+    return {task: summary(of_task) for task, of_task in ranks.items()}
+
+
+def recall_sum(
+    image_points: np.ndarray,
+    sentence_points: np.ndarray,
+    image_of: np.ndarray,
+    image_hubness: np.ndarray | None = None,
+    sentence_hubness: np.ndarray | None = None,
+) -> float:
+    """r@1 + r@5 + r@10 of search and of annotation: the score that training maximizes on the "dev" images."""
+    found = (
+        summary(search_ranks(image_points, sentence_points, image_of, image_hubness)),
+        summary(annotation_ranks(image_points, sentence_points, image_of, sentence_hubness)),
+    )
+    return sum(task[recall] for task in found for recall in ("r@1", "r@5", "r@10"))
+
+
+@dataclass
+class _Answers:
+    """Right answers: an item is right for a query of the same group (an image's number)."""
+
+    group_of_query: np.ndarray
+    group_of_item: np.ndarray
+    n_groups: int
+
+    def __post_init__(self) -> None:
+        self.items = np.argsort(self.group_of_item, kind="stable")
+        self.size = np.bincount(self.group_of_item, minlength=self.n_groups)
+        self.first = np.cumsum(self.size) - self.size
+
+    def pairs(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(position in `queries`, right item) of all right answers, query by query."""
+        group = self.group_of_query[queries]
+        size = self.size[group]
+        position = np.repeat(np.arange(len(queries)), size)
+        within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        return position, self.items[self.first[group][position] + within]
+
+
+def _ranks(
+    queries: np.ndarray,
+    items: np.ndarray,
+    answers: _Answers,
+    without_itself: bool = False,
+    hubness: np.ndarray | None = None,
+) -> np.ndarray:
+    """Ranks of the queries that have an answer; unit or zero rows (n, d), a block of cosines at a time."""
+    n_right = answers.size[answers.group_of_query] - without_itself
+    asked = np.flatnonzero(n_right > 0)
+    n_wrong = len(items) - n_right - without_itself
+    nothing_items = np.flatnonzero(~items.any(axis=1))
+    ranks = np.empty(len(asked), dtype=np.int64)
+    for start, block, cosines in _cosine_blocks(queries, items, asked):
+        if hubness is not None:
+            cosines -= np.float32(0.5) * np.asarray(hubness, np.float32)
+        cosines[:, nothing_items] = -np.inf
+        cosines[~queries[block].any(axis=1)] = -np.inf
+        if without_itself:
+            cosines[np.arange(len(block)), block] = -np.inf
+        position, right = answers.pairs(block)
+        right_cosines = cosines[position, right]
+        best = np.full(len(block), -np.inf, dtype=np.float32)
+        np.maximum.at(best, position, right_cosines)
+        at_least = best - np.float32(TIE)
+        # Row by row: numpy counts the true values of one row five times faster than along an axis.
+        before = np.array([np.count_nonzero(row) for row in cosines >= at_least[:, None]])
+        before -= np.bincount(position[right_cosines >= at_least[position]], minlength=len(block))
+        # The query itself, at minus infinity, is counted when its best answer is there too.
+        ranks[start : start + len(block)] = 1 + np.minimum(before, n_wrong[block])
+    return ranks
+
+
+def _cosine_blocks(
+    queries: np.ndarray, items: np.ndarray, asked: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """(start, query numbers, cosines (block, n_items)); a block's cosines are overwritten by the next."""
+    rows = max(1, min(len(asked), BLOCK_CELLS // max(1, len(items))))
+    cosines = np.empty((rows, len(items)), dtype=np.float32)
+    for start in range(0, len(asked), rows):
+        block = asked[start : start + rows]
+        yield start, block, np.matmul(queries[block], items.T, out=cosines[: len(block)])
+
+
+def _parse_points(
+    image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    images, sentences, image_of = (
+        _parse_rows(image_points),
+        _parse_rows(sentence_points),
+        np.asarray(image_of),
+    )
+    if images.shape[1] != sentences.shape[1]:
+        raise ValueError(
+            f"Images have {images.shape[1]} dimensions, but sentences have {sentences.shape[1]}."
+        )
+    if image_of.shape != (len(sentences),):
+        raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
+    if len(image_of) and (image_of.min() < 0 or image_of.max() >= len(images)):
+        raise ValueError("image_of refers to an image that does not exist.")
+    return images, sentences, image_of
+
+
+def _parse_rows(points: np.ndarray) -> np.ndarray:
+    """Points as rows of length 1 in float32, checked; zero rows stay zero."""
+    points = np.asarray(points)
+    if points.ndim != 2:
+        raise ValueError(f"Points must have two dimensions, not {points.ndim}.")
+    largest = np.maximum(points.max(axis=1, initial=0), -points.min(axis=1, initial=0))[:, None]
+    if not np.isfinite(largest).all():
+        raise ValueError("Points must be finite.")
+    # Divided by the largest entry first, so that no square overflows or vanishes.
+    return unit_rows((points / np.where(largest > 0, largest, 1)).astype(np.float32, copy=False))

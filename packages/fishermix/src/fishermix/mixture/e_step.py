@@ -1,0 +1,258 @@
+"""The parameters of a mixture, and the E step (paper, equations of the HGLMM's E step).
+
+log p(x, k) = log tau_k + sum_d [ log f_{kd}((x_d - location_kd) / scale_kd) - log scale_kd ]
+T_k(x)      = p(x, k) / sum_j p(x, j)
+
+`MixtureParameters.e_step` is the only one: EM, predictions and Fisher vectors call it for panels of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from fishermix.mixture.families import Family, Gaussian, Laplace
+from fishermix.mixture.numpy_kernels import choose_kernels
+from fishermix.rows.blocks import PANEL, Statistics, cut
+from fishermix.runtime import map_in_threads
+
+# Posteriors, and their logarithms, that rounding of the densities would hide, by type of the rows.
+NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}
+NEGLIGIBLE_LOG = {"f": -24.0, "d": -40.0}
+FARTHEST = -1e290  # log density of a row whose distances overflow float64
+FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
+FEW_NUMBERS = 2_000_000  # rows * K * D that the NumPy version may expand to
+SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares float32 can sum over a panel
+UNROLLED = 4  # dimensions per inner loop of the kernels; the parameters are padded to a multiple of it
+FINEST = 2.0**-60  # posteriors are rounded to multiples of it where they are not summed exactly
+FLOAT64 = np.dtype(np.float64)
+
+# The compiled form of a family: log f(z) = at_center - square z² - linear |z|. Others are called row by row.
+COMPILED: dict[type[Family], tuple[float, float, float]] = {
+    Gaussian: (-0.5 * np.log(2 * np.pi), 0.5, 0.0),
+    Laplace: (-np.log(2.0), 0.0, 1.0),
+}
+
+
+class PanelPosteriors(NamedTuple):
+    """Sparse posteriors of a panel of rows, component after component.
+
+    Component k has the rows row[start[k]:start[k+1]] of the panel. Their weights, in the same slice of
+    `weight`, are the posteriors times the sample weights.
+    """
+
+    start: np.ndarray
+    row: np.ndarray
+    weight: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.row.nbytes + self.weight.nbytes
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """Sparse posteriors (n, K): row i has `values[indptr[i]:indptr[i + 1]]`, of as many `components`.
+
+    A CSR matrix without SciPy's class, whose import takes longer than a query.
+    """
+
+    indptr: np.ndarray
+    components: np.ndarray
+    values: np.ndarray
+    n_components: int
+
+    @classmethod
+    def of_dense(cls, dense: np.ndarray, threshold: float) -> Posteriors:
+        """Keep the entries of `dense` (K, n) that are positive and at least the threshold."""
+        by_row = np.ascontiguousarray(dense.T)
+        kept = (by_row > 0) & (by_row >= threshold)
+        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        return cls(indptr, np.nonzero(kept)[1], by_row[kept], len(dense))
+
+    @classmethod
+    def join(cls, panels: Sequence[Posteriors]) -> Posteriors:
+        """The posteriors of all rows, given those of consecutive panels."""
+        counts = np.concatenate([np.diff(panel.indptr) for panel in panels])
+        return cls(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate([panel.components for panel in panels]),
+            np.concatenate([panel.values for panel in panels]),
+            panels[0].n_components,
+        )
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+
+class _Compiled(NamedTuple):
+    """The arguments of `kernels.log_densities`, and the (k, d) whose families have no compiled form."""
+
+    location: np.ndarray  # (K, padded D), as are the next two
+    square: np.ndarray
+    linear: np.ndarray
+    constant: np.ndarray  # (K,)
+    others: list[tuple[Family, int, np.ndarray]]  # family, component, dimensions
+
+
+@dataclass(frozen=True)
+class MixtureParameters:
+    """Parameters of a mixture: weights (K,); locations, scales, and choice (K, D), an index of `families`."""
+
+    families: Sequence[Family]
+    weights: np.ndarray
+    locations: np.ndarray
+    scales: np.ndarray
+    choice: np.ndarray
+
+    def e_step(
+        self, rows: np.ndarray, size: float = np.inf, buffer: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posteriors (K, n) and log likelihoods (n,) of a panel of rows; -inf where their type overflows.
+
+        `choose_kernels` explains `size`. The posteriors are written to `buffer` (n K or more,), if given.
+        """
+        kernels, compiled = choose_kernels(size), self._compile(rows.dtype)
+        shape, log_likelihood = (len(self.weights), len(rows)), np.empty(len(rows))
+        joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
+        kernels.log_densities(rows, compiled[:4], joint)
+        for family, k, dimensions in compiled.others:
+            location = self.locations[k, dimensions].astype(rows.dtype)
+            z = (rows[:, dimensions] - location) / self.scales[k, dimensions].astype(rows.dtype)
+            joint[k] += family.log_density(z).sum(axis=1, dtype=np.float64)
+        kernels.normalize(joint, self.weights, NEGLIGIBLE_LOG[rows.dtype.char], log_likelihood)
+        if rows.dtype == np.float64:
+            np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
+        return joint, log_likelihood
+
+    def posteriors(self, rows: np.ndarray, size: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+        """Posteriors (K, n) and log likelihoods (n,) of a panel of rows of any magnitude.
+
+        Rows too far out for float32, and all rows if the parameters are, are computed in float64.
+        """
+        if not self.suits(rows.dtype):
+            rows = rows.astype(FLOAT64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            posterior, log_likelihood = self.e_step(rows, size)
+            far = ~np.isfinite(log_likelihood)
+            if far.any():
+                posterior[:, far], log_likelihood[far] = self.e_step(rows[far].astype(FLOAT64), size)
+        return posterior, log_likelihood
+
+    def list_panel(self, rows: np.ndarray, threshold: float) -> PanelPosteriors:
+        """The posteriors of a panel of rows of any magnitude that are at least the threshold."""
+        posterior, _ = self.posteriors(rows)
+        n_components, capacity = len(posterior), posterior.size
+        start, row = np.empty(n_components + 1, np.int64), np.empty(capacity, np.int32)
+        found, sums = PanelPosteriors(start, row, np.empty(capacity)), np.zeros((2, n_components))
+        kernels = choose_kernels(np.inf)
+        kernels.list_posteriors(posterior, np.ones(len(rows)), threshold, FINEST, found, sums)
+        return PanelPosteriors(start, row[: start[-1]], found.weight[: start[-1]])
+
+    def sparse_posteriors(self, rows: np.ndarray, threshold: float) -> Posteriors:
+        """The posteriors of rows (n, D) that are at least the threshold.
+
+        A few rows are computed in NumPy, without the compiler.
+        """
+        if len(rows) <= FEW_ROWS and rows.size * len(self.weights) <= FEW_NUMBERS:
+            return Posteriors.of_dense(self.posteriors(rows.astype(FLOAT64), size=0)[0], threshold)
+
+        def list_panel(panel: slice) -> Posteriors:
+            return Posteriors.of_dense(self.posteriors(rows[panel])[0], threshold)
+
+        return Posteriors.join(list(map_in_threads(list_panel, cut(len(rows), PANEL))))
+
+    def block_posteriors(
+        self, panels: Sequence[np.ndarray], weight: np.ndarray, quantum: float, size: float
+    ) -> tuple[list[PanelPosteriors], Statistics]:
+        """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
+
+        weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
+        panels overflows. See `kernels.list_posteriors` for `quantum`.
+        """
+        kernels, threshold = choose_kernels(size), NEGLIGIBLE[panels[0].dtype.char]
+        n_components, found, first = len(self.weights), [], 0
+        capacity = len(panels[0]) * n_components
+        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
+        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
+        sums = Statistics(
+            log_likelihood=0.0,
+            rows=np.zeros(n_components, np.int64),
+            weight=np.zeros(n_components),
+            squared=np.zeros(n_components),
+        )
+        for panel in panels:
+            sample_weight = weight[first : first + len(panel)]
+            first += len(panel)
+            posterior, log_likelihood = self.e_step(panel, size, joint)
+            start = np.empty(n_components + 1, np.int64)
+            listed, totals = (start, rows, weights), (sums["weight"], sums["squared"])
+            kernels.list_posteriors(posterior, sample_weight, threshold, quantum, listed, totals)
+            found.append(PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy()))
+            sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
+            sums["rows"] += start[1:] - start[:-1]
+        return found, sums
+
+    def suits(self, dtype: np.dtype) -> bool:
+        """Whether this type can hold and square the parameters."""
+        return dtype == np.float64 or suits_float32(self.locations, self.scales)
+
+    @cached_property
+    def _compiled(self) -> dict[str, _Compiled]:
+        return {}
+
+    def _compile(self, dtype: np.dtype) -> _Compiled:
+        """Prepare the E step of rows of this type, once."""
+        if dtype.char in self._compiled:
+            return self._compiled[dtype.char]
+        forms = np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0)) for family in self.families])
+        at_center, square, linear = forms.T[:, self.choice]
+        constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
+        n_components, d = square.shape
+        padded = np.zeros((3, n_components, d + -d % UNROLLED), dtype)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            square = np.where(square > 0, square / self.scales**2, 0.0)
+            padded[:, :, :d] = self.locations, square, linear / self.scales
+        others = [
+            (family, k, dimensions)
+            for index, family in enumerate(self.families)
+            if type(family) not in COMPILED
+            for k in range(len(self.weights))
+            if len(dimensions := np.flatnonzero(self.choice[k] == index))
+        ]
+        compiled = _Compiled(padded[0], padded[1], padded[2], constant, others)
+        return self._compiled.setdefault(dtype.char, compiled)
+
+    @property
+    def n_free(self) -> int:
+        """The number of free parameters; the choices are not counted."""
+        return len(self.weights) - 1 + self.locations.size + self.scales.size
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows (n, D), component after component; returns them and their components (n,)."""
+        labels = np.sort(rng.choice(len(self.weights), size=n_samples, p=self.weights / self.weights.sum()))
+        z = np.empty((n_samples, self.locations.shape[1]))
+        for index, family in enumerate(self.families):
+            chosen = self.choice[labels] == index
+            z[chosen] = family.sample(rng, int(chosen.sum()))
+        return self.locations[labels] + self.scales[labels] * z, labels
+
+
+def choose(parts: Sequence[np.ndarray], choice: np.ndarray) -> np.ndarray:
+    """Return the array (K, D) with parts[choice[k, d]][k, d], of parts (families, K, D)."""
+    chosen = parts[0].copy()
+    for index in range(1, len(parts)):
+        np.copyto(chosen, parts[index], where=choice == index)
+    return chosen
+
+
+def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
+    """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
+    largest = max(np.abs(locations).max(), scales.max())
+    return bool(largest <= LONGEST and scales.min() >= SHORTEST)

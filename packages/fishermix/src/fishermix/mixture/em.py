@@ -1,0 +1,264 @@
+"""EM from any source of rows: `run_em` is the algorithm, `State` what one iteration leaves to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, methodcaller
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.mixture.e_step import MixtureParameters, choose, suits_float32
+from fishermix.mixture.families import Family, Gaussian, Laplace
+from fishermix.mixture.m_step import ComponentSums, FamilyFit, IRLSFit, MomentFit, RowSorter, sum_components
+from fishermix.mixture.numpy_kernels import choose_kernels
+from fishermix.mixture.weighted_median import MedianFit
+from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics, cut
+
+LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
+RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
+SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
+BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
+MEMO_BYTES = 2**23  # of posteriors that a block may always keep for the next pass; else half of its own size
+FIRST_REACH = 3.0  # scales that the first median may be away from the start
+FLOAT64_BITS = 52  # of the fraction
+
+LARGEST = 1e150  # numbers whose squares float64 can sum
+
+Start = tuple[np.ndarray, np.ndarray, np.ndarray]  # weights (K,), locations and scales (K, D)
+is_done = attrgetter("done")
+CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace: MedianFit}
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that the next iteration depends on."""
+
+    weights: np.ndarray  # (K,)
+    fits: tuple[FamilyFit, ...]  # one per family, each (K, D)
+    choice: np.ndarray  # (K, D) index of the family
+    rows: np.ndarray  # (K,) rows with a sparse posterior in the last E step
+    seed: int  # of the places where lost components start again
+    iteration: int = 0
+    lower_bounds: list[float] = field(default_factory=list)
+    reseeds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # (K,)
+
+    @classmethod
+    def start(cls, families: list[Family], start: Start, floor: float, rows: float, seed: int) -> State:
+        """All families start from the same locations and scales (K, D); the first is chosen everywhere."""
+        weights, locations, scales = start
+        scales = np.maximum(scales, floor)
+        fits = tuple(
+            CLOSED_FORM.get(type(family), IRLSFit)(
+                family, locations.copy(), scales, FIRST_REACH * scales, np.zeros(scales.shape), floor
+            )
+            for family in families
+        )
+        choice = np.zeros(locations.shape, np.int64)
+        return cls(weights, fits, choice, weights * rows, seed, reseeds=np.zeros(len(weights), np.int64))
+
+    @property
+    def parameters(self) -> MixtureParameters:
+        """Weights, and the locations and scales of the chosen families."""
+        return MixtureParameters(
+            [fit.family for fit in self.fits],
+            self.weights,
+            choose([fit.location for fit in self.fits], self.choice),
+            choose([fit.scale for fit in self.fits], self.choice),
+            self.choice,
+        )
+
+
+@dataclass
+class Progress:
+    """The progress of a fit: the best of the finished starts, and the current start."""
+
+    state: State
+    start: int = 0
+    best: State | None = None
+    best_converged: bool = False
+    finished: bool = False
+    converged: bool = False
+
+    def keep_better(self) -> None:
+        """Make the current start the best one if it is."""
+        bounds = self.state.lower_bounds
+        if self.best is None or (bounds and bounds[-1] > self.best.lower_bounds[-1]):
+            self.best, self.best_converged = self.state, self.converged
+
+    def reopen(self, max_iter: int) -> None:
+        """Continue a single start that ended at the iteration limit if more iterations are allowed now."""
+        if self.finished and self.start == 1 and not self.converged and self.state.iteration < max_iter:
+            self.finished, self.start, self.best = False, 0, None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pass computes on each block: the E step, then statistics of the fits that are not done.
+
+    `dtype` is the same for all blocks and passes of an iteration, or posteriors would differ between them.
+    """
+
+    parameters: MixtureParameters
+    fits: tuple[FamilyFit, ...]
+    dtype: np.dtype
+    quantum: float
+    again: bool  # in the same iteration: the posteriors are those of the pass before
+    size: float = np.inf  # N K D of all rows, by which the E step chooses its kernels
+
+    def __call__(self, block: Block) -> Statistics:
+        rows = block.rows.astype(self.dtype, copy=False)
+        panels = [rows[panel] for panel in cut(len(rows), PANEL)]
+        statistics = Statistics()
+        posteriors = block.memo.get("posteriors") if self.again else None
+        with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
+            if posteriors is None:
+                weight = np.ones(len(rows)) if block.weight is None else block.weight
+                posteriors, sums = self.parameters.block_posteriors(panels, weight, self.quantum, self.size)
+                small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= max(rows.nbytes // 2, MEMO_BYTES)
+                block.memo["posteriors"] = posteriors if small else None
+                if not self.again:
+                    statistics.update(sums)
+            for number, fit in enumerate(self.fits):
+                if not fit.done:
+                    statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
+        return statistics
+
+
+def run_em(
+    progress: Progress,
+    source: RowSource,
+    max_iter: int,
+    tol: float,
+    after_iteration: Callable[[], None] | None = None,
+) -> None:
+    """Iterate until the log likelihood gains less than `tol`.
+
+    `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
+    """
+    quantum, sorter = find_quantum(source.total_weight), RowSorter()
+    size = source.shape[0] * progress.state.choice.size
+    choose_kernels(size)  # here, because a warning in a thread would not point at the caller
+    while not progress.converged and (state := progress.state).iteration < max_iter:
+        parameters, again = state.parameters, False
+        fits, dtype = _begin_fits(state, source.dtype, size, sorter)
+        while not all(map(is_done, fits)):
+            # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
+            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, size))
+            if not statistics.is_finite():  # float32 has overflowed: start again in float64
+                (fits, dtype), again = _begin_fits(state, _widen(dtype), size, sorter), False
+                continue
+            if not again:
+                sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
+            for number, fit in enumerate(fits):  # the M step
+                fits[number] = fit if fit.done else fit.advance(statistics[f"fit{number}"], sums)
+            again = True
+        best = np.argmax(np.array([fit.expected_log_likelihood for fit in fits]), axis=0)
+        choice = np.where(sums.weight > 0, best, state.choice)
+        bounds = [*state.lower_bounds, log_likelihood / source.total_weight]
+        progress.state = new = _update(state, fits, choice, bounds, sums, source)
+        gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
+        progress.converged = bool(gain < tol and new.reseeds.sum() == state.reseeds.sum())
+        if after_iteration:
+            after_iteration()
+
+
+def run_starts(
+    progress: Progress,
+    source: RowSource,
+    starts: Sequence[Callable[[], State]],
+    max_iter: int,
+    tol: float,
+    after_iteration: Callable[[], None] | None = None,
+) -> None:
+    """Run EM from every start that is not finished, and leave the best in `progress`."""
+    while not progress.finished:
+        run_em(progress, source, max_iter, tol, after_iteration)
+        progress.keep_better()
+        progress.start += 1
+        progress.finished = progress.start >= len(starts)
+        if not progress.finished:
+            progress.state, progress.converged = starts[progress.start](), False
+
+
+def find_quantum(total_weight: float) -> float:
+    """Return a power of two so small that it is harmless, so large that sums of it are exact."""
+    return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
+
+
+def _begin_fits(
+    state: State, dtype: np.dtype, size: float, sorter: RowSorter
+) -> tuple[list[FamilyFit], np.dtype]:
+    """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
+    if dtype == np.float32 and not all(suits_float32(fit.location, fit.scale) for fit in state.fits):
+        dtype = np.dtype(np.float64)
+    return list(map(methodcaller("begin", state.rows, dtype, size, sorter), state.fits)), dtype
+
+
+def _widen(dtype: np.dtype) -> np.dtype:
+    if dtype == np.float64:
+        raise too_large()
+    return np.dtype(np.float64)
+
+
+def too_large() -> FishermixError:
+    """The error for values whose squares overflow."""
+    return FishermixError(
+        f"Input X contains values too large to square and sum in dtype('float64'): they must stay below "
+        f"{LARGEST:g}. Rescale X, for example by dividing it by its largest absolute value."
+    )
+
+
+def _update(
+    state: State,
+    fits: list[FamilyFit],
+    choice: np.ndarray,
+    bounds: list[float],
+    sums: ComponentSums,
+    source: RowSource,
+) -> State:
+    """Return the state after an iteration; lost components start again."""
+    weights = np.maximum(sums.weight[:, 0] / source.total_weight, SMALLEST_WEIGHT)
+    new = replace(
+        state,
+        weights=weights / weights.sum(),
+        fits=tuple(fits),
+        choice=choice,
+        rows=sums.rows[:, 0],
+        iteration=state.iteration + 1,
+        lower_bounds=bounds,
+    )
+    lost = sums.weight[:, 0] < LOST * (source.total_weight / source.shape[0])
+    lost &= state.reseeds < RESEEDS
+    return reseed(new, lost) if lost.any() else new
+
+
+def reseed(state: State, lost: np.ndarray) -> State:
+    """Let each lost component (K,) start again as one half of the heaviest one.
+
+    The two halves differ by half a scale in a random direction; EM separates them.
+    """
+    weights, choice = state.weights.copy(), state.choice.copy()
+    fits = [
+        replace(fit, location=fit.location.copy(), scale=fit.scale.copy(), reach=fit.reach.copy())
+        for fit in state.fits
+    ]
+    for k in np.flatnonzero(lost):
+        heaviest = int(np.argmax(weights))
+        weights[k] = weights[heaviest] = 0.5 * weights[heaviest]
+        choice[k] = choice[heaviest]
+        rng = np.random.default_rng([state.seed, state.iteration, int(k)])
+        direction = rng.standard_normal(choice.shape[1])
+        for fit in fits:
+            fit.location[k] = fit.location[heaviest] + 0.5 * fit.scale[heaviest] * direction
+            fit.scale[k] = fit.scale[heaviest]
+            fit.reach[k] = fit.reach[heaviest] = np.maximum(fit.reach[heaviest], fit.scale[heaviest])
+    return replace(
+        state,
+        weights=weights / weights.sum(),
+        choice=choice,
+        fits=tuple(fits),
+        rows=np.where(lost, state.rows.max(), state.rows),
+        reseeds=state.reseeds + lost,
+    )

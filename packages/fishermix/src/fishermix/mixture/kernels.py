@@ -1,0 +1,536 @@
+"""Compiled inner loops of EM, each on a panel of a few hundred rows that stays in the cache.
+
+All kernels release the GIL, so threads can work on different panels. Of fast math they use fused multiply-add
+and, in two of them, sums in any order. What decides where a median is are sums of weights, which are exact in
+any order, so neither moves a median. Sums over a panel run in the type of the data and are then added to
+float64 arrays. The sparse posteriors of a panel are `start`, `row` and `row_weight` of `list_posteriors`.
+
+An allocation or a view takes the compiler up to a tenth of a second, as does the first call of min or max,
+and every operation two milliseconds. So most kernels are a Python function that allocates and a compiled one
+that does not. `_log_densities` allocates for itself: its loops are slower on arrays that might overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from fishermix.mixture import compiling
+from fishermix.mixture.compiling import njit_inner
+from fishermix.mixture.e_step import UNROLLED
+
+Arrays = Sequence[np.ndarray]
+njit = partial(compiling.njit, no_rewrites=True)  # these kernels have no array expressions to fuse
+TILE = 128  # rows per inner loop of the densities
+ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
+CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
+
+
+def log_densities(x: np.ndarray, constants: Arrays, out: np.ndarray) -> None:
+    """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
+
+    x (n, D); constants: location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,).
+    Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
+    """
+    _log_densities(x, *constants, out)
+
+
+@njit(fastmath={"contract"})
+def _log_densities(x, location, square, linear, constant, out):
+    n = x.shape[0]
+    k_count, padded = location.shape
+    tile = np.empty((padded, TILE), x.dtype)
+    part = np.empty((k_count, TILE), x.dtype)
+    total = np.empty((k_count, TILE), np.float64)
+    for d in range(padded):  # numba compiles loops in a tenth of the time of np.zeros or part[:] = 0
+        for i in range(TILE):
+            tile[d, i] = 0
+    for start in range(0, n, TILE):
+        rows = TILE if start + TILE < n else n - start
+        _fill_tile(x, start, rows, tile)
+        for k in range(k_count):
+            for i in range(TILE):
+                total[k, i] = 0
+        for first in range(0, padded, CHUNK):
+            last = first + CHUNK if first + CHUNK < padded else padded
+            for k in range(k_count):
+                for i in range(TILE):
+                    part[k, i] = 0
+            for d in range(first, last, UNROLLED):
+                for k in range(k_count):
+                    l0, s0, a0 = location[k, d], square[k, d], linear[k, d]
+                    l1, s1, a1 = location[k, d + 1], square[k, d + 1], linear[k, d + 1]
+                    l2, s2, a2 = location[k, d + 2], square[k, d + 2], linear[k, d + 2]
+                    l3, s3, a3 = location[k, d + 3], square[k, d + 3], linear[k, d + 3]
+                    if a0 + a1 + a2 + a3 == 0:  # none is negative: the general formula with less to do
+                        for i in range(TILE):
+                            u0 = tile[d, i] - l0
+                            u1 = tile[d + 1, i] - l1
+                            u2 = tile[d + 2, i] - l2
+                            u3 = tile[d + 3, i] - l3
+                            rest = s2 * u2 * u2 + (s3 * u3 * u3 + part[k, i])
+                            part[k, i] = s0 * u0 * u0 + (s1 * u1 * u1 + rest)
+                        continue
+                    for i in range(TILE):
+                        u0 = abs(tile[d, i] - l0)
+                        u1 = abs(tile[d + 1, i] - l1)
+                        u2 = abs(tile[d + 2, i] - l2)
+                        u3 = abs(tile[d + 3, i] - l3)
+                        rest = (s2 * u2 + a2) * u2 + ((s3 * u3 + a3) * u3 + part[k, i])
+                        part[k, i] = (s0 * u0 + a0) * u0 + ((s1 * u1 + a1) * u1 + rest)
+            for k in range(k_count):
+                for i in range(TILE):
+                    total[k, i] += part[k, i]
+        for k in range(k_count):
+            for i in range(rows):
+                out[k, start + i] = constant[k] - total[k, i]
+
+
+@njit_inner(inline="always")
+def _fill_tile(x, start, rows, tile):
+    """tile[d, i] = x[start + i, d] for i < rows, in squares that stay in registers where the tile is full."""
+    d_count = x.shape[1]
+    whole = d_count - d_count % 8 if rows == TILE else 0
+    for d0 in range(0, whole, 8):
+        for i0 in range(0, TILE, 8):
+            for d in range(8):
+                for i in range(8):
+                    tile[d0 + d, i0 + i] = x[start + i0 + i, d0 + d]
+    for d in range(whole, d_count):
+        for i in range(rows):
+            tile[d, i] = x[start + i, d]
+
+
+def normalize(joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray) -> None:
+    """Turn joint log densities (K, n) into posteriors in place, and write the log_likelihood (n,).
+
+    A row so far out that every density is 0 or its distances overflow gets the prior (K,). Densities below
+    the largest times e^negligible count as 0.
+    """
+    n = joint.shape[1]
+    _normalize(joint, prior, negligible, np.empty(n), np.empty(n), log_likelihood)
+
+
+@njit(fastmath={"contract"})
+def _normalize(joint, prior, negligible, top, total, log_likelihood):
+    k_count, n = joint.shape
+    for i in range(n):
+        top[i], total[i] = -np.inf, 0.0
+    for k in range(k_count):
+        for i in range(n):
+            top[i] = joint[k, i] if joint[k, i] > top[i] else top[i]
+    for k in range(k_count):
+        for i in range(n):
+            gap = joint[k, i] - top[i]
+            joint[k, i] = _exp(gap) if gap > negligible else 0.0
+            total[i] += joint[k, i]
+    for i in range(n):
+        if not -np.inf < top[i] < np.inf:
+            log_likelihood[i] = -np.inf
+            total[i] = 1
+            for k in range(k_count):
+                joint[k, i] = prior[k]
+        else:
+            log_likelihood[i] = top[i] + math.log(total[i])
+            total[i] = 1 / total[i]
+    for k in range(k_count):
+        for i in range(n):
+            joint[k, i] *= total[i]
+
+
+@njit_inner(inline="always")
+def _exp(x):
+    """e^x for -700 < x <= 0 to the last bit or two, without a branch or a call, so that loops become SIMD.
+
+    x = n log 2 + r with |r| <= log(2) / 2: e^r is its Taylor series, and n is added to the exponent's bits.
+    """
+    shifted = x * 1.4426950408889634 + ROUNDER  # 1 / log 2; n is now in the lowest bits
+    n = shifted - ROUNDER
+    r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10  # log 2 in two parts
+    term = (1 / 6227020800) * r + 1 / 479001600
+    term = term * r + 1 / 39916800
+    term = term * r + 1 / 3628800
+    term = term * r + 1 / 362880
+    term = term * r + 1 / 40320
+    term = term * r + 1 / 5040
+    term = term * r + 1 / 720
+    term = term * r + 1 / 120
+    term = term * r + 1 / 24
+    term = term * r + 1 / 6
+    term = term * r + 1 / 2
+    term = (term * r + 1.0) * r + 1.0
+    return term * np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
+
+
+def list_posteriors(
+    posterior: np.ndarray, weight: np.ndarray, threshold: float, quantum: float, listed: Arrays, sums: Arrays
+) -> None:
+    """List the rows of each component whose posterior (K, n) is at least `threshold`.
+
+    listed: start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]].
+    Their row_weight is the posterior times the sample weight (n,), rounded to a multiple of the power of two
+    `quantum`. Sums of such numbers are exact in float64 in any order, so medians have the same bits in one
+    piece, in blocks and on a cluster. sums: two arrays (K,) += the weights and their squares.
+    """
+    rounded = np.empty(len(weight))
+    _list_posteriors(posterior, weight, threshold, quantum, rounded, *listed, *sums)
+
+
+@njit()
+def _list_posteriors(posterior, weight, threshold, quantum, rounded, start, row, row_weight, sums, squares):
+    k_count, n = posterior.shape
+    count = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
+    for k in range(k_count):
+        start[k] = count
+        for i in range(n):
+            large = posterior[k, i] if posterior[k, i] >= threshold else 0.0
+            rounded[i] = np.floor(large * weight[i] / quantum + 0.5) * quantum
+        for i in range(n):  # no branch: a row that does not count is overwritten by the next
+            row[count] = i
+            row_weight[count] = rounded[i]
+            count += np.uint64(rounded[i] > 0)
+        _add_weights(rounded, k, sums, squares)
+    start[k_count] = count
+
+
+@njit_inner(fastmath={"reassoc"})
+def _add_weights(weight, k, sums, squares):
+    """sums[k] and squares[k] += the sums of weight (n,), which are exact in any order, and of its squares."""
+    total, squared = 0.0, 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        squared += weight[i] * weight[i]
+    sums[k] += total
+    squares[k] += squared
+
+
+def add_moments(x: np.ndarray, listed: Arrays, center: np.ndarray, sums: Arrays) -> None:
+    """sums: two arrays (K, D) += row_weight (x - center) and row_weight (x - center)² of the listed rows."""
+    ones, twos = np.empty((2, x.shape[1]), x.dtype)
+    start, row, row_weight = listed
+    _add_moments(x, start, row, row_weight.astype(x.dtype, copy=False), center, ones, twos, *sums)
+
+
+@njit(fastmath={"contract"})
+def _add_moments(x, start, row, weight, center, ones, twos, first, second):
+    k_count, d_count = center.shape
+    for k in range(k_count):
+        for d in range(d_count):
+            ones[d] = twos[d] = 0
+        entry, end, middle = start[k], start[k + 1], center[k]
+        while entry + 4 <= end:  # four rows at a time, because the sums are written to memory each time
+            x0, w0 = x[row[entry]], weight[entry]
+            x1, w1 = x[row[entry + 1]], weight[entry + 1]
+            x2, w2 = x[row[entry + 2]], weight[entry + 2]
+            x3, w3 = x[row[entry + 3]], weight[entry + 3]
+            for d in range(d_count):
+                g0, g1 = x0[d] - middle[d], x1[d] - middle[d]
+                g2, g3 = x2[d] - middle[d], x3[d] - middle[d]
+                v0, v1 = w0 * g0, w1 * g1
+                v2, v3 = w2 * g2, w3 * g3
+                ones[d] += (v0 + v1) + (v2 + v3)
+                twos[d] += (v0 * g0 + v1 * g1) + (v2 * g2 + v3 * g3)
+            entry += 4
+        for rest in range(entry, end):
+            x0, w0 = x[row[rest]], weight[rest]
+            for d in range(d_count):
+                gap = x0[d] - middle[d]
+                ones[d] += w0 * gap
+                twos[d] += w0 * gap * gap
+        for d in range(d_count):
+            first[k, d] += ones[d]
+            second[k, d] += twos[d]
+
+
+def find_medians(columns: np.ndarray, order: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|.
+
+    order (D, n) sorts the columns. The sums of the weights have to be exact.
+    """
+    median, deviation = np.empty((2, len(weight), len(columns)))
+    _find_medians(columns, order, weight, median, deviation)
+    return median, deviation
+
+
+@njit(fastmath={"reassoc", "contract"})
+def _find_medians(columns, order, weight, median, deviation):
+    n = weight.shape[1]
+    for k in range(weight.shape[0]):
+        total = 0.0
+        for i in range(n):
+            total += weight[k, i]
+        for d in range(columns.shape[0]):
+            place, reached = 0, weight[k, order[d, 0]]
+            while reached < 0.5 * total:
+                place += 1
+                reached += weight[k, order[d, place]]
+            middle = columns[d, order[d, place]] + 0.0  # never -0.0, whichever zero came first
+            median[k, d], away = middle, 0.0
+            for i in range(n):
+                away += weight[k, i] * abs(columns[d, i] - middle)
+            deviation[k, d] = away
+
+
+def add_histogram(
+    x: np.ndarray, listed: Arrays, seen: np.ndarray, wanted: np.ndarray, bins: Arrays, histogram: np.ndarray
+) -> None:
+    """histogram (W, D, B) += the weights of the listed rows by bin, for the components `wanted` (W,).
+
+    Rows that weigh less than seen (K,) times the largest weight of their component are ignored. bins: low and
+    per_bin (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to the
+    first or the last bin.
+    """
+    flat, place = histogram.reshape(len(histogram), -1), np.empty(x.shape[1], np.int32)
+    _add_histogram(x, *listed, seen, wanted, *bins, place, histogram.shape[2], flat)
+
+
+@njit()
+def _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, bins, histogram):
+    d_count = low.shape[1]
+    last = x.dtype.type(bins - 1)
+    one = x.dtype.type(1)
+    zero = x.dtype.type(0)
+    for slot in range(len(wanted)):
+        k, largest = wanted[slot], 0.0
+        for entry in range(start[k], start[k + 1]):
+            if row_weight[entry] > largest:
+                largest = row_weight[entry]
+        for entry in range(start[k], start[k + 1]):
+            if row_weight[entry] < seen[k] * largest:
+                continue
+            i = row[entry]
+            # Two loops: the compiler turns the first into SIMD, the second is a scatter.
+            for d in range(d_count):
+                p = (x[i, d] - low[k, d]) * per_bin[k, d] + one
+                p = p if p > zero else zero
+                p = p if p < last else last
+                place[d] = np.int32(p) + np.int32(d * bins)
+            for d in range(d_count):
+                histogram[slot, place[d]] += row_weight[entry]
+
+
+@njit()
+def find_bins(
+    histogram, wanted, weight, light, half, slack, place, low_bin, low_place, high_bin, high_place, inside
+):
+    """Find the bins of histogram (K, D, B) in which half of its weight is reached, for the wanted (K, D).
+
+    weight (K,) is that of all rows; the part `light` of what is not in the histogram is the slack. The bin of
+    half - slack is low_bin, its part below that is low_place, 0 to 1; and high_bin that of half + slack, both
+    within the inner bins. inside is the weight from the one to the other. All outputs are (K, D).
+    """
+    k_count, d_count, bins = histogram.shape
+    for k in range(k_count):
+        for d in range(d_count):
+            if not wanted[k, d]:
+                continue
+            counted = histogram[k, d]
+            total = 0.0
+            for b in range(bins):
+                total += counted[b]
+            middle = 0.5 * total
+            loose = light * (weight[k] - total) if weight[k] > total else 0.0
+            half[k, d], slack[k, d] = middle, loose
+            low_bin[k, d] = high_bin[k, d] = place[k, d] = bins - 1
+            reached, first, last = 0.0, True, True
+            for b in range(bins):
+                before = reached
+                reached += counted[b]
+                if place[k, d] > b and reached >= middle:
+                    place[k, d] = b
+                if first and reached >= middle - loose:
+                    first, low_bin[k, d] = False, b
+                    low_place[k, d] = (middle - loose - before) / counted[b] if counted[b] > 0 else 0.0
+                if last and reached >= middle + loose:
+                    last, high_bin[k, d] = False, b
+                    high_place[k, d] = (middle + loose - before) / counted[b] if counted[b] > 0 else 1.0
+            if low_bin[k, d] < 1:
+                low_bin[k, d], low_place[k, d] = 1, 0
+            if high_bin[k, d] > bins - 2:
+                high_bin[k, d], high_place[k, d] = bins - 2, 1
+            for b in range(int(low_bin[k, d]), int(high_bin[k, d]) + 1):
+                inside[k, d] += counted[b]
+
+
+def collect(
+    x: np.ndarray,
+    listed: Arrays,
+    bracket: Arrays,
+    sums: Arrays,
+    entries: Arrays,
+    resume: np.ndarray,
+    count: int,
+) -> int:
+    """Append the values of the listed rows with low <= x < high to the entries, of which `count` are in use.
+
+    bracket: low, high and center (K, D); an infinite low skips the (k, d).
+    sums: below (K, D) += the weight of the values under low; deviation (K, D) += row_weight |x - center|;
+    newest (K, D) is the last entry of each (k, d) and newest_value its value, at first NaN: a value equal to
+    it is merged into it, so that ties take little room.
+    entries: where (capacity,) is k D + d; value and weight have the same shape.
+    Returns the number of entries; if there is no room for four more rows, resume (2,) says where to continue,
+    else it is (K, 0).
+    """
+    d_count = x.shape[1]
+    hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
+    work = np.empty(d_count, np.int64), hit, hit.view("<u8"), np.empty(d_count), np.empty(d_count, x.dtype)
+    light = listed[2].astype(x.dtype, copy=False)
+    return _collect(x, *listed, light, *bracket, *work, *sums, *entries, resume, count)
+
+
+@njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
+def _collect(
+    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,
+    below, deviation, newest, newest_value, where, value, weight, resume, count,
+):  # fmt: skip
+    k_count, d_count = low.shape
+    zero, none, one = 0.0, np.uint8(0), np.uint8(1)
+    for k in range(resume[0], k_count):
+        entry, end = start[k], start[k + 1]
+        if resume[1] > entry:
+            entry = resume[1]
+        resume[1] = 0
+        wanted_count = 0
+        for d in range(d_count):
+            under[d] = away[d] = hit[d] = 0
+            if low[k, d] < np.inf:
+                wanted[wanted_count] = d
+                wanted_count += 1
+        if wanted_count == 0:
+            continue
+        first, last, middle = low[k], high[k], center[k]
+        while entry < end and count + 4 * d_count <= len(where):
+            # Four rows at a time, because the sums are written to memory each time. Bit r of hit[d] says
+            # whether row r is in the bracket. At the end of the list the missing rows weigh nothing.
+            rows = end - entry
+            e1 = entry + 1 if rows > 1 else entry
+            e2 = entry + 2 if rows > 2 else entry
+            e3 = entry + 3 if rows > 3 else entry
+            x0, w0, v0 = x[row[entry]], row_weight[entry], light[entry]
+            x1, w1, v1, two = x[row[e1]], row_weight[e1], light[e1], np.uint8(2)
+            x2, w2, v2, four = x[row[e2]], row_weight[e2], light[e2], np.uint8(4)
+            x3, w3, v3, eight = x[row[e3]], row_weight[e3], light[e3], np.uint8(8)
+            if rows < 2:
+                w1, v1, two = zero, v1 * 0, none
+            if rows < 3:
+                w2, v2, four = zero, v2 * 0, none
+            if rows < 4:
+                w3, v3, eight = zero, v3 * 0, none
+            if wanted_count * 8 < d_count:
+                for place in range(wanted_count):
+                    d = wanted[place]
+                    hit[d] = 0
+                    for r in range(rows if rows < 4 else 4):
+                        a0 = x[row[entry + r], d]
+                        away[d] += light[entry + r] * abs(a0 - middle[d])
+                        under[d] += row_weight[entry + r] if a0 < first[d] else zero
+                        hit[d] |= ((a0 >= first[d]) & (a0 < last[d])) << r
+            else:
+                for d in range(d_count):
+                    l, h, m = first[d], last[d], middle[d]
+                    a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
+                    away[d] += (v0 * abs(a0 - m) + v1 * abs(a1 - m)) + (v2 * abs(a2 - m) + v3 * abs(a3 - m))
+                    under0 = (w0 if a0 < l else zero) + (w1 if a1 < l else zero)
+                    under[d] += under0 + ((w2 if a2 < l else zero) + (w3 if a3 < l else zero))
+                    hit0 = (one if (a0 >= l) & (a0 < h) else none) | (two if (a1 >= l) & (a1 < h) else none)
+                    hit2 = (four if (a2 >= l) & (a2 < h) else none) | (
+                        eight if (a3 >= l) & (a3 < h) else none
+                    )
+                    hit[d] = hit0 | hit2
+            for word in range(len(eight_hits)):
+                bits = np.int64(eight_hits[word])
+                while bits != 0:
+                    lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
+                    bits &= bits - 1
+                    column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
+                    found = x[row[e], column]
+                    if found == newest_value[k, column]:
+                        weight[newest[k, column]] += row_weight[e]
+                    else:
+                        where[count] = k * d_count + column
+                        value[count] = newest_value[k, column] = found
+                        weight[count] = row_weight[e]
+                        newest[k, column] = count
+                        count += 1
+            entry += 4
+        for d in range(d_count):
+            below[k, d] += under[d]
+            deviation[k, d] += away[d]
+        if entry < end:
+            resume[0] = k
+            resume[1] = entry
+            return count
+    resume[0] = k_count
+    return count
+
+
+@njit()
+def group(where, position, value, weight, grouped_value, grouped_weight):
+    """Sort entries (n,) by `where`; position (G,) is the place of the next entry of each group."""
+    for entry in range(len(where)):
+        target = position[where[entry]]
+        grouped_value[target] = value[entry]
+        grouped_weight[target] = weight[entry]
+        position[where[entry]] += 1
+
+
+@njit()
+def select(first, value, weight, wanted, reference, selected, inside, shift):
+    """Select (G,) the smallest value of each group up to which the weights sum to at least wanted (G,).
+
+    Quickselect: the part that holds the answer is divided again until all its values are equal. Groups whose
+    weights do not reach what is wanted are skipped. inside (G,) is the weight of the group, shift (G,) the
+    sum of weight (|value - selected| - |value - reference|). value and weight (n,) are reordered.
+    """
+    for g in range(len(wanted)):
+        left, right = first[g], first[g + 1] - 1
+        total = 0.0
+        for entry in range(left, right + 1):
+            total += weight[entry]
+        inside[g] = total
+        if not 0.0 < wanted[g] <= total:
+            continue
+        need = wanted[g]
+        while True:
+            a, b, c = value[left], value[(left + right) // 2], value[right]
+            if a > b:
+                a, b = b, a
+            pivot = a if c < a else (b if c > b else c)
+            lower = entry = left
+            upper = right
+            less = equal = 0.0
+            while entry <= upper:
+                v, w = value[entry], weight[entry]
+                if v < pivot:
+                    value[entry] = value[lower]
+                    weight[entry] = weight[lower]
+                    value[lower] = v
+                    weight[lower] = w
+                    less += w
+                    lower += 1
+                    entry += 1
+                elif v > pivot:
+                    value[entry] = value[upper]
+                    weight[entry] = weight[upper]
+                    value[upper] = v
+                    weight[upper] = w
+                    upper -= 1
+                else:
+                    equal += w
+                    entry += 1
+            if need <= less:
+                right = lower - 1
+            elif need <= less + equal:
+                selected[g] = pivot
+                break
+            else:
+                need -= less + equal
+                left = upper + 1
+        moved = 0.0
+        for entry in range(first[g], first[g + 1]):
+            v = np.float64(value[entry])
+            moved += weight[entry] * (abs(v - selected[g]) - abs(v - reference[g]))
+        shift[g] = moved

@@ -1,0 +1,187 @@
+"""The M step of one family: location and scale of every (component, dimension) from sufficient statistics.
+
+A fit asks for passes over the rows until it is done:
+
+    fit = fit.begin(rows, dtype, size, sorter)
+    while not fit.done:
+        fit = fit.advance(sum over all blocks of fit.summarize(panels, posteriors), sums)
+
+The Gaussian's moments take one pass, the Laplacian's medians (`weighted_median.MedianFit`) one or two, and
+other families a few. Shapes are (K, D) unless stated otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fishermix.mixture.e_step import PanelPosteriors
+from fishermix.mixture.families import Family
+from fishermix.mixture.numpy_kernels import choose_kernels
+from fishermix.rows.blocks import Statistics
+
+IRLS_STEPS = 2  # per iteration of EM: more steps would fit posteriors that are about to change
+
+
+class ComponentSums(NamedTuple):
+    """Sums over the sparse posteriors of all rows, as columns (K, 1)."""
+
+    weight: np.ndarray  # the sum of the weights
+    divisor: np.ndarray  # the same, but positive
+    rows: np.ndarray  # the number of rows
+    effective_rows: np.ndarray  # (sum of weights)² / sum of squared weights, at least 1
+
+
+class RowSorter:
+    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
+
+    The order stays in this process: another one gets a copy that remembers nothing.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._columns = np.empty((0, 0))
+        self._order = np.empty((0, 0), np.int64)
+
+    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
+        if not np.array_equal(rows, self._rows):
+            self._rows = rows.copy()  # whatever happens to these
+            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
+            self._order = np.argsort(self._columns, axis=1)
+        return self._columns, self._order
+
+    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
+        return RowSorter, ()
+
+
+def sum_components(statistics: Statistics) -> ComponentSums:
+    """Return the sums of an E step as columns (K, 1)."""
+    weight, squared = statistics["weight"][:, None], statistics["squared"][:, None]
+    tiny = np.finfo(float).tiny
+    effective_rows = np.maximum(weight**2 / np.maximum(squared, tiny), 1.0)
+    return ComponentSums(weight, np.maximum(weight, tiny), statistics["rows"][:, None], effective_rows)
+
+
+@dataclass(frozen=True)
+class FamilyFit(ABC):
+    """Location and scale of one family at every (k, d), whether or not it is chosen there.
+
+    `reach` is how far the location may move in the next iteration, judged by the last one.
+    `expected_log_likelihood` is per unit of weight: the family with the highest one is chosen.
+    """
+
+    family: Family
+    location: np.ndarray
+    scale: np.ndarray
+    reach: np.ndarray
+    expected_log_likelihood: np.ndarray
+    floor: float
+    done: bool = False
+    size: float = np.inf
+
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> FamilyFit:
+        """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one.
+
+        `size` is N K D, by which the algorithm is chosen. `sorter` is the same in all iterations of a fit.
+        """
+        return replace(self, done=False, size=size)
+
+    @abstractmethod
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+        """Return the sufficient statistics of a block, given as panels of rows (n, D)."""
+
+    @abstractmethod
+    def advance(self, statistics: Statistics, sums: ComponentSums) -> FamilyFit:
+        """Return the fit after a pass, given the statistics summed over all blocks."""
+
+
+@dataclass(frozen=True)
+class MomentFit(FamilyFit):
+    """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
+
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> MomentFit:
+        # The center of the sums is a number of the rows' type, the same one for every block.
+        return replace(self, location=self.location.astype(dtype).astype(float), done=False, size=size)
+
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+        center = self.location.astype(panels[0].dtype)
+        sums = Statistics(first=np.zeros(center.shape), second=np.zeros(center.shape))
+        kernels = choose_kernels(self.size)
+        for panel, posterior in zip(panels, posteriors):
+            kernels.add_moments(panel, posterior, center, list(sums.values()))
+        return sums
+
+    def advance(self, statistics: Statistics, sums: ComponentSums) -> MomentFit:
+        shift = statistics["first"] / sums.divisor
+        variance = np.maximum(statistics["second"] / sums.divisor - shift**2, 0.0)
+        scale = np.maximum(np.sqrt(variance), self.floor)
+        expected = -0.5 * np.log(2 * np.pi) - np.log(scale) - 0.5 * variance / scale**2
+        return replace(
+            self,
+            location=self.location + shift,
+            scale=np.where(sums.weight > 0, scale, self.scale),
+            expected_log_likelihood=expected,
+            done=True,
+        )
+
+
+@dataclass(frozen=True)
+class IRLSFit(FamilyFit):
+    """Any other family: iteratively reweighted least squares, with the weights `Family.irls_weight`.
+
+    A step that lowers the expected log likelihood somewhere is halved there, and the best point seen,
+    including the start, is kept: the likelihood of EM never falls, whatever the family.
+    """
+
+    best_location: np.ndarray | float = np.nan
+    best_scale: np.ndarray | float = np.nan
+    step: int = 0
+
+    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> IRLSFit:
+        return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
+
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+        location, scale = (part.astype(panels[0].dtype) for part in (self.location, self.scale))
+        names = ("log_density", "irls_weight", "first", "second")
+        sums = Statistics({name: np.zeros(location.shape) for name in names})
+        for panel, (start, rows, weights) in zip(panels, posteriors):
+            for k, span in enumerate(map(slice, start[:-1], start[1:])):
+                if span.start == span.stop:
+                    continue
+                weight, gap = weights[span], panel[rows[span]] - location[k]
+                z = gap / scale[k]
+                irls_weight = self.family.irls_weight(z).astype(np.float64)
+                sums["log_density"][k] += weight @ self.family.log_density(z)
+                sums["irls_weight"][k] += weight @ irls_weight
+                irls_weight *= gap
+                sums["first"][k] += weight @ irls_weight
+                irls_weight *= gap
+                sums["second"][k] += weight @ irls_weight
+        return sums
+
+    def advance(self, statistics: Statistics, sums: ComponentSums) -> IRLSFit:
+        expected = statistics["log_density"] / sums.divisor - np.log(self.scale)
+        better = expected >= (self.expected_log_likelihood if self.step else -np.inf)
+        expected = np.where(better, expected, self.expected_log_likelihood)
+        best_location = np.where(better, self.location, self.best_location)
+        best_scale = np.where(better, self.scale, self.best_scale)
+        best = replace(self, location=best_location, scale=best_scale, expected_log_likelihood=expected)
+        if self.step == IRLS_STEPS:
+            return replace(best, done=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = statistics["first"] / statistics["irls_weight"]
+            scale = np.sqrt((statistics["second"] - shift * statistics["first"]) / sums.divisor)
+        usable = better & np.isfinite(shift) & np.isfinite(scale)
+        halfway = 0.5 * (best_location + self.location), 0.5 * (best_scale + self.scale)
+        return replace(
+            best,
+            location=np.where(usable, self.location + shift, halfway[0]),
+            scale=np.where(usable, np.maximum(scale, self.floor), halfway[1]),
+            best_location=best_location,
+            best_scale=best_scale,
+            step=self.step + 1,
+        )

@@ -1,0 +1,609 @@
+"""`Mixture(families=[...])` and its three names, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from fishermix.errors import FishermixError, warn_user
+from fishermix.locks import hold_folder
+from fishermix.mixture.checkpoint import (
+    Checkpoint,
+    EstimatorParameters,
+    MixtureConfig,
+    pack_state,
+    unpack_state,
+)
+from fishermix.mixture.em import LARGEST, Progress, State, run_starts
+from fishermix.mixture.families import Family
+from fishermix.mixture.partial_fit import VISITS, Memory, fit_batch, remember, replay
+from fishermix.mixture.prediction import PredictionMixin
+from fishermix.mixture.start import check_parameters, initialize, open_source, parse_families
+from fishermix.progress import progress as show
+from fishermix.rows.blocks import RowSource
+from fishermix.storage import (
+    FolderKind,
+    check_feature_names,
+    list_feature_names,
+    load_folder,
+    require_tensor,
+    save_folder,
+)
+
+ITERATIONS_PER_CHECKPOINT = 5
+KIND = FolderKind("mixture", 1, MixtureConfig)
+PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
+SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
+
+
+class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
+    """Diagonal mixture in which each (component, dimension) has the family that fits it best.
+
+    p(x) = sum_k tau_k prod_d f_kd((x_d - location_kd) / scale_kd) / scale_kd, with f_kd one of the `families`
+    offered: EM fits them all and chooses, per (k, d), the one with the highest expected log likelihood
+    (paper, section 3.3, where the families are the Gaussian and the Laplacian).
+
+    Parameters
+    ----------
+    n_components : int, default 30
+        Number of components K.
+    families : list of str or Family, default ("gaussian", "laplace")
+        The families offered: names ("gaussian", "laplace", "logistic", "student-t", or a registered one) or
+        `fishermix.mixture.Family` objects. The first wins ties.
+    tol : float, default 1e-3
+        EM stops when the mean log likelihood per row gains less than this.
+    max_iter : int, default 100
+        Maximum number of iterations of EM.
+    n_init : int, default 1
+        Number of starts, of which the best is kept.
+    init_params : {"k-means++", "random"}, default "k-means++"
+        How the start is chosen: by scikit-learn's k-means++, or random rows.
+    weights_init : array-like of shape (K,), optional
+        Initial weights of the components.
+    locations_init : array-like of shape (K, D), optional
+        Initial locations.
+    scales_init : array-like of shape (K, D), optional
+        Initial scales.
+    min_scale : float, default 1e-3
+        Lower limit of the scales, in the units of X; at least 1e-150.
+    random_state : int, RandomState or None, default None
+        Seeds the initialization. Results do not depend on n_jobs.
+    warm_start : bool, default False
+        Continue from the last fit.
+    checkpoint : path, optional
+        Folder in which to save the state every few iterations. A fit with the same data (all rows and weights
+        are compared) and parameters resumes from it and gives the same bits as an uninterrupted one. A
+        completed fit is not repeated.
+    n_jobs : int, optional
+        Number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
+    verbose : bool, default False
+        Show a progress bar. If standard error is not a terminal, print a line after the first and the last
+        iteration, and every ten seconds in between.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (K,)
+        Weights of the components.
+    locations_ : ndarray of shape (K, D)
+        Locations of the chosen families: the mean of a Gaussian, the median of a Laplacian.
+    scales_ : ndarray of shape (K, D)
+        Scales of the chosen families: the standard deviation of a Gaussian, the mean absolute deviation from
+        the median of a Laplacian.
+    choice_ : ndarray of shape (K, D)
+        Index into `families_` of the family of each component and dimension.
+    families_ : list of Family
+        The families offered.
+    parameters_ : MixtureParameters
+        These five as one plain object, which computes everything else.
+    lower_bounds_ : list of float
+        Mean log likelihood per row in each iteration.
+    lower_bound_ : float
+        The last of them.
+    n_iter_ : int
+        Number of iterations.
+    converged_ : bool
+        Whether the best start converged.
+    n_features_in_ : int
+        Number of features D.
+    feature_names_in_ : ndarray of shape (D,)
+        Names of the columns, if X was a data frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=2000), rng.laplace(size=2000)])
+    >>> mixture = Mixture(n_components=1, families=["gaussian", "laplace"], random_state=0).fit(X)
+    >>> mixture.choice_.tolist()
+    [[0, 1]]
+    """
+
+    _memory: Memory | None = None  # of `partial_fit`
+    _parameter_constraints: dict[str, list] = {  # noqa: RUF012 (the name and form are scikit-learn's)
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "families": ["array-like", list, tuple],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "init_params": [StrOptions({"k-means++", "random"})],
+        "weights_init": ["array-like", None],
+        "locations_init": ["array-like", None],
+        "scales_init": ["array-like", None],
+        "min_scale": [Interval(Real, 1 / LARGEST, None, closed="left")],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "checkpoint": [str, os.PathLike, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
+        "verbose": ["verbose"],
+    }
+
+    n_iter_: int
+    converged_: bool
+    feature_names_in_: np.ndarray
+    _fixed_families: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_components: int = 30,
+        *,
+        families: Sequence[str | Family] = ("gaussian", "laplace"),
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "k-means++",
+        weights_init: ArrayLike | None = None,
+        locations_init: ArrayLike | None = None,
+        scales_init: ArrayLike | None = None,
+        min_scale: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+    ):
+        self.n_components = n_components
+        self.families = families
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.locations_init = locations_init
+        self.scales_init = scales_init
+        self.min_scale = min_scale
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # Fitting
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
+
+        X may also be rows that are not in memory, which are read block by block with the same result: the
+        path of an .npy, .safetensors or .parquet file, a list of such paths, a memory-mapped array, a
+        re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
+
+        On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
+        """
+        self._validate_params()
+        if self.checkpoint is None:
+            return self._fit(X, sample_weight)
+        with hold_folder(self.checkpoint, "checkpoint="):
+            return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
+        warm = self.warm_start and hasattr(self, "weights_")
+        source, families = open_source(self, X, sample_weight, reset=not warm), parse_families(self.families)
+        if warm and self.locations_.shape != (self.n_components, source.shape[1]):
+            raise ValueError(
+                f"warm_start continues with {self.locations_.shape[0]} components, but n_components = "
+                f"{self.n_components}. Set warm_start=False to start again."
+            )
+        starts = self._prepare_starts(source, families)[: 1 if warm else None]
+        checkpoint = progress = None
+        if self.checkpoint is not None:
+            checkpoint = Checkpoint(self.checkpoint, self._describe_fit(), source)
+            if progress := checkpoint.read():
+                progress.reopen(self.max_iter)
+        progress = progress or Progress(self._recover_state() if warm else starts[0]())
+        first = progress.state.iteration if warm else 0
+        max_iter = self.max_iter + first
+        description = f"fitting {type(self).__name__}"
+        with show(description, len(starts) * self.max_iter, shown=True if self.verbose else None) as bar:
+
+            def after_iteration() -> None:
+                state = progress.state
+                bar.advance(1, note=f"log likelihood {state.lower_bounds[-1]:.4f}")
+                if checkpoint and state.iteration % ITERATIONS_PER_CHECKPOINT == 0:
+                    checkpoint.write(progress)
+
+            try:
+                run_starts(progress, source, starts, max_iter, self.tol, after_iteration)
+            finally:
+                progress.keep_better()
+                best = progress.best or progress.state
+                self._set_state(best, progress.best_converged, best.weights * source.total_weight, first)
+        if checkpoint:
+            checkpoint.write(progress)
+        self._warn(best)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
+        """Fit the mixture and return the component of each row, as fit(X).predict(X) does.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
+        """
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
+
+        The mixture remembers a uniform sample of 16,384 rows (20 per component if that is more), which
+        `save` keeps. Each batch is a step of incremental EM; then EM runs on the remembered rows, 64 visits
+        of a row for each row of the stream, and from new seeds whenever the stream has grown by an eighth.
+        The first rows and the order of the rows therefore matter little. A batch that brings a new cluster
+        may be underrated until the stream has grown by an eighth, when EM starts again. See
+        `fishermix.mixture.partial_fit` for the schedule.
+
+        After `fit` or `from_sklearn` nothing is remembered (call `partial_fit` from the start to learn from a
+        stream), and batches are only averaged with the fitted mixture by the
+        weights of the rows: means and variances are pooled exactly, medians and other families are not.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        sample_weight : array of shape (N,), optional
+            The weight of each row. Weight 2 counts as the same row twice.
+        """
+        self._validate_params()
+        if not hasattr(self, "weights_"):
+            self.fit(X, sample_weight=sample_weight)
+            source = open_source(self, X, sample_weight, reset=False)
+            empty = Memory.empty(source.shape[1], source.dtype)
+            first = remember(empty, source, self.n_components, self._last.seed, VISITS)
+            self._memory = replace(first, credit=0.0, restarted_at=first.n_seen)
+            return self
+        source = open_source(self, X, sample_weight, reset=False, fewest=1)
+        old = self._recover_state()
+        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        if (memory := self._memory) is not None:
+            total = memory.seen_weight + source.total_weight
+            memory = remember(memory, source, len(state.weights), state.seed, VISITS)
+            replayed, memory = replay(state, memory, self._restart, self.max_iter, self.tol, self.n_jobs)
+            state, seen = replayed, seen if replayed is state else replayed.weights * total
+        self._set_state(state, False, seen)
+        self._memory = memory
+        return self
+
+    def _restart(self, source: RowSource) -> Progress:
+        """Run EM on these rows from new seeds."""
+        if self.n_components != len(self.weights_):
+            raise ValueError(
+                f"partial_fit continues with {len(self.weights_)} components, but n_components = "
+                f"{self.n_components}. Call fit to start again."
+            )
+        starts = self._prepare_starts(source, parse_families(self.families))
+        progress = Progress(starts[0]())
+        run_starts(progress, source, starts, self.max_iter, self.tol)
+        return progress
+
+    def _prepare_starts(self, source: RowSource, families: list[Family]) -> list[Callable[[], State]]:
+        """Return the functions that initialize the `n_init` starts."""
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
+
+        def new_start(seed: int) -> State:
+            start = initialize(self, source, np.random.RandomState(seed))
+            return State.start(families, start, self.min_scale, source.shape[0], seed)
+
+        return [partial(new_start, int(seed)) for seed in seeds]
+
+    def _recover_state(self) -> State:
+        """Return the state of the last fit, or one made of the public attributes if these were changed."""
+        if last := getattr(self, "_last", None):
+            fitted, current = last.parameters, self.parameters_
+            names = ("weights", "locations", "scales", "choice")
+            if all(np.array_equal(getattr(current, name), getattr(fitted, name)) for name in names):
+                return last
+        start = self.weights_, self.locations_, self.scales_
+        state = State.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
+        return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
+
+    def _set_state(self, state: State, converged: bool, seen: np.ndarray, first: int = 0) -> None:
+        """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
+        self._last, self._memory = state, None
+        self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
+        for name, value in _list_attributes(state).items():
+            setattr(self, name, value)
+        self._first_iteration = first
+        self.n_iter_, self.lower_bounds_ = state.iteration - first, list(state.lower_bounds[first:])
+        self.converged_ = converged
+
+    def _warn(self, state: State) -> None:
+        problems = []
+        if reseeded := int((state.reseeds > 0).sum()):
+            problems.append(f"{reseeded} components lost all their rows and were re-seeded")
+        if floored := int((self.scales_ <= self.min_scale).sum()):
+            problems.append(
+                f"{floored} of {self.scales_.size} scales are at min_scale={self.min_scale:g} (constant "
+                "columns, duplicated rows or too many components; if X has small units, lower min_scale)"
+            )
+        if problems:
+            warn_user(f"{'; '.join(problems)}. The fit continued.")
+        if not self.converged_ and self.tol > 0:
+            warn_user(
+                f"EM did not converge in {self.n_iter_} iterations. Increase max_iter or tol.",
+                ConvergenceWarning,
+            )
+
+    def _describe_fit(self) -> dict[str, Any]:
+        """Return the parameters that the result of a fit depends on."""
+        parameters = self.get_params()
+        if self.n_init == 1:
+            del parameters["max_iter"]  # a single start can be continued, several cannot
+        families = [(type(f).__qualname__, f.parameters()) for f in parse_families(self.families)]
+        unused = (*PARAMETERS_WITHOUT_EFFECT, "families")
+        kept = {name: value for name, value in parameters.items() if name not in unused}
+        arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
+        return {**kept, **arrays, "class": type(self).__name__, "families": families}
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        locations: ArrayLike,
+        scales: ArrayLike,
+        choice: ArrayLike | None = None,
+        families: Sequence[str | Family] | None = None,
+    ) -> Self:
+        """Return a fitted mixture with these parameters, without data.
+
+        Parameters
+        ----------
+        weights : array-like of shape (K,)
+            Weights of the components, positive, of sum 1.
+        locations, scales : array-like of shape (K, D)
+            Locations, and scales above 0: mean and standard deviation of a Gaussian, median and mean absolute
+            deviation of a Laplacian.
+        choice : array-like of shape (K, D), optional
+            Index into `families` of the family of each component and dimension; default: the first.
+        families : list of names or Family objects, optional
+            The families, for `Mixture` only; default: Gaussian and Laplacian.
+
+        Returns
+        -------
+        mixture : as the class
+            It predicts, samples, is saved, and continues with `fit` under ``warm_start=True``. Its
+            `min_scale` is not above the scales given; `lower_bounds_` is empty.
+
+        Examples
+        --------
+        >>> mixture = GaussianMixture.from_parameters([0.5, 0.5], [[0.0], [4.0]], [[1.0], [1.0]])
+        >>> mixture.predict([[0.3], [3.9]]).tolist()
+        [0, 1]
+        """
+        weights, locations, scales = (np.array(part, np.float64) for part in (weights, locations, scales))
+        chosen = np.zeros(locations.shape, np.int64) if choice is None else np.array(choice)
+        if families is not None and cls._fixed_families:
+            raise FishermixError(f"The families of {cls.__name__} are fixed. Use Mixture.from_parameters.")
+        mixture = (
+            cls(max(1, weights.size)) if families is None else cls(max(1, weights.size), families=families)
+        )
+        offered = parse_families(mixture.families)
+        check_parameters(weights, locations, scales, chosen, len(offered))
+        mixture.min_scale = float(min(mixture.min_scale, scales.min()))
+        state = State.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
+        mixture._set_state(replace(state, choice=chosen.astype(np.int64)), False, state.rows)
+        mixture.n_features_in_ = locations.shape[1]
+        return mixture
+
+    # Saving
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Save `config.json` and one safetensors file. Custom families must be registered.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        """
+        save_folder(folder, KIND, *self.to_tensors())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> Mixture:
+        """Load the mixture saved in `folder`. It is checked, and nothing in it can run code.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
+        saved = load_folder(folder, KIND)
+        return cls.from_tensors(saved.config, saved.tensors, folder)
+
+    def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
+        """Return the numbers and tensors from which `from_tensors` makes the same mixture."""
+        check_is_fitted(self, "weights_")
+        state = self._recover_state()
+        fit, tensors = pack_state(state)
+        tensors["seen"] = getattr(self, "_seen", state.rows)
+        if self._memory is not None:
+            tensors |= self._memory.tensors()
+        seed = self.random_state if isinstance(self.random_state, Integral) else None
+        parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
+        config = MixtureConfig(
+            **structs.asdict(fit),
+            class_name=type(self).__name__,
+            parameters=EstimatorParameters(**parameters),
+            converged=bool(self.converged_),
+            first_iteration=min(getattr(self, "_first_iteration", 0), state.iteration),
+            feature_names_in=list_feature_names(self),
+        )
+        return config, tensors
+
+    @classmethod
+    def from_tensors(
+        cls, config: MixtureConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
+    ) -> Mixture:
+        """Read what `to_tensors` returned; error messages name `where`.
+
+        Parameters
+        ----------
+        config : dict
+            The fields of a saved mixture.
+        tensors : mapping of str to array
+            The saved arrays by their names.
+        where : path
+            The folder that error messages name.
+        """
+        classes: dict[Any, type[Mixture]] = {
+            known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
+        }
+        known = classes.get(config.class_name, Mixture)
+        if not issubclass(known, cls):
+            raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}.")
+        state = unpack_state(config, tensors, where)
+        parameters = structs.asdict(config.parameters)
+        if known is Mixture:
+            parameters["families"] = [fit.family for fit in state.fits]
+        mixture = known(len(state.weights), **parameters)
+        mixture.n_features_in_ = state.choice.shape[1]
+        seen = (
+            require_tensor(tensors, "seen", state.weights.shape, where).astype(np.float64, copy=False)
+            if "seen" in tensors
+            else state.rows
+        )
+        mixture._set_state(state, config.converged, seen, config.first_iteration)
+        if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
+            mixture.feature_names_in_ = np.array(names, object)
+        mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
+        return mixture
+
+
+def _list_attributes(state: State) -> dict[str, Any]:
+    """Return the fitted attributes of a state."""
+    parameters = state.parameters
+    return {
+        "families_": parameters.families,
+        "weights_": parameters.weights,
+        "locations_": parameters.locations,
+        "scales_": parameters.scales,
+        "choice_": parameters.choice,
+        "lower_bounds_": list(state.lower_bounds),
+        "n_iter_": state.iteration,
+    }
+
+
+M = TypeVar("M", bound=Mixture)
+
+
+def _fix_families(*families: str) -> Callable[[type[M]], type[M]]:
+    """Make a subclass a mixture of these families, with the other parameters of `Mixture`."""
+
+    def decorate(named: type[M]) -> type[M]:
+        def __init__(self: M, n_components: int = 30, **parameters: Any) -> None:
+            Mixture.__init__(self, n_components, families=families, **parameters)
+
+        signature = inspect.signature(Mixture.__init__)
+        kept = [given for name, given in signature.parameters.items() if name != "families"]
+        __init__.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        named.__init__, named._fixed_families = __init__, True  # type: ignore[method-assign]
+        if (shared := Mixture.__doc__) and named.__doc__:
+            shared = shared[shared.index("Parameters\n") : shared.index("Examples\n")].rstrip()
+            shared = re.sub(r" {4}families : .*?(?= {4}tol : )", "", shared, flags=re.DOTALL)
+            summary, *attributes = named.__doc__.rstrip().split("Attributes\n    ----------\n")
+            named.__doc__ = f"{summary.rstrip()}\n\n    {shared}\n{''.join(attributes)}\n    "
+        return named
+
+    return decorate
+
+
+@_fix_families("gaussian")
+class GaussianMixture(Mixture):
+    """The diagonal Gaussian mixture model, also with the attributes of scikit-learn's `GaussianMixture`.
+
+    EM fits means and standard deviations: `locations_` and `scales_`.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (K, D)
+        The same as `locations_`.
+    covariances_ : ndarray of shape (K, D)
+        The squares of `scales_`, as of ``covariance_type="diag"`` in scikit-learn.
+    precisions_ : ndarray of shape (K, D)
+        The inverse of `covariances_`.
+    precisions_cholesky_ : ndarray of shape (K, D)
+        The inverse of `scales_`.
+    """
+
+    @property
+    def means_(self) -> np.ndarray:
+        return self.locations_
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        return self.scales_**2
+
+    @property
+    def precisions_(self) -> np.ndarray:
+        return self.scales_**-2
+
+    @property
+    def precisions_cholesky_(self) -> np.ndarray:
+        return 1 / self.scales_
+
+
+@_fix_families("laplace")
+class LaplacianMixture(Mixture):
+    """The paper's LMM, a mixture of Laplacians: EM fits medians and mean absolute deviations.
+
+    See `Mixture` for the density.
+    """
+
+
+@_fix_families("gaussian", "laplace")
+class HybridMixture(Mixture):
+    """The paper's HGLMM: EM chooses a Gaussian or a Laplacian for each component and dimension.
+
+    ``choice_[k, d]`` is 0 for a Gaussian and 1 for a Laplacian. See `Mixture` for the density.
+    """

@@ -1,0 +1,181 @@
+"""What a fitted mixture says of rows: posteriors, likelihoods, criteria; and rows that it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fishermix.mixture.e_step import MixtureParameters, Posteriors
+from fishermix.mixture.families import Family
+from fishermix.mixture.numpy_kernels import choose_kernels
+from fishermix.mixture.start import find_source
+from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
+
+
+class PredictionMixin:
+    """The methods of `Mixture` that use the fitted parameters and change nothing."""
+
+    families_: Sequence[Family]
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    choice_: np.ndarray
+    lower_bounds_: list[float]
+    n_features_in_: int
+    n_jobs: int | None
+    random_state: int | np.random.RandomState | None
+
+    @property
+    def lower_bound_(self) -> float:
+        """Mean log likelihood per row in the last iteration."""
+        check_is_fitted(self, "weights_")
+        if not self.lower_bounds_:
+            raise AttributeError(
+                "lower_bound_ is known after fit; this mixture was made of given parameters."
+            )
+        return float(self.lower_bounds_[-1])
+
+    @property
+    def parameters_(self) -> MixtureParameters:
+        """The fitted attributes as one plain object, which does the computing."""
+        check_is_fitted(self, "weights_")
+        return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the posteriors (N, K).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
+        return np.concatenate(self._map_panels(X, _keep_posteriors))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most likely component of each row (N,).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
+        return self.predict_proba(X).argmax(axis=1)
+
+    def sparse_posteriors(self, X: Any, threshold: float = 1e-6) -> scipy.sparse.csr_matrix:
+        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        threshold : float, optional
+            Posteriors below it are 0 and are not stored.
+        """
+        found = Posteriors.join(self._map_panels(X, partial(_keep_large, threshold=threshold)))
+        shape = len(found.indptr) - 1, found.n_components
+        return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log likelihood of each row (N,).
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
+        return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log likelihood per row.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        y : ignored
+            Present for the interface of scikit-learn.
+        """
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion on X; lower is better. The choices are not counted.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
+        log_likelihood = self.score_samples(X)
+        return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion on X; lower is better. The choices are not counted.
+
+        Parameters
+        ----------
+        X : array of shape (N, D), path, iterable of blocks, or dask.array
+            The rows.
+        """
+        return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows (n, D), component after component; returns them and their components (n,).
+
+        Parameters
+        ----------
+        n_samples : int
+            The number of rows to draw.
+        """
+        parameters = self.parameters_
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples}. The sampling requires at least one."
+            )
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return parameters.sample(n_samples, np.random.default_rng(seed))
+
+    def _map_panels(self, X, use: Callable[[np.ndarray, np.ndarray], Any]) -> list[Any]:
+        """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
+        parameters = self.parameters_
+        source = find_source(X, None, self.n_jobs)
+        if source is None:
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+            source = ArraySource(X, threads=self.n_jobs)
+        elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
+            raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
+        size = source.shape[0] * parameters.choice.size
+        choose_kernels(size)  # here, because a warning in a thread would not point at the caller
+        return source.total(_MapPanels(parameters, use, size))["panels"]
+
+
+@dataclass(frozen=True)
+class _MapPanels:
+    """A step that keeps what `use` makes of each panel of a block."""
+
+    parameters: MixtureParameters
+    use: Callable[[np.ndarray, np.ndarray], Any]
+    size: float  # N K D of all rows
+
+    def __call__(self, block: Block) -> Statistics:
+        panels = cut(len(block.rows), PANEL)
+        found = [self.use(*self.parameters.posteriors(block.rows[panel], self.size)) for panel in panels]
+        return Statistics(panels=found)
+
+
+def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(posterior.T)
+
+
+def _keep_large(posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float) -> Posteriors:
+    return Posteriors.of_dense(posterior, threshold)
+
+
+def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+    return log_likelihood

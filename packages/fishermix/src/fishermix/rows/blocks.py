@@ -1,0 +1,231 @@
+"""Rows in blocks whose sufficient statistics add up.
+
+EM never asks for all rows at once. It hands a *step*, a function of one block, to a source and gets the sum
+over all blocks. An array in memory is cut into blocks that threads share. A file larger than memory and a
+cluster implement the same `RowSource` and run the same steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.runtime import map_in_threads
+
+PANEL = 1024  # rows per kernel call: few enough for the L2 cache, enough to hide the cost of the call
+FEWEST_ROWS, MOST_ROWS = 2 * PANEL, 64 * PANEL  # of a block
+BLOCKS = 16  # per array, within these limits: enough for the threads of most machines
+GROUP = 8  # results that are added up before their sum is passed on
+
+
+class Statistics(dict[str, Any]):
+    """Named sufficient statistics of a block: numbers and arrays are added, lists are concatenated."""
+
+    def __iadd__(self, other: Statistics) -> Statistics:
+        for name, value in other.items():
+            self[name] += value
+        return self
+
+    def is_finite(self) -> bool:
+        """Whether no sum has overflowed the type of the data."""
+        return all(
+            value.is_finite()
+            if isinstance(value, Statistics)
+            else isinstance(value, list) or np.isfinite(value).all()
+            for value in self.values()
+        )
+
+
+@dataclass
+class Block:
+    """Consecutive rows (n, D), C-ordered float32 or float64, and their weights (n,), or None for ones.
+
+    `memo` keeps what one pass computes for the next one of the same iteration. It may be emptied at any time.
+    """
+
+    rows: np.ndarray
+    weight: np.ndarray | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+
+Step = Callable[[Block], Statistics]
+
+
+class RowSource(ABC):
+    """Rows (N, D) in blocks. Steps can be pickled, so they may run in another process.
+
+    Parameters
+    ----------
+    shape : tuple of two ints
+        N and D.
+    dtype : numpy.dtype
+        The type in which the rows are stored.
+    weight : array of shape (N,), optional
+        The weight of each row.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype, weight: np.ndarray | None):
+        self.shape, self.dtype = shape, choose_dtype(dtype)
+        self.weight = None if weight is None else parse_weight(weight, shape[0])
+        with np.errstate(over="ignore"):  # `Mixture.fit` rejects an infinite sum
+            self.total_weight = float(shape[0] if self.weight is None else self.weight.sum())
+
+    @abstractmethod
+    def total(self, step: Step) -> Statistics:
+        """Sum the statistics of all blocks, in their order.
+
+        Parameters
+        ----------
+        step : callable
+            Maps a block to its statistics.
+        """
+
+    @abstractmethod
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows (m, D) at the given positions.
+
+        Parameters
+        ----------
+        rows : array of int of shape (m,)
+            Positions of the rows, in ascending order.
+        """
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows (m, D) at the given positions, and their weights (m,).
+
+        Parameters
+        ----------
+        rows : array of int of shape (m,)
+            Positions of the rows, in ascending order.
+        """
+        return self.read_rows(rows), np.ones(len(rows)) if self.weight is None else self.weight[rows]
+
+    def _weigh(self, part: slice) -> np.ndarray | None:
+        return None if self.weight is None else self.weight[part]
+
+
+class ArraySource(RowSource):
+    """An array (N, D) in memory or memory-mapped, cut into blocks.
+
+    The cuts depend on N alone, and the sums run in the order of the blocks: the result does not depend on the
+    number of threads.
+
+    Parameters
+    ----------
+    rows : array of shape (N, D)
+        The rows, in memory or memory-mapped.
+    weight : array of shape (N,), optional
+        The weight of each row.
+    threads : int, optional
+        The number of threads, as `n_jobs` in joblib. Default: every core.
+    """
+
+    def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
+        super().__init__((rows.shape[0], rows.shape[1]), rows.dtype, weight)
+        self.rows, self.threads = rows, threads
+        self._cuts = cut(len(rows), block_rows(len(rows)))
+        self._memos: list[dict[str, Any]] = [{} for _ in self._cuts]
+
+    def _block(self, number: int) -> Block:
+        part = self._cuts[number]
+        rows = np.ascontiguousarray(self.rows[part], self.dtype)
+        return Block(rows, self._weigh(part), self._memos[number])
+
+    def total(self, step: Step) -> Statistics:
+        numbers = range(len(self._cuts))
+        return sum_in_tree(map_in_threads(lambda number: step(self._block(number)), numbers, self.threads))
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self.rows[rows], self.dtype)
+
+
+def block_rows(n_rows: int) -> int:
+    """Return the number of rows per block into which an array of this many rows is cut.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows of the array.
+
+    Returns
+    -------
+    size : int
+        2,048 for up to 32,768 rows. Above, a sixteenth of the rows, rounded up to a multiple of 1,024, and at
+        most 65,536.
+    """
+    size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
+    return min(max(size, FEWEST_ROWS), MOST_ROWS)
+
+
+def cut(n: int, size: int) -> list[slice]:
+    """Cut 0, ..., n - 1 into slices of `size`; the last one may be shorter."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def sum_in_tree(results: Iterator[Statistics]) -> Statistics:
+    """Add up every GROUP results, then every GROUP of these sums, and so on.
+
+    Machines can add in this order too, each its own branches, and get the same bits.
+    """
+    branches: list[tuple[int, Statistics]] = []  # at each height: the number of results added, and their sum
+    for result in results:
+        for height in count():
+            if height == len(branches):
+                branches.append((1, result))
+            else:
+                added, branch = branches[height]
+                branches[height] = (added + 1, branch.__iadd__(result)) if added else (1, result)
+            added, result = branches[height]
+            if added < GROUP:
+                break
+            branches[height] = (0, result)
+    total = None
+    for added, branch in branches:
+        if added:
+            total = branch if total is None else branch.__iadd__(total)
+    assert total is not None
+    return total
+
+
+# What sources check about rows and weights
+
+
+def choose_dtype(stored: np.dtype) -> np.dtype:
+    """Return the type to compute in: float32 for float32 and float16, else float64."""
+    return np.dtype(np.float32 if stored in (np.float32, np.float16) else np.float64)
+
+
+def parse_weight(weight: Any, rows: int) -> np.ndarray:
+    """Return sample weights (N,) as float64."""
+    weight = np.asarray(weight, np.float64)
+    if weight.shape != (rows,) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise FishermixError(
+            f"sample_weight must be {rows} finite numbers that are at least 0 and not all 0."
+        )
+    return weight
+
+
+def check_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
+    """Reject NaN and infinity in rows that start at `position`, or are at these positions."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):  # the quick test; a finite row can overflow it, so look again if it fails
+            return
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        first = int(bad.argmax())
+        row = position + first if isinstance(position, int) else position[first]
+        raise FishermixError(f"Row {row} contains NaN or infinity. Remove such rows before fitting.")
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is what scikit-learn's `check_array` would return unchanged, found in less time."""
+    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X.ndim == 2 and X.size > 0 and bool(np.isfinite(X.sum()))

@@ -1,0 +1,91 @@
+"""What fishermix asks of the machine: threads, optional packages, and modules that load on first use."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TypeVar
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+DISTRIBUTIONS = ("fishermix", "fishermix-photos")
+
+
+def available_threads() -> int:
+    """The number of cores this process may use, or fewer if OMP_NUM_THREADS asks for fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else cores
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """The number of threads `n_jobs` means, as in joblib: None or -1 is every core, -2 all but one."""
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    return max(available_threads() + 1 + (n_jobs or -1), 1)
+
+
+def map_in_threads(use: Callable[[Item], T], items: Sequence[Item], n_jobs: int | None = None) -> Iterator[T]:
+    """Yield use(item) of each item, in their order.
+
+    The calls must be independent of each other: threads may change the time, and not a bit of the result.
+    """
+    threads = min(count_threads(n_jobs), len(items)) if len(items) > 1 else 1
+    if threads == 1:
+        yield from map(use, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(use, items)
+
+
+def export_lazily(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package whose public names are defined in these of its modules.
+
+    They are imported on first use: a search should not wait for a compiler.
+    """
+
+    def __getattr__(name: str) -> object:
+        if name in module_of:
+            return getattr(import_module(f"{package}.{module_of[name]}"), name)
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return __getattr__
+
+
+def list_extras() -> dict[str, tuple[str, list[str]]]:
+    """The distribution and the packages of each extra of the installed distributions."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    extras: dict[str, tuple[str, list[str]]] = {}
+    for distribution in DISTRIBUTIONS:
+        try:
+            requirements = requires(distribution) or []
+        except PackageNotFoundError:
+            continue
+        for requirement in requirements:
+            if found := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)['\"]", requirement):
+                extras.setdefault(found[2], (distribution, []))[1].append(found[1])
+    return extras
+
+
+def install_command(extra: str) -> str:
+    """The command that installs what an extra needs.
+
+    pip would look for `fishermix[...]` in a package index. If fishermix was installed from a file, a folder
+    or a repository, it may not be there, so the command names the packages instead.
+    """
+    distribution, packages = list_extras().get(extra, (DISTRIBUTIONS[0], []))
+    if not packages or is_from_index(distribution):
+        return f"pip install '{distribution}[{extra}]'"
+    return f"pip install {' '.join(packages)}"
+
+
+def is_from_index(name: str) -> bool:
+    """Whether pip installed a distribution from a package index (PEP 610: there is no `direct_url.json`)."""
+    from importlib.metadata import distribution
+
+    return distribution(name).read_text("direct_url.json") is None

@@ -1,0 +1,494 @@
+"""Folders of `config.json` and one safetensors file, written whole or not at all; loading runs no code.
+
+`config.json` names the tensor file, which has the hash of its content in its name, and the folders inside
+that belong to it (`parts`). A save
+
+1. adds the names of what it is about to write to `config.json`, as `pending`,
+2. writes these files next to the old ones,
+3. replaces `config.json` in one step; what only the old one named is now `pending`,
+4. removes that, and the list of it.
+
+A crash at any moment leaves the old state or the new one, and the next save clears up what the crash left.
+Nothing is ever removed that no `config.json` of the folder has named, except an unfinished `config.json` and
+an empty lock file. Of two saves at once, the second waits for the first. A load during a save gives the old
+state or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from fishermix.errors import FishermixError
+from fishermix.schemas import DAMAGED, Count, Digest, PlainName, Struct, dump, field, parse, parse_json
+
+T = TypeVar("T")
+
+FORMAT = "fishermix"
+CONFIG = "config.json"
+LOCK = "work.lock"  # held while a folder is written
+NAME_DIGITS = 12  # of the hash, in the name of a file
+SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and the file in it
+MOST_LOADS = 1000  # of a folder that is saved again and again
+_SCRATCH, _UNFINISHED = r"\.saving-[0-9a-f]{16}", r"\.config\.json\.\w{8}\.tmp"
+_FIRST_BYTES = b'{\n "format": "fishermix"'
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
+LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder: its name and version in `config.json`, and the schema of the other fields.
+
+    parts : the kinds of the folders inside that are loaded with it, by their names in `Head.parts`
+    """
+
+    name: str
+    version: int
+    schema: type[Any]
+    parts: Mapping[str, FolderKind] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Head(Struct, kw_only=True):
+    """What every `config.json` says of its folder."""
+
+    tensors: PlainName | None = None
+    sha256: Digest | None = None
+    parts: dict[PlainName, PlainName] = field(default_factory=dict)
+    pending: list[PlainName] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SavedFolder:
+    """The checked content of a folder: the value of its schema, its tensors, and the parts that are there."""
+
+    folder: Path
+    config: Any
+    tensors: dict[str, np.ndarray]
+    parts: dict[str, SavedFolder]
+
+
+class TensorEntry(Struct):
+    """A tensor in the header of a safetensors file."""
+
+    dtype: Literal["F16", "F32", "F64", "I8", "I64", "U8", "U64"]
+    shape: list[Count]
+    data_offsets: tuple[Count, Count]
+
+
+def write_atomically(path: str | os.PathLike, data: bytes, private: bool = False) -> None:
+    """Replace the file `path` by `data` in one step. Only its owner can read a private file."""
+    path = Path(path)
+    temporary = path.parent / f".{path.name}.{os.urandom(4).hex()}.tmp"
+    # The system applies the umask: asking for it would change it for other threads.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if private:
+            os.chmod(temporary, 0o600)  # a umask of 777 would leave nothing
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, where the system can: a rename then survives a power loss."""
+    with suppress(OSError):  # Windows, some network drives
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def save_folder(
+    folder: str | os.PathLike,
+    kind: FolderKind,
+    config: Any,
+    tensors: Mapping[str, np.ndarray],
+    parts: Mapping[str, Callable[[Path], None]] | None = None,
+) -> None:
+    """Write `config` (a value of the kind's schema) and `tensors` as a folder of this `kind`.
+
+    An existing folder is replaced only if it holds the same kind; anything else in it stays untouched. Each
+    of `parts` is called with the path of a folder to write, which `Head.parts` names.
+    """
+    from fishermix.locks import hold_folder  # a search does not save
+
+    fields = dump(config)
+    with hold_folder(make_place(folder, kind)) as held:
+        make_place(held, kind)  # another save may have come first
+        _save_held(held, kind, fields, tensors, parts or {})
+
+
+def _save_held(
+    folder: Path,
+    kind: FolderKind,
+    fields: dict[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    parts: Mapping[str, Callable[[Path], None]],
+) -> None:
+    _remove_unfinished_configs(folder)
+    before = _read_head(folder)
+    about = {"format": FORMAT, "kind": kind.name, "version": kind.version}
+    old = before or about
+    owned = _names_in(old)
+    scratch = folder / f"{SCRATCH}{os.urandom(8).hex()}"
+    written = [scratch.name]
+    try:
+        _write_config(folder, {**old, "pending": [*owned, *written]})
+        digest = _write_tensors(scratch, tensors)
+        head: dict[str, Any] = {
+            **about,
+            "tensors": f"tensors-{digest[:NAME_DIGITS]}.safetensors",
+            "sha256": digest,
+            "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts},
+        }
+        written += _names_in(head)
+        _write_config(folder, {**old, "pending": [*owned, *written]})
+        os.replace(scratch / TENSORS, folder / head["tensors"])
+        for name, write in parts.items():
+            write(folder / head["parts"][name])
+        _remove(scratch)
+        sync_folder(folder)
+        obsolete = sorted(set(owned) - set(written))
+        _write_config(folder, {**head, **({"pending": obsolete} if obsolete else {}), **fields})
+    except BaseException:
+        for name in set(written) - set(owned):
+            _remove(folder / name)
+        with suppress(OSError):  # a full disk: what is there already serves as well
+            _write_config(folder, before) if before else (folder / CONFIG).unlink(missing_ok=True)
+        raise
+    if obsolete:
+        for name in obsolete:
+            _remove(folder / name)
+        _write_config(folder, {**head, **fields})
+
+
+def _write_tensors(scratch: Path, tensors: Mapping[str, np.ndarray]) -> str:
+    """Write a safetensors file, flushed to disk; returns its SHA-256.
+
+    The package writes to a file of its own name first, so it gets a folder of its own.
+    """
+    scratch.mkdir()
+    os.chmod(scratch, 0o700)  # whatever the umask
+    path = scratch / TENSORS
+    try:
+        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        if found := re.search(r"os error (\d+)", str(error)):  # a full disk, for example
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), os.fspath(path)) from error
+        raise
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    os.chmod(path, (scratch.parent / CONFIG).stat().st_mode & 0o777)
+    return sha256_of_file(path)
+
+
+def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    write_atomically(folder / CONFIG, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
+
+
+def _read_head(folder: Path) -> dict[str, Any] | None:
+    """`config.json` of a saved folder, finished or not, or None if it is not one."""
+    try:
+        head = json.loads((folder / CONFIG).read_text("utf8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return head if isinstance(head, dict) and head.get("format") == FORMAT else None
+
+
+def _names_in(config: Mapping[str, Any]) -> list[str]:
+    """What a `config.json` says is its own: plain names of files and folders next to it."""
+    pending, parts = config.get("pending"), config.get("parts")
+    names: list[Any] = [config.get("tensors")]
+    names += pending if isinstance(pending, list) else []
+    names += parts.values() if isinstance(parts, dict) else []
+    return [name for name in names if _is_plain_name(name) and name != CONFIG]
+
+
+def _is_plain_name(name: Any) -> bool:
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
+def _remove_unfinished_configs(folder: Path) -> None:
+    """Remove what a save left that was killed while it wrote `config.json`: the name and the first bytes are
+    ours. The folder is held, so that no other save is writing them.
+    """
+    for path in folder.glob(f".{CONFIG}.*.tmp"):
+        if re.fullmatch(_UNFINISHED, path.name) and path.is_file() and not path.is_symlink():
+            with open(path, "rb") as file:
+                start = file.read(len(_FIRST_BYTES))
+            if _FIRST_BYTES.startswith(start):
+                path.unlink(missing_ok=True)
+
+
+def remove_saved(folder: Path) -> None:
+    """Remove what a saved folder names as its own, and the folder if nothing else is in it."""
+    if folder.is_dir() and not folder.is_symlink():
+        _remove(folder)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link, or what a saved folder names as its own and the folder if that empties it."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    elif re.fullmatch(_SCRATCH, path.name):
+        with suppress(OSError):
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+    elif head := _read_head(path):
+        for name in (*_names_in(head), LOCK):
+            _remove(path / name)
+        (path / CONFIG).unlink()
+        with suppress(OSError):
+            path.rmdir()
+
+
+def make_place(folder: str | os.PathLike, kind: FolderKind) -> Path:
+    """Create the folder if it does not exist, and check that something of this kind can be saved in it."""
+    folder = Path(folder)
+    make_folder(folder)
+    try:
+        if is_vacant(folder, kind) or (_read_head(folder) or {}).get("kind") == kind.name:
+            return folder
+    except OSError as error:
+        raise FishermixError(f"Cannot read the folder {folder} ({error.strerror}).") from error
+    raise FishermixError(f"{folder} is not empty and holds no {kind}. Name a new or empty folder.")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, unless it exists, and those above it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise FishermixError(f"{folder} is a file. Name a folder.") from error
+    except OSError as error:
+        raise FishermixError(f"Cannot create the folder {folder} ({error.strerror}).") from error
+    except ValueError as error:
+        raise FishermixError(f"{str(folder)!r} cannot be the name of a folder ({error}).") from error
+
+
+def is_vacant(folder: Path, kind: FolderKind) -> bool:
+    """Whether nothing was saved here so far: no folder, an empty one, or a first save that was killed."""
+    if not folder.exists():
+        return True
+    if head := _read_head(folder):
+        return head.get("kind") == kind.name and "tensors" not in head
+    # A save killed at its very beginning leaves nothing but the half-written config.json. Whoever saves may
+    # hold the lock of the folder.
+    return folder.is_dir() and all(
+        path.name == LOCK or fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir()
+    )
+
+
+def sha256_of_file(path: str | os.PathLike) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_download(path: Path, sha256: str) -> None:
+    """Check a downloaded file before anything opens it; a wrong one is deleted."""
+    found = sha256_of_file(path)
+    if found != sha256:
+        path.unlink()
+        raise FishermixError(
+            f"The downloaded file {path.name} has the SHA-256 {found}, not {sha256}. It was deleted. Run the "
+            "command again; if the message persists, the file on the server has changed: do not use it."
+        )
+
+
+def read_kind(folder: Path) -> str | None:
+    """The kind of a folder whose save was completed, or None."""
+    head = _read_head(folder)
+    return head.get("kind") if head and "tensors" in head else None
+
+
+def load_folder(
+    folder: str | os.PathLike, kind: FolderKind, *, mapped: bool = False, verified: bool = True
+) -> SavedFolder:
+    """Read and check a saved folder and its parts.
+
+    mapped : map the tensors into memory instead of reading them
+    verified : compare the hash of the tensors, for which they are read in full
+
+    It is read again if it was saved meanwhile: a save removes files that the `config.json` before it named.
+    """
+    for _ in range(MOST_LOADS):
+        before = _stamp(folder)
+        try:
+            return _load_once(Path(folder), kind, mapped, verified)
+        except (FishermixError, FileNotFoundError):
+            if _stamp(folder) == before:
+                raise
+    return _load_once(Path(folder), kind, mapped, verified)
+
+
+def _stamp(folder: str | os.PathLike) -> tuple[int, ...] | None:
+    """Differs after each save."""
+    try:
+        status = os.stat(Path(folder) / CONFIG)
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _load_once(folder: Path, kind: FolderKind, mapped: bool, verified: bool) -> SavedFolder:
+    head, config = _load_config(folder, kind)
+    path = folder / str(head.tensors)
+    if not path.is_file():
+        raise FishermixError(f"{path} is missing: the folder is incomplete, copy it again")
+    if verified and sha256_of_file(path) != head.sha256:
+        raise FishermixError(f"{path} is damaged: its content does not match the hash in {CONFIG}")
+    if mapped:
+        tensors = _map_tensors(path)
+    else:
+        with explain_damage(path):
+            tensors = load_file(path)
+    parts = {}
+    for name, part in (kind.parts or {}).items():
+        if name in head.parts and (folder / head.parts[name]).is_dir():
+            parts[name] = _load_once(folder / head.parts[name], part, mapped, verified)
+    return SavedFolder(folder, config, tensors, parts)
+
+
+def _load_config(folder: Path, kind: FolderKind) -> tuple[Head, Any]:
+    """The checked `config.json` of a folder of this kind: its head, and the fields of the kind's schema."""
+    path = folder / CONFIG
+    if not os.path.isfile(path):  # False for names that no file can have
+        raise FishermixError(f"{folder} holds no {CONFIG} and so no saved {kind}")
+    fields: Any = parse_json(path.read_bytes(), object, path)
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT or fields.get("kind") != kind.name:
+        found = str(fields.get("kind"))[:100] if isinstance(fields, dict) else "something else"
+        raise FishermixError(f"{folder} holds no {kind}: its {CONFIG} is of {found}")
+    version = fields.get("version")
+    if not isinstance(version, int) or version > kind.version:
+        raise FishermixError(
+            f"{folder} was written by a newer fishermix (version {str(version)[:100]} of {kind}; "
+            f"this one reads up to {kind.version}): upgrade fishermix"
+        )
+    head = parse(fields, Head, path)
+    if head.tensors is None and head.pending:
+        raise FishermixError(f"Saving {folder} was interrupted before it was complete. Save it again.")
+    if head.tensors is None or head.sha256 is None:
+        raise FishermixError(f"'tensors' is missing or invalid in {path}: the file is damaged.")
+    return head, parse(fields, kind.schema, path)
+
+
+def _map_tensors(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file as memory maps; the library itself would copy them into memory."""
+    start, header = read_tensor_header(path)
+    tensors = {}
+    for name, entry in header.items():
+        dtype, shape = DTYPES[entry.dtype], tuple(entry.shape)
+        if 0 in shape:
+            tensors[name] = np.zeros(shape, dtype)
+        else:
+            tensors[name] = np.memmap(path, dtype, "r", offset=start + entry.data_offsets[0], shape=shape)
+    return tensors
+
+
+def read_tensor_header(path: Path) -> tuple[int, dict[str, TensorEntry]]:
+    """The byte at which the tensors of a safetensors file begin, and its checked header."""
+    with explain_damage(path):
+        with safe_open(path, framework="numpy"):  # checks the offsets and the file's size
+            pass
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = file.read(min(size, LARGEST_HEADER))
+    entries: Any = parse_json(header, dict[str, Any], path)
+    entries.pop("__metadata__", None)
+    return 8 + size, parse(entries, dict[str, TensorEntry], path)
+
+
+@contextmanager
+def explain_damage(path: str | os.PathLike, advice: str = DAMAGED) -> Iterator[None]:
+    """Whatever another package raises while it parses the file at `path` becomes one error.
+
+    A parser of a damaged file raises classes that its documentation does not list, so all are caught here,
+    and only here. Put nothing but the call of the parser into the block.
+    """
+    try:
+        yield
+    except FishermixError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FishermixError(f"{path} cannot be read ({reason}). {advice}") from error
+
+
+def require_tensor(
+    tensors: Mapping[str, np.ndarray],
+    name: str,
+    shape: tuple[int | None, ...],
+    where: str | os.PathLike,
+    kinds: str = "f",
+) -> np.ndarray:
+    """`tensors[name]` if it has this shape (None matches any length), a type of `kinds` and finite values."""
+    if name not in tensors:
+        raise FishermixError(f"{where} lacks the tensor '{name}'")
+    value = tensors[name]
+    if value.ndim != len(shape) or any(want not in (None, have) for want, have in zip(shape, value.shape)):
+        raise FishermixError(f"{where}: tensor '{name}' has shape {value.shape}, expected {shape}")
+    if value.dtype.kind not in kinds:
+        raise FishermixError(f"{where}: tensor '{name}' holds {value.dtype} numbers")
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise FishermixError(f"{where}: tensor '{name}' holds NaN or infinity")
+    return value
+
+
+def require_tensors(
+    tensors: Mapping[str, np.ndarray], shapes: Mapping[str, str], where: str | os.PathLike
+) -> list[np.ndarray]:
+    """The tensors that `shapes` names, checked as by `require_tensor`.
+
+    A shape such as "k d" has a name or a number for each length. The same name is the same length in all
+    tensors. The first word "int" is for integers: "int k d".
+    """
+    lengths: dict[str, int] = {}
+    found = []
+    for name, shape in shapes.items():
+        kinds = "iu" if shape.startswith("int ") else "f"
+        words = shape.removeprefix("int ").split()
+        wanted = tuple([int(word) if word.isdecimal() else lengths.get(word) for word in words])
+        found.append(require_tensor(tensors, name, wanted, where, kinds))
+        lengths.update(zip(words, found[-1].shape))
+    return found
+
+
+def list_feature_names(estimator: Any) -> list[str] | None:
+    """The names of the columns that an estimator was fitted to, or None."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def check_feature_names(
+    names: list[str] | None, n_features: int, where: str | os.PathLike
+) -> list[str] | None:
+    """`feature_names_in` of a saved estimator, if there is one name per column; None if absent."""
+    if names is not None and len(names) != n_features:
+        raise FishermixError(f"'feature_names_in' in {where} must be a list of {n_features} names.")
+    return names

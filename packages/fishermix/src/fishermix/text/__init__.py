@@ -1,0 +1,1 @@
+"""Word vectors, whitening and sentence vectors."""

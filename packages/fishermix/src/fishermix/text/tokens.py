@@ -1,0 +1,265 @@
+"""Sentences to tokens, and tokens to rows of the vocabulary: a small, deterministic tokenizer for captions.
+
+The rules of `tokenize`, in this order:
+1. Unicode NFKC, plain quotes and dashes instead of typographic ones, lower case.
+2. "n't" becomes "not": isn't -> is not; can't, won't, shan't, ain't -> can, will, shall, is, and not.
+3. 's 're 've 'll 'd 'm are removed, attached or not: the dog's ball -> the dog ball.
+4. A token is a run of letters and digits, with hyphens or apostrophes inside it (t-shirt, o'clock); a number
+   with a decimal point (2.5); or letters with periods (u.s.). 1,000 is 1000. All else separates tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+
+if TYPE_CHECKING:
+    from fishermix.text.word_vectors import Vocabulary
+
+Sentence = str | Sequence[str]
+
+MOST_REMEMBERED_TOKENS = 1_000_000  # about 200 MB; then the lookup forgets them all
+PLAIN = str.maketrans({"‘": "'", "’": "'", "ʼ": "'", "`": "'", "‐": "-", "‑": "-", "–": " ", "—": " "})
+NEGATION = re.compile(r"(?<![^\W_])([a-z]*?) ?n't(?![^\W_])")
+NEGATED = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
+CLITIC = re.compile(r" ?'(?:s|re|ve|ll|d|m)(?![^\W_]|')")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+TOKEN = re.compile(r"\d+\.\d+|(?<![^\W_])(?:[a-z]\.){2,}|[^\W_]+(?:[-'][^\W_]+)*")
+NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+    *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+_AMERICAN = "grey/gray our/or tre/ter lli/li lle/le ise/ize isi/izi"
+AMERICAN = [pair.split("/") for pair in _AMERICAN.split()]
+SHORTEST_CORRECTED = 4  # a shorter word has neighbors of every meaning
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LEAST_SIMILARITY = 0.8  # of difflib, for words with more than one mistake
+# Letters that sound alike: whoever writes elefant means elephant rather than elegant.
+_SOUNDS = "f/ph k/c k/ck k/ch k/qu i/y s/z s/c ei/ie ie/y ee/ea er/re g/j r/rh w/wh j/y"
+SOUNDS = [pair.split("/") for pair in _SOUNDS.split()]
+ADVANTAGE_OF_SOUND = 3  # such a word is preferred to one that photos are described with three times as often
+_FUNCTION_WORDS = """
+a an the this that these those some any all each every both another other others no not
+i you he she it we they him her them his hers its their our your my who whom whose which what where when
+one two three four five six seven eight nine ten several many few more most much
+of in on at to into onto from by with without for about around above across after against along alongside
+among as away back before behind below beneath beside besides between beyond down during front inside
+like near next off out outside over past through throughout together toward towards under underneath until
+up upon via while within
+and or but nor so than then there here if because also just very too
+is are was were be been being am has have had having do does did doing can could will would may might must
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+
+
+def tokenize(sentence: str) -> list[str]:
+    """The words of a sentence, in order.
+
+    Parameters
+    ----------
+    sentence : str
+        The sentence.
+
+    Examples
+    --------
+    >>> tokenize("The dog's not in a T-shirt; it isn't 2.5 feet tall!")
+    ['the', 'dog', 'not', 'in', 'a', 't-shirt', 'it', 'is', 'not', '2.5', 'feet', 'tall']
+    """
+    plain = sentence.lower().rstrip(" .\n")
+    if plain.isascii() and plain.replace(" ", "").isalpha():
+        return plain.split()  # most captions: the rules below give the same result and take ten times as long
+    text = unicodedata.normalize("NFKC", sentence).translate(PLAIN).lower()
+    text = NEGATION.sub(lambda found: f"{NEGATED.get(found[1], found[1])} not", text)
+    return TOKEN.findall(THOUSANDS.sub("", CLITIC.sub("", text)))
+
+
+def spellings(token: str) -> Iterator[str]:
+    """The spellings under which to look up a token: itself first, then other cases, then other variants.
+
+    A vocabulary may hold names only capitalized, numbers as `##` (GoogleNews) or as words, compounds as one
+    word or with an underscore, only American spellings, and no accents.
+
+    >>> list(spellings("colour"))
+    ['colour', 'Colour', 'COLOUR', 'color']
+    """
+    yield from _vary_case(token)
+    if token.isdecimal():
+        if len(token) <= 2 and int(token) < len(NUMBERS):
+            yield NUMBERS[int(token)]
+        if len(token) > 1:
+            yield "#" * len(token)
+        return
+    if "-" in token:
+        yield from _vary_case(token.replace("-", "_"))
+        yield token.replace("-", "")
+    if "." in token:
+        yield token.replace(".", "").upper()
+        yield token.replace(".", "")
+    if not token.isascii():
+        bare = "".join(c for c in unicodedata.normalize("NFKD", token) if not unicodedata.combining(c))
+        yield from _vary_case(bare)
+    for british, american in AMERICAN:
+        if british in token:
+            yield token.replace(british, american)
+
+
+def _vary_case(token: str) -> tuple[str, str, str]:
+    return token, token.capitalize(), token.upper()
+
+
+def parts(token: str) -> list[str]:
+    """The parts of a hyphenated token; an empty list for any other.
+
+    >>> parts("snow-covered")
+    ['snow', 'covered']
+    """
+    return token.split("-") if "-" in token else []
+
+
+@dataclass(frozen=True)
+class WordBags:
+    """What `WordLookup.find` found in n sentences.
+
+    rows: rows of the vocabulary, int64; sentence s has rows[offsets[s]:offsets[s + 1]].
+    tokens: the tokens of each sentence, without stop words. lookup: what found them.
+    """
+
+    rows: np.ndarray
+    offsets: np.ndarray
+    tokens: list[list[str]]
+    lookup: WordLookup
+
+    @property
+    def out_of_vocabulary(self) -> list[list[str]]:
+        """For each sentence, its tokens that are not in the vocabulary."""
+        return [[token for token in tokens if not self.lookup[token]] for tokens in self.tokens]
+
+    @property
+    def empty(self) -> np.ndarray:
+        """The positions of the sentences without any word of the vocabulary."""
+        return np.flatnonzero(np.diff(self.offsets) == 0)
+
+
+class WordLookup:
+    """Finds tokens in a vocabulary: as they are, in another spelling, or by the parts of a hyphenated word.
+
+    `lookup[token]` is a tuple of rows: one row, several for a compound known by its parts, or none.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stop_words: Iterable[str] = ()):
+        if isinstance(stop_words, str):
+            raise FishermixError(f"stop_words is {stop_words!r}. Give a list of words, such as ['a', 'the'].")
+        self.vocabulary = vocabulary
+        self.stop_words = frozenset(stop_words)
+        self._rows: dict[str, tuple[int, ...]] = {}
+
+    def __getitem__(self, token: str) -> tuple[int, ...]:
+        if token not in self._rows:
+            self._learn([token])
+        return self._rows[token]
+
+    def tokenize(self, sentence: Sentence) -> list[str]:
+        """The tokens of a string, or of a list of tokens, without the stop words."""
+        if isinstance(sentence, str):
+            tokens = tokenize(sentence)
+        else:
+            is_list = isinstance(sentence, Iterable) and not isinstance(sentence, bytes)
+            tokens = list(sentence) if is_list else []
+            if not is_list or not all(isinstance(token, str) for token in tokens):
+                raise FishermixError(f"A sentence must be a string or a list of words, not {sentence!r:.60}.")
+        return [token for token in tokens if token not in self.stop_words] if self.stop_words else tokens
+
+    def find(self, sentences: Iterable[Sentence]) -> WordBags:
+        """Tokenize sentences, each once, and find the rows of their words."""
+        tokenized = [self.tokenize(sentence) for sentence in sentences]
+        if not all(map(self._rows.__contains__, chain.from_iterable(tokenized))):
+            self._learn(chain.from_iterable(tokenized))
+        rows: list[int] = []
+        offsets, find_rows = [0], self._rows.__getitem__
+        for tokens in tokenized:
+            rows.extend(chain.from_iterable(map(find_rows, tokens)))
+            offsets.append(len(rows))
+        return WordBags(np.array(rows, np.int64), np.array(offsets, np.int64), tokenized, self)
+
+    def _learn(self, tokens: Iterable[str]) -> None:
+        """Look up the tokens that are new, all in one go."""
+        if len(self._rows) >= MOST_REMEMBERED_TOKENS:
+            self._rows.clear()
+        missing = self._learn_spellings(tokens)
+        inside = {token: [part for part in parts(token) if part not in self.stop_words] for token in missing}
+        for part in self._learn_spellings(chain.from_iterable(inside.values())):
+            self._rows[part] = ()
+        for token, its_parts in inside.items():
+            self._rows[token] = tuple(row for part in its_parts for row in self._rows[part])
+
+    def _learn_spellings(self, tokens: Iterable[str]) -> list[str]:
+        """Look up tokens, in other spellings if need be; returns those that are not found."""
+        new = [token for token in dict.fromkeys(tokens) if token not in self._rows]
+        if not new:
+            return []
+        others = []
+        for token, row in zip(new, self.vocabulary.rows(new)):
+            if row < 0:
+                others += [(token, spelling) for spelling in spellings(token)]
+            else:
+                self._rows[token] = (row,)
+        if others:
+            for (token, _), row in zip(others, self.vocabulary.rows([spelling for _, spelling in others])):
+                if row >= 0 and token not in self._rows:
+                    self._rows[token] = (row,)
+        return [token for token in new if token not in self._rows]
+
+
+def suggest_spelling(word: str, vocabulary: Vocabulary, uses: Mapping[str, int] | None = None) -> str | None:
+    """The word of the vocabulary that is one mistake away, or has the same letters, or else the most similar
+    one; None if there is none. Of several, the one that `uses` counts most often; of equals, the first: the
+    words of a vocabulary are ordered, frequent ones first.
+    """
+    word, uses = word.lower(), uses or {}
+    if len(word) < SHORTEST_CORRECTED or not word.isalpha():
+        return None
+    sounds = set(_replace_sounds(word))
+    edited = list(dict.fromkeys(chain(sounds, _edit(word))))
+
+    def rank(candidate: tuple[int, str]) -> tuple[int, bool, int]:
+        row, other = candidate
+        return -uses.get(other, 0) * (ADVANTAGE_OF_SOUND if other in sounds else 1), other not in sounds, row
+
+    known = [(row, other) for row, other in zip(vocabulary.rows(edited), edited) if row >= 0]
+    if known:
+        return min(known, key=rank)[1]
+    alike = [other for other in vocabulary if other[:1] == word[0] and abs(len(other) - len(word)) <= 2]
+    anagrams = [other for other in alike if sorted(other) == sorted(word)]
+    from difflib import get_close_matches  # a search without a mistake does not need it
+
+    found = anagrams or get_close_matches(word, alike, 1, LEAST_SIMILARITY)
+    return found[0] if found else None
+
+
+def _replace_sounds(word: str) -> Iterator[str]:
+    """All words in which letters at one place are replaced by others that sound alike."""
+    for pair in SOUNDS:
+        for old, new in (pair, pair[::-1]):
+            at = word.find(old)
+            while at >= 0:
+                yield word[:at] + new + word[at + len(old) :]
+                at = word.find(old, at + 1)
+
+
+def _edit(word: str) -> Iterator[str]:
+    """All words that one deletion, transposition, replacement or insertion makes of a word."""
+    splits = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    return chain(
+        (left + right[1:] for left, right in splits if right),
+        (left + right[1] + right[0] + right[2:] for left, right in splits if len(right) > 1),
+        (left + letter + right[1:] for left, right in splits if right for letter in LETTERS),
+        (left + letter + right for left, right in splits for letter in LETTERS),
+    )

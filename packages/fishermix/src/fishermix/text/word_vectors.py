@@ -1,0 +1,349 @@
+"""Word vectors: a vocabulary and one vector per word, read from the usual files or a memory-mapped folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, overload
+
+import numpy as np
+
+from fishermix.errors import FishermixError
+from fishermix.schemas import Count, Struct
+from fishermix.storage import FolderKind, load_folder, save_folder
+from fishermix.text.word_files import MAX_DECOMPRESSED_BYTES, read_vectors
+
+VOCABULARY_TENSORS = {
+    "words": "uint8",
+    "word_offsets": "int64",
+    "word_hashes": "uint64",
+    "word_order": "int64",
+}
+CHECKED_WORDS = 8  # whose hashes are compared when tables are opened; `verify` compares all
+ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
+SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
+
+
+class VectorsConfig(Struct):
+    """`config.json` of a folder of word vectors."""
+
+    words: Count
+    dimension: Count
+    dtype: Literal["float32", "float16"]
+
+
+VECTORS_KIND = FolderKind("word vectors", 1, VectorsConfig)
+
+
+class Vocabulary(Sequence[str]):
+    """n different words: one blob of bytes and a sorted table of hashes.
+
+    blob (bytes,) uint8: the words in UTF-8, one after the other; offsets (n + 1,) int64: where each begins.
+    hashes (n,) uint64: the sorted hashes of the words; order (n,) int64: the word each of them belongs to.
+
+    Opening decodes and hashes nothing, so all four arrays may be memory-mapped.
+    """
+
+    def __init__(self, blob: np.ndarray, offsets: np.ndarray, hashes: np.ndarray, order: np.ndarray):
+        n = len(hashes)
+        fits = len(offsets) == n + 1 and len(order) == n and offsets[0] == 0 and offsets[-1] == len(blob)
+        if not fits:
+            raise FishermixError("The vocabulary is damaged: its tables do not fit together.")
+        # Plain views of the maps: a slice of a np.memmap takes as long as a whole lookup.
+        self._blob, self._offsets, self._hashes, self._order = map(np.asarray, (blob, offsets, hashes, order))
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> Vocabulary:
+        encoded = [word.encode() for word in words]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(word) for word in encoded], out=offsets[1:])
+        hashes = np.array([_hash(word) for word in encoded], np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        hashes = hashes[order]
+        for left in np.flatnonzero(hashes[1:] == hashes[:-1]):
+            run = order[hashes == hashes[left]]
+            [(word, times)] = Counter(encoded[row] for row in run).most_common(1)
+            if times > 1:
+                raise FishermixError(f"The word '{word.decode()}' occurs twice.")
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets, hashes, order)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Vocabulary:
+        for name, dtype in VOCABULARY_TENSORS.items():
+            if name not in tensors or tensors[name].ndim != 1 or tensors[name].dtype != dtype:
+                raise FishermixError(f"The vocabulary is damaged: the tensor '{name}' is missing or invalid.")
+        found = cls(*(tensors[name] for name in VOCABULARY_TENSORS))
+        last = len(found) - 1
+        found.check({last * number // (CHECKED_WORDS - 1) for number in range(CHECKED_WORDS)})
+        return found
+
+    def check(self, rows: Iterable[int]) -> None:
+        """Raise if the word of a row is not found by its hash."""
+        if len(self):
+            for row in rows:
+                if self.rows([self[row]]) != [row]:
+                    raise FishermixError(
+                        f"The vocabulary is damaged: word {row} is not found where its table says."
+                    )
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        return dict(zip(VOCABULARY_TENSORS, (self._blob, self._offsets, self._hashes, self._order)))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row):
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} words")
+        row %= len(self)
+        try:
+            return self._read(row).decode()
+        except UnicodeDecodeError as error:
+            raise FishermixError(f"The vocabulary is damaged: word {row} is not UTF-8.") from error
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.rows([word])[0] >= 0
+
+    def rows(self, words: Iterable[str]) -> list[int]:
+        """The row of each word, -1 for a word out of vocabulary."""
+        rows = []
+        encoded = [word.encode(errors="replace") for word in words]
+        hashes = [_hash(word) for word in encoded]
+        places = self._hashes.searchsorted(np.array(hashes, np.uint64)).tolist()
+        for word, hashed, at in zip(encoded, hashes, places):
+            found = -1
+            while found < 0 and at < len(self._hashes) and int(self._hashes[at]) == hashed:
+                row = int(self._order[at])
+                if 0 <= row < len(self._hashes) and self._read(row) == word:
+                    found = row
+                at += 1
+            rows.append(found)
+        return rows
+
+    def _read(self, row: int) -> bytes:
+        return self._blob[self._offsets[row] : self._offsets[row + 1]].tobytes()
+
+
+def _hash(encoded: bytes) -> int:
+    # Written to disk, so it has to be the same in every process: Python's own hash() is salted.
+    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little")
+
+
+class WordVectors:
+    """n words and their vectors.
+
+    Parameters
+    ----------
+    words : sequence of str
+        n different words.
+    vectors : array of shape (n, D)
+        Their vectors, float32 or float16; may be memory-mapped.
+
+    Examples
+    --------
+    >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])
+    >>> "dog" in vectors, vectors["cat"].tolist(), vectors.rows(["car", "boat"]).tolist()
+    (True, [1.0, 0.5], [2, -1])
+    >>> vectors[1].tolist(), list(vectors)  # the vector of a row; iterating gives the words
+    ([1.0, 0.5], ['dog', 'cat', 'car'])
+    >>> [word for word, cosine in vectors.most_similar("dog", n=2)]
+    ['cat', 'car']
+    """
+
+    def __init__(self, words: Iterable[str], vectors):
+        self.words: Vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.from_words(words)
+        self.vectors: np.ndarray = np.asanyarray(vectors)
+        if self.vectors.dtype not in (np.float32, np.float16):
+            self.vectors = self.vectors.astype(np.float32)
+        if self.vectors.ndim != 2 or len(self.vectors) != len(self.words):
+            raise FishermixError(
+                f"There are {len(self.words)} words, but the array of vectors has shape {self.vectors.shape}."
+            )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        *,
+        limit: int | None = None,
+        vocabulary: Collection[str] | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
+        errors: Literal["raise", "skip"] = "raise",
+        max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> WordVectors:
+        """Read word2vec binary or text, GloVe text, any of them gzipped, or a saved folder.
+
+        A folder is only mapped: opening it takes no time and little memory, `dtype` stays as saved, and its
+        hash is not compared (`verify` does that).
+
+        Parameters
+        ----------
+        path : path
+            A file in the format of word2vec (binary or text) or GloVe, also compressed, or a saved
+            folder.
+        limit : int, optional
+            Read only this many words, from the first on.
+        vocabulary : collection of str, optional
+            Keep only these words.
+        dtype : "float32" or "float16"
+            The type of the vectors.
+        errors : "raise" or "skip"
+            What to do with words that are empty, repeated, not UTF-8, not finite or in a last line without a
+            newline.
+        max_bytes : int
+            Decompress no more than this.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            words, vectors = read_vectors(
+                path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors, max_bytes=max_bytes
+            )
+            return cls(words, vectors)
+        found = cls.from_tensors(load_folder(path, VECTORS_KIND, mapped=True, verified=False).tensors)
+        if limit is not None:
+            found = found[:limit]
+        if vocabulary is not None:
+            rows = found.rows(vocabulary)
+            found = found[np.unique(rows[rows >= 0])]
+        return found
+
+    def save(self, folder: str | os.PathLike, dtype: Literal["float32", "float16"] | None = None) -> None:
+        """Write a folder that `load` maps; float16 halves its size and keeps about three digits.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write. The folder is created if it does not exist.
+        dtype : "float32" or "float16"
+            The type of the vectors.
+        """
+        with np.errstate(over="ignore"):
+            vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
+        if dtype == "float16" and not np.isfinite(vectors).all():
+            raise FishermixError("Some numbers are too large for float16. Save the vectors as float32.")
+        config = VectorsConfig(len(self), self.dimension, str(vectors.dtype))  # type: ignore[arg-type]
+        save_folder(folder, VECTORS_KIND, config, {**self.to_tensors(), "vectors": vectors})
+
+    @staticmethod
+    def verify(folder: str | os.PathLike) -> None:
+        """Read a saved folder in full, compare its hash, and look every word up.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that `save` wrote.
+        """
+        vocabulary = Vocabulary.from_tensors(load_folder(folder, VECTORS_KIND, mapped=True).tensors)
+        vocabulary.check(range(len(vocabulary)))
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """The arrays that hold everything, to store in another file."""
+        return {**self.words.to_tensors(), "vectors": self.vectors}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
+        """The vectors that a model stored.
+
+        Parameters
+        ----------
+        tensors : mapping of str to array
+            The saved arrays by their names.
+        """
+        if "vectors" not in tensors:
+            raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
+        return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
+
+    @property
+    def dimension(self) -> int:
+        return self.vectors.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.words
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    @overload
+    def __getitem__(self, key: str | int | np.integer) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, key: slice | np.ndarray | list[int] | list[str]) -> WordVectors: ...
+    def __getitem__(self, key):
+        """The float32 vector of a word or a row; for a slice, rows, a mask or a list of words, these words as
+        `WordVectors`."""
+        if isinstance(key, str):
+            if (row := self.words.rows([key])[0]) < 0:
+                raise KeyError(key)
+            return self.vectors[row].astype(np.float32)
+        if isinstance(key, int | np.integer):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"row {key} of {len(self)} words")
+            return self.vectors[key].astype(np.float32)
+        if isinstance(key, slice):
+            return WordVectors(self.words[key], self.vectors[key])
+        if not hasattr(key, "__len__"):
+            raise FishermixError(f"{key!r} is neither a word nor a row, nor a list of words or rows.")
+        if len(key) and isinstance(key[0], str):
+            words, key = key, self.rows(key)
+            if (key < 0).any():
+                raise KeyError(words[int(np.argmin(key))])
+        rows = np.asarray(key)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        return WordVectors([self.words[int(row)] for row in rows], self.vectors[rows])
+
+    def rows(self, words: Iterable[str]) -> np.ndarray:
+        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64.
+
+        Parameters
+        ----------
+        words : iterable of str
+            The words to look up.
+        """
+        return np.array(self.words.rows(words), np.int64)
+
+    def most_similar(self, query: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
+        """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,).
+
+        Parameters
+        ----------
+        query : str or array of shape (D,)
+            A word or a vector.
+        n : int
+            The number of words to return.
+        """
+        if isinstance(query, str):
+            itself = self.words.rows([query])[0]
+            if itself < 0:
+                raise FishermixError(f"'{query}' is not in the vocabulary of {len(self)} words.")
+            target = self[query]
+        else:
+            itself, target = -1, np.asarray(query, np.float32)
+            if target.shape != (self.dimension,):
+                raise FishermixError(
+                    f"The query must be a word or a vector of {self.dimension} numbers; its shape is "
+                    f"{target.shape}."
+                )
+        cosines = np.empty(len(self), np.float32)
+        target = target / max(float(np.linalg.norm(target)), SMALLEST_LENGTH)
+        for start in range(0, len(self), ROWS_AT_ONCE):
+            block = self.vectors[start : start + ROWS_AT_ONCE].astype(np.float32, copy=False)
+            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            cosines[start : start + ROWS_AT_ONCE] = (block @ target) / np.maximum(lengths, SMALLEST_LENGTH)
+        if itself >= 0:
+            cosines[itself] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: max(0, min(n, len(self) - (itself >= 0)))]
+        return [(self.words[int(row)], float(cosines[row])) for row in best]
+
+    def __repr__(self) -> str:
+        return f"WordVectors({len(self)} words, {self.dimension} dimensions, {self.vectors.dtype})"

@@ -1,0 +1,396 @@
+"""The estimator against a dense oracle, against itself by other routes, and against scikit-learn's checks."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from fishermix.cca.choose import choose_best
+from fishermix.cca.covariances import CovarianceSums
+from fishermix.cca.estimator import RegularizedCCA
+from fishermix.errors import FishermixError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import solve_triangular
+from sklearn.cross_decomposition import CCA
+from sklearn.metrics.pairwise import cosine_similarity
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+
+def data(images=60, per_image=3, p=12, q=20, seed=0, latent=5):
+    """Images, sentences in random order, and the image of each sentence."""
+    rng = np.random.default_rng(seed)
+    meaning = rng.standard_normal((images, latent))
+    pairs = rng.permutation(np.repeat(np.arange(images), per_image))
+    X = meaning @ rng.standard_normal((latent, p)) + rng.standard_normal((images, p)) + 3
+    Y = (meaning @ rng.standard_normal((latent, q)))[pairs] + rng.standard_normal((len(pairs), q)) - 7
+    return X, Y, pairs
+
+
+def dense_oracle(X, Y, reg_x, reg_y, k):
+    """Whiten both sides by Cholesky factors and take singular vectors, all in float64."""
+    X, Y = X - X.mean(axis=0, dtype=np.float64), Y - Y.mean(axis=0, dtype=np.float64)
+    lower = []
+    for side, reg in ((X, reg_x), (Y, reg_y)):
+        covariance = side.T @ side / len(side)
+        ridge = reg * np.linalg.eigvalsh(covariance)[-1]
+        lower.append(np.linalg.cholesky(covariance + ridge * np.eye(len(covariance))))
+    between = solve_triangular(lower[0], X.T @ Y / len(X), lower=True)
+    between = solve_triangular(lower[1], between.T, lower=True).T
+    left, correlations, right = np.linalg.svd(between, full_matrices=False)
+    u = solve_triangular(lower[0], left[:, :k], lower=True, trans="T")
+    v = solve_triangular(lower[1], right[:k].T, lower=True, trans="T")
+    return correlations[:k], u, v
+
+
+def fitted_by(route, X, Y, pairs, **params):
+    if route == "streaming":
+        blocks = (Y[start : start + 17] for start in range(0, len(Y), 17))
+        return RegularizedCCA(**params).fit(X, blocks, pairs)
+    return RegularizedCCA(**params, method=route).fit(X, Y, pairs)
+
+
+SHAPES = {
+    "tall": {},
+    "x larger": {"p": 25, "q": 14},
+    "fewer pairs than features": {"images": 12, "p": 16, "q": 50},
+    "fewer images than features": {"images": 12, "p": 40, "q": 50},
+    "fewer images than features, x larger": {"images": 12, "p": 50, "q": 40},
+    "one feature": {"p": 1, "q": 1},
+}
+
+
+@pytest.mark.parametrize("route", ["primal", "dual", "streaming"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_routes_equal_the_dense_oracle(route, shape):
+    X, Y, pairs = data(**SHAPES[shape])
+    k = min(4, X.shape[1], Y.shape[1])
+    cca = fitted_by(route, X, Y, pairs, n_components=k, reg_x=0.03, reg_y=0.2)
+    assert cca.method_ == route
+    correlations, u, v = dense_oracle(X[pairs], Y, 0.03, 0.2, k)
+    np.testing.assert_allclose(cca.correlations_, correlations, atol=1e-9)
+    sign = np.sign((u * cca.x_weights_).sum(axis=0))
+    np.testing.assert_allclose(cca.x_weights_, u * sign, atol=1e-7)
+    np.testing.assert_allclose(cca.y_weights_, v * sign, atol=1e-7)
+    np.testing.assert_allclose(cca.x_mean_, X[pairs].mean(axis=0))
+    np.testing.assert_allclose(cca.y_mean_, Y.mean(axis=0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    images=st.integers(3, 40),
+    p=st.integers(1, 30),
+    q=st.integers(1, 30),
+    reg_x=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
+    reg_y=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
+    seed=st.integers(0, 99),
+)
+def test_correlations_fall_lie_in_zero_to_one_and_agree_by_all_routes(images, p, q, reg_x, reg_y, seed):
+    X, Y, pairs = data(images, 2, p, q, seed)
+    k = min(3, p, q, images - 1)
+    routes = [
+        fitted_by(route, X, Y, pairs, n_components=k, reg_x=reg_x, reg_y=reg_y).correlations_
+        for route in ("primal", "dual", "streaming")
+    ]
+    assert (np.diff(routes[0]) <= 1e-12).all()
+    assert routes[0].max() <= 1
+    assert routes[0].min() >= 0
+    np.testing.assert_allclose(routes[1], routes[0], atol=1e-4)
+    np.testing.assert_allclose(routes[2], routes[0], atol=1e-4)
+
+
+def test_several_panels_in_single_precision_agree_with_a_double_precision_reference():
+    X, Y, pairs = data(images=300, per_image=5, p=80, q=3500, latent=30)
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    single = RegularizedCCA(20, reg_x=1e-3, reg_y=1e-3, method="primal").fit(X, Y, pairs)
+    double = RegularizedCCA(20, reg_x=1e-3, reg_y=1e-3, method="dual").fit(X, Y.astype(np.float64), pairs)
+    assert single.y_weights_.dtype == np.float32
+    np.testing.assert_allclose(single.correlations_, double.correlations_, atol=1e-5)
+    # Directions of nearly equal correlations may mix; what retrieval sees is the cosine.
+    x, y = single.transform(X, Y)
+    x_double, y_double = double.transform(X, Y.astype(np.float64))
+    np.testing.assert_allclose(cosine_similarity(x, y), cosine_similarity(x_double, y_double), atol=1e-3)
+
+
+def test_projections_have_unit_ridged_variance_and_the_canonical_correlations():
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, reg_x=0, reg_y=0, scale=None).fit(X, Y, pairs)
+    x, y = cca.transform(X[pairs], Y)
+    np.testing.assert_allclose(x.T @ x / len(x), np.eye(5), atol=1e-8)
+    np.testing.assert_allclose(y.T @ y / len(y), np.eye(5), atol=1e-8)
+    np.testing.assert_allclose(x.T @ y / len(y), np.diag(cca.correlations_), atol=1e-8)
+
+
+def test_without_ridge_invertible_maps_change_nothing():
+    X, Y, pairs = data()
+    rng = np.random.default_rng(1)
+    X_map, Y_map = (np.eye(size) + 0.1 * rng.standard_normal((size, size)) for size in (12, 20))
+    here = RegularizedCCA(5, reg_x=0, reg_y=0).fit(X, Y, pairs)
+    there = RegularizedCCA(5, reg_x=0, reg_y=0).fit(X @ X_map + 1, Y @ Y_map, pairs)
+    np.testing.assert_allclose(here.correlations_, there.correlations_, atol=1e-7)
+    np.testing.assert_allclose(np.abs(here.transform(X)), np.abs(there.transform(X @ X_map + 1)), atol=1e-5)
+
+
+def test_the_ridge_does_not_depend_on_the_units():
+    X, Y, pairs = data()
+    here = RegularizedCCA(5).fit(X, Y, pairs)
+    there = RegularizedCCA(5).fit(1000 * X, Y / 50, pairs)
+    np.testing.assert_allclose(here.correlations_, there.correlations_, atol=1e-9)
+    np.testing.assert_allclose(here.transform(X), there.transform(1000 * X), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_the_ridge_is_a_share_of_the_largest_eigenvalue(method):
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, reg_x=0.5, reg_y=0.25, method=method).fit(X, Y, pairs)
+    assert cca.x_ridge_ == pytest.approx(0.5 * np.linalg.eigvalsh(np.cov(X[pairs].T, bias=True))[-1])
+    assert cca.y_ridge_ == pytest.approx(0.25 * np.linalg.eigvalsh(np.cov(Y.T, bias=True))[-1])
+
+
+def test_pairs_equal_the_images_written_out():
+    X, Y, pairs = data()
+    shared, copied = RegularizedCCA(5).fit(X, Y, pairs), RegularizedCCA(5).fit(X[pairs], Y)
+    np.testing.assert_allclose(shared.correlations_, copied.correlations_, atol=1e-12)
+    np.testing.assert_allclose(shared.transform(X), copied.transform(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_doubled_and_missing_features_are_no_trouble(method, dtype):
+    X, Y, pairs = data()
+    X = np.hstack((X, np.full((len(X), 2), 5.0), X[:, :3])).astype(dtype)
+    Y = np.hstack((Y, np.zeros((len(Y), 3)), Y)).astype(dtype)
+    cca = RegularizedCCA(5, reg_x=0, reg_y=0, method=method).fit(X, Y, pairs)
+    plain = RegularizedCCA(5, reg_x=0, reg_y=0).fit(*data())
+    np.testing.assert_allclose(cca.correlations_, plain.correlations_, atol=1e-3)
+    assert np.isfinite(cca.y_weights_).all()
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_a_side_without_variance_has_no_correlations(method):
+    X, Y, pairs = data()
+    for x, y in ((np.ones_like(X), Y), (X, np.ones_like(Y)), (X[:, :1] * 0, Y)):
+        cca = RegularizedCCA(1, method=method).fit(x, y, pairs)
+        np.testing.assert_allclose(cca.correlations_, 0, atol=1e-6)
+        assert np.isfinite(cca.transform(x)).all()
+        assert np.isfinite(cca.transform_y(y)).all()
+
+
+def test_the_scale_is_a_power_of_the_correlations_and_may_change_after_the_fit():
+    X, Y, pairs = data()
+    cca = RegularizedCCA(5, scale=None).fit(X, Y, pairs)
+    bare = cca.transform(X)
+    for scale, power in (("correlation", 1), (4, 4), (0.5, 0.5), (None, 0)):
+        cca.scale = scale
+        np.testing.assert_allclose(cca.transform(X), bare * cca.correlations_**power, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("sizes", [(12, 20), (20, 12)])
+def test_a_path_equals_separate_fits(method, sizes):
+    X, Y, pairs = data(p=sizes[0], q=sizes[1])
+    cca = RegularizedCCA(4, method=method)
+    path = list(cca.path(cca.statistics(X, Y, pairs), reg_x=[0.1, 1], reg_y=[0.01, 0.5, 2]))
+    assert {(each.reg_x, each.reg_y) for each in path} == {(x, y) for x in (0.1, 1) for y in (0.01, 0.5, 2)}
+    for each in path:
+        alone = RegularizedCCA(4, reg_x=each.reg_x, reg_y=each.reg_y).fit(X, Y, pairs)
+        np.testing.assert_allclose(each.correlations_, alone.correlations_, atol=1e-10)
+        np.testing.assert_allclose(each.transform(X), alone.transform(X), atol=1e-8)
+        np.testing.assert_allclose(each.transform_y(Y), alone.transform_y(Y), atol=1e-8)
+
+
+def test_the_best_of_a_grid_by_a_held_out_criterion():
+    X, Y, pairs = data(images=200)
+    train, held_out = pairs < 150, pairs >= 150
+    sums = CovarianceSums.from_blocks(X, [Y[train]], pairs[train])
+
+    def held_out_correlation(cca):
+        x, y = cca.transform(X[pairs[held_out]], Y[held_out])
+        return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, y.T)]))
+
+    path = list(RegularizedCCA(8).path(sums, reg_x=[1e-6, 0.1], reg_y=[1e-6, 0.1, 10]))
+    assert len(path) == 6
+    best = choose_best(path, held_out_correlation)
+    assert held_out_correlation(best) == max(map(held_out_correlation, path))
+    score = best.score(X, Y[held_out], pairs[held_out])
+    assert score == pytest.approx(held_out_correlation(best))
+    with pytest.raises(FishermixError, match="empty"):
+        choose_best(best.path(sums, reg_x=[], reg_y=[1]), held_out_correlation)
+    [one] = RegularizedCCA(8).path(sums, reg_x=0.1, reg_y=np.float32(0.5))
+    assert (one.reg_x, one.reg_y) == (0.1, 0.5)
+    for wrong in (-1, [0.1, np.nan], [[0.1]]):
+        with pytest.raises(FishermixError, match="reg_x must be one ridge or a list"):
+            list(best.path(sums, reg_x=wrong, reg_y=[1]))
+
+
+def test_a_score_that_is_not_a_number_is_never_the_best():
+    with pytest.raises(FishermixError, match="NaN for all 2 pairs of ridges"):
+        choose_best([0.1, 1], lambda reg: np.nan)
+    assert choose_best([0.1, 1], lambda reg: np.nan if reg == 0.1 else -np.inf) == 1
+
+
+def test_the_score_is_the_mean_correlation_and_serves_a_grid_search():
+    X, Y, pairs = data(images=200, per_image=1)
+    Y = Y[np.argsort(pairs)]
+    cca = RegularizedCCA(3).fit(X[:150], Y[:150])
+    x, y = cca.transform(X[150:], Y[150:])
+    expected = np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, y.T)])
+    assert cca.score(X[150:], Y[150:]) == pytest.approx(expected)
+    search = GridSearchCV(RegularizedCCA(3), {"reg_y": [1e-6, 0.01, 100]}, cv=4).fit(X, Y)
+    assert search.best_params_["reg_y"] in (1e-6, 0.01)
+    assert search.best_score_ > 0.5
+    assert RegularizedCCA(1).fit(np.ones_like(X), Y).score(X, Y) == 0
+    with pytest.raises(FishermixError, match="two pairs"):
+        cca.score(X[:1], Y[:1])
+
+
+@pytest.mark.parametrize("route", ["primal", "dual", "streaming"])
+def test_sizes_whose_squares_no_float_holds_are_named(route):
+    X, Y, pairs = data()
+    expected = fitted_by(route, X, Y, pairs, n_components=3).correlations_
+    for factor in (1e-120, 1e120):
+        for x, y in ((X * factor, Y), (X, Y * factor), (X * factor, Y * factor)):
+            found = fitted_by(route, x, y, pairs, n_components=3)
+            np.testing.assert_allclose(found.correlations_, expected, atol=1e-9)
+    for factor, message in ((1e200, "too large for float64. Divide"), (1e-200, "too small for .*. Multiply")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(FishermixError, match=f"X deviates.*{message} X"):
+                fitted_by(route, X * factor, Y, pairs, n_components=3)
+            with pytest.raises(FishermixError, match=f"Y deviates.*{message} Y"):
+                fitted_by(route, X, Y * factor, pairs, n_components=3)
+
+
+def test_it_chooses_the_cheaper_method_and_says_so():
+    few = data(images=20, per_image=1, p=5, q=300)
+    many = data(images=300, per_image=1, p=5, q=20)
+    assert RegularizedCCA(2).fit(*few).method_ == "dual"
+    assert RegularizedCCA(2).fit(*many).method_ == "primal"
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("shape", ["tall", "fewer images than features"])
+def test_signs_are_fixed(method, shape):
+    X, Y, pairs = data(**SHAPES[shape])
+    weights = RegularizedCCA(5, method=method).fit(X, Y, pairs).x_weights_
+    assert (weights[np.abs(weights).argmax(axis=0), np.arange(5)] > 0).all()
+
+
+def test_single_precision_in_and_out():
+    X, Y, pairs = data()
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    x, y = RegularizedCCA(3).fit(X, Y, pairs).transform(X, Y)
+    assert x.dtype == y.dtype == np.float32
+
+
+def test_saved_and_loaded_it_gives_the_same_bits(tmp_path):
+    X, Y, pairs = data()
+    cca = RegularizedCCA(3, reg_x=0.1, scale=2.5).fit(X, Y, pairs)
+    cca.save(tmp_path / "cca")
+    loaded = RegularizedCCA.load(tmp_path / "cca")
+    assert loaded.get_params() == cca.get_params()
+    assert (loaded.method_, loaded.x_ridge_, loaded.y_ridge_) == (cca.method_, cca.x_ridge_, cca.y_ridge_)
+    np.testing.assert_array_equal(loaded.transform(X), cca.transform(X))
+    np.testing.assert_array_equal(loaded.transform_y(Y), cca.transform_y(Y))
+
+
+def test_a_second_fit_equals_the_first_of_a_new_estimator():
+    X, Y, pairs = data()
+    others = pd.DataFrame(data(p=5, q=7, seed=1)[0], columns=list("abcde")), *data(p=5, q=7, seed=1)[1:]
+    used = RegularizedCCA(3)
+    used.set_params(reg_x=1.0, reg_y=0.1).fit(*others)
+    used.set_params(reg_x=0.01, reg_y=0.01).transform(others[0])
+    for as_blocks in (False, True):
+        new = RegularizedCCA(3).fit(X, iter([Y]) if as_blocks else Y, pairs)
+        used.fit(X, iter([Y]) if as_blocks else Y, pairs)
+        assert set(vars(used)) == set(vars(new))
+        for name in ("correlations_", "x_weights_", "y_weights_", "x_mean_", "y_mean_"):
+            np.testing.assert_array_equal(getattr(used, name), getattr(new, name), strict=True)
+        assert (used.method_, used.x_ridge_, used.y_ridge_) == (new.method_, new.x_ridge_, new.y_ridge_)
+        np.testing.assert_array_equal(used.transform(X), new.transform(X))
+        np.testing.assert_array_equal(used.transform_y(Y), new.transform_y(Y))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (None, "Give pairs"),
+        ([0, 1], "integers"),
+        ([0.0, 1.0, 1.0], "integers"),
+        ([0, 1, 2], "between 0 and 1"),
+    ],
+)
+def test_wrong_pairs_are_named(pairs, message):
+    with pytest.raises(FishermixError, match=message):
+        RegularizedCCA().fit(np.eye(2), np.eye(3), pairs)
+
+
+def test_other_mistakes_are_named():
+    X, Y, pairs = data()
+    with pytest.raises(FishermixError, match="12 features"):
+        RegularizedCCA(13).fit(X, Y, pairs)
+    with pytest.raises(FishermixError, match="fitted to 20"):
+        RegularizedCCA(2).fit(X, Y, pairs).transform_y(Y[:, :3])
+
+
+def test_fit_transform_returns_both_sides_as_scikit_learns_cca_does():
+    X, Y, pairs = data()
+    both = RegularizedCCA(3).fit_transform(X, Y, pairs)
+    expected = RegularizedCCA(3).fit(X, Y, pairs).transform(X, Y)
+    assert len(both) == len(expected) == len(CCA(2).fit_transform(X[pairs], Y)) == 2
+    for found, points in zip(both, expected):
+        np.testing.assert_array_equal(found, points)
+    assert [side.shape for side in RegularizedCCA(3).fit_transform(X[pairs], y=Y)] == [(len(Y), 3)] * 2
+
+
+def test_save_keeps_the_names_of_the_features(tmp_path):
+    X, Y, pairs = data()
+    frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(X.shape[1])])
+    RegularizedCCA(2).fit(frame, Y, pairs).save(tmp_path / "cca")
+    loaded = RegularizedCCA.load(tmp_path / "cca")
+    assert loaded.feature_names_in_.tolist() == frame.columns.tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame.rename(columns={"feature 0": "other"}))
+
+
+ONLY_X = "fit_transform returns both sides; scikit-learn's checks exempt only its own CCA, by its name"
+
+
+@parametrize_with_checks(
+    [RegularizedCCA()],
+    expected_failed_checks=lambda estimator: {
+        "check_transformer_general": ONLY_X,
+        "check_transformer_data_not_an_array": ONLY_X,
+    },
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("n_components", [100, None])
+def test_fewer_images_than_features_do_not_change_the_number_of_components(n_components):
+    """80 images span 79 directions; the others have no correlation in either method."""
+    rng = np.random.default_rng(0)
+    X, pairs = rng.standard_normal((80, 130)), np.repeat(np.arange(80), 5)
+    Y = X[pairs] @ rng.standard_normal((130, 450)) + rng.standard_normal((400, 450))
+    primal, dual = (
+        RegularizedCCA(n_components, scale=None, method=method).fit(X, Y, pairs)
+        for method in ("primal", "dual")
+    )
+    assert dual.n_components_ == primal.n_components_ == (n_components or 130)
+    assert dual.transform(X).shape == (80, dual.n_components_)
+    np.testing.assert_allclose(dual.correlations_, primal.correlations_, atol=1e-6)
+    np.testing.assert_allclose(dual.x_weights_[:, :79], primal.x_weights_[:, :79], atol=1e-6)
+    assert not dual.x_weights_[:, 79:].any()
+    assert not dual.y_weights_[:, 79:].any()
+
+
+def test_rows_far_from_zero_are_projected_as_exactly_as_their_type_allows():
+    """A float32 model has a float64 mean, which float64 rows need whole."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((300, 5)), rng.standard_normal((300, 6))
+    cca = RegularizedCCA(3, scale=None).fit((X + 1e4).astype(np.float32), Y.astype(np.float32))
+    rows = X + 1e4
+    expected = (rows - cca.x_mean_) @ cca.x_weights_.astype(np.float64)
+    np.testing.assert_allclose(cca.transform(rows), expected, atol=1e-6)

@@ -1,0 +1,253 @@
+"""What runs on a cluster of two processes gives what one process gives."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import dask.array
+import distributed
+import numpy as np
+import pytest
+from fishermix import RegularizedCCA, SentenceEncoder, WordVectors
+from fishermix.cca.covariances import CovarianceSums
+from fishermix.distributed.cluster import connect, map_in_order
+from fishermix.distributed.covariances import covariance_sums, encode_sentences
+from fishermix.distributed.mixtures import ClusterSource, Part
+from fishermix.errors import FishermixError
+from fishermix.mixture import Mixture
+from fishermix.rows.blocks import block_rows
+from safetensors.numpy import save_file
+from sklearn.base import clone
+
+FITTED = ("weights_", "locations_", "scales_", "choice_")
+
+
+def fit(rows, max_iter=4, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Mixture(3, max_iter=max_iter, tol=0, random_state=0, **options).fit(rows)
+
+
+@pytest.fixture(scope="module")
+def in_memory(rows):
+    return fit(rows)
+
+
+def same_bits(first, second):
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FITTED)
+
+
+# Mixtures
+
+
+def test_an_array_and_files_on_the_workers_give_the_same_bits(client, rows, tmp_path, in_memory):
+    np.save(tmp_path / "0.npy", rows[:2048])
+    save_file({"rows": rows[2048:]}, tmp_path / "1.safetensors")
+    parts = [tmp_path / "0.npy", tmp_path / "1.safetensors"]
+    for source in (rows, parts):
+        assert same_bits(fit(ClusterSource(source, client)), in_memory)
+    assert same_bits(fit(ClusterSource(parts, client, keep=False)), in_memory)
+
+
+def test_a_dask_array_goes_into_fit_as_it_is(client, rows, in_memory):
+    fitted = fit(dask.array.from_array(rows, chunks=(1300, 2)))
+    np.testing.assert_array_equal(fitted.choice_, in_memory.choice_)
+    for name in ("weights_", "locations_", "scales_"):
+        np.testing.assert_allclose(getattr(fitted, name), getattr(in_memory, name), rtol=1e-5)
+    cut_as_in_memory = dask.array.from_array(rows, chunks=(block_rows(len(rows)), -1))
+    assert same_bits(fit(cut_as_in_memory), in_memory)
+
+
+def test_sample_weights_travel_with_their_rows(client, rows):
+    weight = np.random.default_rng(1).integers(0, 3, len(rows)).astype(float)
+    here = Mixture(3, max_iter=2, tol=0, random_state=0).fit(rows, sample_weight=weight)
+    assert same_bits(fit(ClusterSource(rows, client, weight), max_iter=2), here)
+
+
+def test_only_statistics_travel(client, rows):
+    source = ClusterSource(np.tile(rows, (4, 1)), client)
+    fit(source, max_iter=3)
+    statistic = 3 * 5 * 8
+    # A step carries some twenty numbers for each (k, d) and the families; an answer has 32 bins, a few sums
+    # and up to 256 values of 16 bytes.
+    assert source.traffic.sent < source.traffic.passes * (40 * statistic + 6000)
+    assert source.traffic.received < source.traffic.passes * (32 + 8 + 2 * 256) * statistic
+    assert source.traffic.received < 0.2 * 4 * rows.nbytes * 3
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(client, rows, in_memory):
+    source = ClusterSource(rows, client)
+    total, passes = source.total, []
+
+    def total_with_a_death(step):
+        passes.append(step)
+        if len(passes) == 4:
+            victim = next(iter(client.run(os.getpid).values()))
+            threading.Timer(0.02, os.kill, (victim, signal.SIGKILL)).start()
+        return total(step)
+
+    source.total = total_with_a_death
+    assert same_bits(fit(source), in_memory)
+    client.wait_for_workers(2)
+
+
+@pytest.fixture
+def doomed(tmp_path):
+    """A scheduler that can be killed, with a worker: (process, address)."""
+    file = tmp_path / "scheduler.json"
+
+    def start(*command):
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *command, "--no-dashboard"], stderr=subprocess.DEVNULL
+        )
+
+    scheduler = start("scheduler", "--port", "0", "--scheduler-file", str(file))
+    worker = start("worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
+    while not file.exists() or not file.read_text().strip().endswith("}"):
+        time.sleep(0.05)
+    yield scheduler, json.loads(file.read_text())["address"]
+    for process in (worker, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_scheduler_is_told_and_the_fit_goes_on_elsewhere(client, doomed, rows, tmp_path):
+    scheduler, address = doomed
+    folder = tmp_path / "checkpoint"
+    with connect(address) as lost:
+        source = ClusterSource(rows, lost)
+        total, iterations = source.total, []
+
+        def total_with_a_death(step):
+            iterations.append(not getattr(step, "again", True))
+            if sum(iterations) == 7:
+                scheduler.kill()
+            return total(step)
+
+        source.total = total_with_a_death
+        with pytest.raises(FishermixError, match=r"The scheduler at tcp.* is gone.* last checkpoint"):
+            fit(source, max_iter=8, checkpoint=folder)
+    resumed = ClusterSource(rows, client)
+    assert same_bits(fit(resumed, max_iter=8, checkpoint=folder), fit(rows, max_iter=8))
+    assert resumed.traffic.passes < len(iterations) / 2
+
+
+def test_no_scheduler_is_told(monkeypatch):
+    monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 0.2)
+    with pytest.raises(FishermixError, match="No scheduler answers"), connect("tcp://127.0.0.1:1"):
+        pass
+
+
+def test_a_scheduler_without_workers_and_addresses_that_cannot_be_are_told(monkeypatch):
+    monkeypatch.setattr("fishermix.distributed.cluster.SECONDS_TO_CONNECT", 2)
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty:
+        address = empty.scheduler_address
+        with pytest.raises(FishermixError, match=f"has no workers.*dask worker {address}"), connect(address):
+            pass
+    for address in ("tcp://127.0.0.1", "tcp://", "tcp://:port"):
+        with pytest.raises(FishermixError, match="A cluster must be tcp://HOST:PORT"), connect(address):
+            pass
+
+
+def test_a_part_forgets_on_its_way_to_another_worker():
+    """Else a copy left behind might answer a later pass with the posteriors of an earlier iteration."""
+    part = Part(np.zeros((4, 2), np.float32), np.dtype(np.float32), None, 0, {"posteriors": [1]}, "first")
+    copied = Part(**part.__getstate__())
+    assert copied.memo == {}
+    assert copied.iteration == ""
+
+
+def test_bad_rows_are_told_by_the_workers(client, rows):
+    broken = rows.copy()
+    broken[4321, 2] = np.inf
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN or infinity"):
+        fit(ClusterSource(broken, client))
+    with pytest.raises(FishermixError, match="There is no file"):
+        ClusterSource(["absent.npy"], client)
+
+
+# CCA and sentences
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    rng = np.random.default_rng(2)
+    vectors = WordVectors([f"w{n}" for n in range(500)], rng.laplace(size=(500, 4)))
+    mixture = Mixture(2, max_iter=3, tol=0, random_state=0).fit(vectors.vectors)
+    return SentenceEncoder(vectors, mixtures=[mixture])
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    rng = np.random.default_rng(3)
+    return [" ".join(f"w{n}" for n in rng.integers(60, size=6)) for _ in range(5000)]
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(4).standard_normal((1000, 6)).astype(np.float32)
+
+
+def test_sentences_are_encoded_on_the_workers(client, encoder, sentences):
+    found = encode_sentences(encoder, sentences, client, rows=700)
+    assert found.shape == (5000, 16)
+    np.testing.assert_allclose(found.compute(), encoder.transform(sentences), rtol=1e-6)
+
+
+def test_covariances_of_arrays_files_and_sentences(client, encoder, sentences, images, tmp_path):
+    pairs = np.repeat(np.arange(1000), 5)
+    Y = encoder.transform(sentences)
+    np.save(tmp_path / "y.npy", Y)
+    wanted = CovarianceSums.from_blocks(images, iter([Y]), pairs)
+    chunked = dask.array.from_array(Y, chunks=(900, 5))
+    for sums in (
+        covariance_sums(images, chunked, pairs, client),
+        covariance_sums(images, [tmp_path / "y.npy"], pairs, client),
+        covariance_sums(images, sentences, pairs, client, encoder),
+    ):
+        sums.move(wanted.x_shift, wanted.y_shift)
+        assert sums.n == wanted.n
+        np.testing.assert_allclose(sums.yy.dense(), wanted.yy.dense(), atol=1e-8)
+        np.testing.assert_allclose(sums.xx.dense(), wanted.xx.dense(), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(sums.yx, wanted.yx, atol=1e-5)
+    here = RegularizedCCA(3, method="primal").fit(images, Y, pairs)
+    there = RegularizedCCA(3).fit(images, chunked, pairs)
+    np.testing.assert_allclose(there.correlations_, here.correlations_, rtol=1e-6)
+    with pytest.raises(FishermixError, match="5000 rows, but there are 1000 pairs"):
+        covariance_sums(images, chunked, None, client)
+    with pytest.warns(UserWarning, match="2 of 5000 sentences have no word in the vocabulary"):
+        covariance_sums(images, ["zorblax", *sentences[2:], ""], pairs, client, encoder)
+
+
+class Lengths:
+    """Stands for a sentence transformer: a sentence of any words has a vector."""
+
+    n_features = 1
+
+    def encode(self, sentences):
+        return np.array([[len(sentence)] for sentence in sentences], np.float32)
+
+
+def test_a_sentence_that_a_transformer_reads_is_not_called_empty(client, encoder, sentences, images):
+    reads_all = clone(encoder).set_params(transformer=Lengths())
+    pairs = np.repeat(np.arange(1000), 5)
+    with pytest.warns(UserWarning, match="1 of 5000 sentences have no word"):
+        covariance_sums(images, ["zorblax", *sentences[2:], ""], pairs, client, reads_all)
+
+
+def test_items_are_asked_for_no_faster_than_they_are_done(client):
+    asked = []
+    results = map_in_order(client, abs, (asked.append(n) or -n for n in range(50)))
+    assert next(results) == 0
+    assert len(asked) <= 4  # two for each thread
+    assert list(results) == list(range(1, 50))
+
+
+def test_a_wrong_cluster_is_told():
+    with pytest.raises(FishermixError, match="tcp://HOST:PORT or local:N"), connect("two"):
+        pass

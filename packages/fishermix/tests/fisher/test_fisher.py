@@ -1,0 +1,706 @@
+"""Fisher vectors against a naive loop, finite differences, scikit-image and the laws, under every option."""
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fishermix import FisherEncoder, GaussianMixture, Mixture, OnRows
+from fishermix.errors import FishermixError
+from fishermix.fisher.scores import DENSE_NUMBERS, FisherScores
+from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
+from fishermix.mixture.e_step import FEW_ROWS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture as TheirMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+HUGE_ROWS = DENSE_NUMBERS // 4  # of a set that is encoded in parts, for a mixture of 4 components
+
+
+class Cauchy(Family):
+    """A family of a user, that the encoder cannot know."""
+
+    name = "cauchy"
+
+    def log_density(self, z):
+        return -np.log(np.pi) - np.log1p(z * z)
+
+    def location_score(self, z):
+        return 2 * z / (1 + z * z)
+
+
+def mixture_of(*families, K=4, D=3, seed=0):
+    rng = np.random.default_rng(seed)
+    mixture = Mixture(K, families=families)
+    mixture.weights_ = rng.dirichlet(np.full(K, 3.0))
+    mixture.locations_ = rng.normal(size=(K, D))
+    mixture.scales_ = rng.uniform(0.5, 1.5, (K, D))
+    mixture.choice_ = rng.integers(0, len(families), (K, D))
+    mixture.families_ = list(families)
+    mixture.n_features_in_ = D
+    return mixture
+
+
+def posterior(mixture, x):
+    log = np.log(mixture.weights_)
+    for k in range(len(log)):
+        for d in range(len(x)):
+            family = mixture.families_[mixture.choice_[k, d]]
+            z = (x[d] - mixture.locations_[k, d]) / mixture.scales_[k, d]
+            log[k] += family.log_density(np.array([z]))[0] - np.log(mixture.scales_[k, d])
+    return np.exp(log - np.logaddexp.reduce(log))
+
+
+def naive(mixture, members, power=0.5, norm="l2", intra_norm=False, information=None):
+    """The formulas of the paper, one number at a time."""
+    K, D = mixture.locations_.shape
+    out = np.zeros((2, K, D))
+    for x in members:
+        T = posterior(mixture, x)
+        for k in range(K):
+            for d in range(D):
+                family = mixture.families_[mixture.choice_[k, d]]
+                z = np.array([(x[d] - mixture.locations_[k, d]) / mixture.scales_[k, d]])
+                for half, score in enumerate((family.location_score, family.scale_score)):
+                    closed = (family.location_information, family.scale_information)[half]
+                    value = mixture.weights_[k] * closed if information is None else information[half, k, d]
+                    out[half, k, d] += T[k] * score(z)[0] / np.sqrt(len(members) * value)
+    out = np.sign(out) * np.abs(out) ** power
+    if intra_norm:
+        out /= np.maximum(np.sqrt((out**2).sum(axis=(0, 2))), 1e-12)[None, :, None]
+    if norm:
+        out /= max(np.linalg.norm(out), 1e-12)
+    return out.ravel()
+
+
+FAMILIES = {
+    "gaussian": (Gaussian(),),
+    "laplace": (Laplace(),),
+    "hybrid": (Gaussian(), Laplace()),
+    "logistic": (Logistic(),),
+    "all": (Gaussian(), Laplace(), Logistic(), StudentT(5.0), Cauchy()),
+}
+every_family = pytest.mark.parametrize("families", FAMILIES.values(), ids=FAMILIES.keys())
+RNG = np.random.default_rng(1)
+SIZES = [1, 5, 40, 2, 30, 7]
+SETS = [RNG.normal(size=(n, 3)) * 1.3 for n in SIZES]  # 85 rows: more than the numpy path takes
+ROWS, OFFSETS = np.concatenate(SETS), np.concatenate([[0], np.cumsum(SIZES)])
+
+
+@every_family
+@pytest.mark.parametrize(
+    "options", [{}, {"power": 1}, {"power": 0.3}, {"norm": None}, {"power": 1, "norm": None}]
+)
+@pytest.mark.parametrize("intra_norm", [False, True])
+def test_equals_the_naive_loop(families, options, intra_norm):
+    mixture = mixture_of(*families)
+    encoder = FisherEncoder(mixture, **options, intra_norm=intra_norm, threshold=0)
+    expected = [naive(mixture, members, **options, intra_norm=intra_norm) for members in SETS]
+    assert_allclose(
+        encoder.transform(SETS), expected, rtol=1e-7, atol=1e-9
+    )  # all sets: compiled where it can be
+    for members, row in zip(SETS, expected):
+        assert_allclose(encoder.transform([members])[0], row, rtol=1e-7, atol=1e-9)  # few rows: by numpy
+        pair = encoder.transform([members, ROWS])  # few sets: finished by numpy
+        assert_allclose(pair[0], row, rtol=1e-7, atol=1e-9)
+
+
+@every_family
+def test_is_the_gradient_of_the_log_likelihood(families):
+    """scale * gradient / sqrt(N tau information), by central differences of `score_samples`."""
+    mixture = mixture_of(*families)
+    members = SETS[2]
+    found = FisherEncoder(mixture, power=1, norm=None, threshold=0).transform([members]).reshape(2, 4, 3)
+    step = 1e-6
+    for half, name in enumerate(("locations_", "scales_")):
+        for k in range(4):
+            for d in range(3):
+                family = mixture.families_[mixture.choice_[k, d]]
+                information = (family.location_information, family.scale_information)[half]
+                values = getattr(mixture, name)
+                start, ends = values[k, d], []
+                for sign in (1, -1):
+                    values[k, d] = start + sign * step
+                    ends.append(mixture.score_samples(members).sum())
+                values[k, d] = start
+                gradient = (ends[0] - ends[1]) / (2 * step)
+                tau = mixture.weights_[k]
+                expected = mixture.scales_[k, d] * gradient / np.sqrt(len(members) * tau * information)
+                assert_allclose(found[half, k, d], expected, rtol=2e-4, atol=1e-6)
+
+
+def test_gaussian_equals_scikit_image():
+    """Theirs begins with K weight derivatives, and its sigma half has the opposite sign."""
+    from skimage.feature import fisher_vector
+
+    mixture = mixture_of(Gaussian(), K=5, D=4)
+    members = np.random.default_rng(2).normal(size=(200, 4))
+    theirs = TheirMixture(5, covariance_type="diag")
+    theirs.weights_, theirs.means_, theirs.covariances_ = (
+        mixture.weights_,
+        mixture.locations_,
+        mixture.scales_**2,
+    )
+    theirs.precisions_cholesky_ = 1 / mixture.scales_
+    peer = fisher_vector(members, theirs, improved=False)[5:].reshape(2, 20) * [[1], [-1]]
+    ours = FisherEncoder(mixture, power=1, norm=None, threshold=0).transform([members]).reshape(2, 20)
+    # Up to the factor sqrt(N) that they leave out, which the unit length removes.
+    assert_allclose(ours / np.linalg.norm(ours), peer / np.linalg.norm(peer), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("families", [FAMILIES["hybrid"], FAMILIES["all"]])
+def test_a_huge_set_equals_its_parts(families, dtype):
+    mixture = mixture_of(*families)
+    rows = np.random.default_rng(3).normal(size=(HUGE_ROWS + 500, 3)).astype(dtype)
+    encoder = FisherEncoder(mixture, power=1, norm=None)
+    offsets = [0, 10, 10 + HUGE_ROWS + 100, HUGE_ROWS + 500]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = encoder.transform(rows, offsets)
+    assert found.dtype == dtype
+    single = encoder.transform(rows)
+    for row, first, last in zip(found, offsets, offsets[1:]):
+        assert_allclose(
+            row,
+            single[first:last].sum(axis=0) / np.sqrt(last - first),
+            atol=2e-3 if dtype == np.float32 else 1e-9,
+        )
+    assert_allclose(np.linalg.norm(FisherEncoder(mixture).transform(rows, offsets), axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
+    mixture = mixture_of(Gaussian(), Laplace(), K=7)
+    rows = np.random.default_rng(3).normal(size=(2 * HUGE_ROWS, 3)).astype(dtype)
+    offsets = [0, 3, 3, 900, 900 + HUGE_ROWS + 1, len(rows)]
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr("fishermix.runtime.available_threads", lambda threads=threads: threads)
+        with pytest.warns(match="1 of 5 sets are empty"):
+            found.append(FisherEncoder(mixture, intra_norm=True).transform(rows, offsets))
+    assert_array_equal(*found)
+
+
+def test_sums_over_blocks_and_groups_of_rows_are_those_of_the_naive_loop():
+    """With remainders of every size when four entries are added at a time."""
+    mixture = mixture_of(Gaussian(), Laplace(), K=5)
+    rows = np.random.default_rng(4).normal(size=(1101, 3))
+    found = FisherEncoder(mixture, threshold=0).transform([rows])[0]
+    assert_allclose(found, naive(mixture, rows), rtol=1e-7, atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["hybrid", "all"]))
+def test_laws(seed, name):
+    mixture = mixture_of(*FAMILIES[name], seed=seed % 100)
+    rng = np.random.default_rng(seed)
+    members = rng.normal(size=(rng.integers(1, 90), 3))
+    bare = FisherEncoder(mixture, power=1, norm=None).transform
+    once = bare([members])
+    assert_allclose(bare([rng.permutation(members)]), once, atol=1e-9)
+    assert_allclose(bare([np.repeat(members, 2, axis=0)]), once * np.sqrt(2), atol=1e-9)
+    cut = rng.integers(0, len(members))
+    n, a, b = len(members), members[:cut], members[cut:]
+    parts = bare([a, b]) * np.sqrt([[len(a)], [len(b)]]) if cut else None
+    if cut:
+        assert_allclose(parts.sum(axis=0), once[0] * np.sqrt(n), atol=1e-9)
+    assert_allclose(FisherEncoder(mixture).transform([members]), normalised(once), atol=1e-9)
+
+
+def normalised(bare):
+    rooted = np.sign(bare) * np.sqrt(np.abs(bare))
+    return rooted / np.linalg.norm(rooted, axis=1, keepdims=True)
+
+
+def test_a_value_on_the_median_counts_as_below_it():
+    mixture = mixture_of(Laplace(), K=1, D=2)
+    mixture.weights_ = np.ones(1)
+    for copies in (1, 100):
+        rows = np.tile(mixture.locations_, (copies, 1))
+        found = FisherEncoder(mixture, power=1, norm=None).transform(rows)
+        assert_allclose(found, np.tile([-1, -1, -1, -1], (copies, 1)))
+
+
+def object_array(sets):
+    array = np.empty(len(sets), dtype=object)
+    array[:] = sets
+    return array
+
+
+def test_every_kind_of_input_gives_the_same():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()))
+    expected = encoder.transform(SETS)
+    for found in (
+        encoder.transform(tuple(SETS)),
+        encoder.transform(ROWS, OFFSETS),
+        encoder.transform(ROWS, offsets=OFFSETS.tolist()),
+        encoder.transform((ROWS, OFFSETS)),
+        encoder.transform([members.tolist() for members in SETS]),
+        encoder.transform(object_array(SETS)),
+        encoder.transform(pd.Series(SETS)),
+        encoder.transform(members for members in SETS),
+    ):
+        assert_array_equal(found, expected)
+    assert_array_equal(encoder.transform(ROWS), encoder.transform([row[None] for row in ROWS]))
+    assert_array_equal(encoder.transform(ROWS.tolist()), encoder.transform(ROWS))
+    cube = ROWS[:80].reshape(8, 10, 3)
+    assert_array_equal(encoder.transform(cube), encoder.transform(list(cube)))
+
+
+def test_float32_gives_float32_close_to_float64():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()))
+    single = encoder.transform([members.astype(np.float32) for members in SETS])
+    assert single.dtype == np.float32
+    assert_allclose(single, encoder.transform(SETS), atol=2e-4)
+
+
+@pytest.mark.parametrize("copies", [1, 30])
+def test_an_empty_set_gives_zeros_and_one_warning(copies):
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()))
+    with pytest.warns(UserWarning, match=f"{2 * copies} of {3 * copies} sets are empty") as caught:
+        found = encoder.transform([np.zeros((0, 3)), SETS[1], np.zeros(0)] * copies)
+    assert len(caught) == 1
+    assert (found[::3] == 0).all()
+    assert (found[2::3] == 0).all()
+    assert_allclose(found[1], encoder.transform([SETS[1]])[0], atol=1e-12)
+    with pytest.warns(UserWarning, match="2 of 2"):
+        assert encoder.transform([np.zeros((0, 3))] * 2).shape == (2, 24)
+    assert encoder.transform([]).shape == (0, 24)
+
+
+def test_empirical_information_is_the_mean_squared_gradient():
+    mixture = mixture_of(*FAMILIES["all"])
+    K, D = mixture.locations_.shape
+    encoder = FisherEncoder(mixture, information="empirical", threshold=0)
+    with pytest.raises(NotFittedError, match="call fit"):
+        encoder.transform(ROWS)
+    encoder.fit(SETS)
+    expected = np.zeros((2, K, D))
+    for x in ROWS:
+        z = (x - mixture.locations_) / mixture.scales_
+        for k in range(K):
+            for d in range(D):
+                family = mixture.families_[mixture.choice_[k, d]]
+                scores = family.location_score(z[k, d : d + 1])[0], family.scale_score(z[k, d : d + 1])[0]
+                expected[:, k, d] += (posterior(mixture, x)[k] * np.array(scores)) ** 2 / len(ROWS)
+    assert_allclose(encoder.information_, expected, rtol=1e-8)
+    rows = [naive(mixture, members, information=expected) for members in SETS]
+    assert_allclose(encoder.transform(SETS), rows, atol=1e-8)
+
+
+def test_empirical_tends_to_closed_form_where_components_are_far_apart():
+    mixture = mixture_of(Gaussian(), Laplace(), K=3, D=2)
+    mixture.locations_ *= 1000
+    rng = np.random.default_rng(0)
+    parts = []
+    for k, n in enumerate((mixture.weights_ * 200_000).astype(int)):
+        draws = [mixture.families_[f].sample(rng, n) for f in mixture.choice_[k]]
+        parts.append(np.column_stack(draws) * mixture.scales_[k] + mixture.locations_[k])
+    data = np.concatenate(parts)
+    estimated = FisherEncoder(mixture, information="empirical").fit(data).factor()
+    assert_allclose(estimated, FisherEncoder(mixture).factor(), rtol=0.03)
+
+
+def test_a_component_without_weight_gives_zeros():
+    mixture = mixture_of(Gaussian(), Laplace())
+    mixture.weights_ = np.array([0, 0.5, 0.25, 0.25])
+    with np.errstate(divide="ignore"):
+        found = FisherEncoder(mixture).transform(SETS).reshape(len(SETS), 2, 4, 3)
+    assert (found[:, :, 0] == 0).all()
+    assert_allclose(np.linalg.norm(found.reshape(len(SETS), -1), axis=1), 1)
+
+
+def dense(found):
+    shape = len(found.indptr) - 1, found.n_components
+    return csr_matrix((found.values, found.components, found.indptr), shape).toarray()
+
+
+@every_family
+@pytest.mark.parametrize("threshold", [0, 1e-6, 1e-2])
+def test_posteriors_of_a_few_rows_are_the_mixtures(families, threshold):
+    mixture = mixture_of(*families)
+    rows = ROWS[:FEW_ROWS]
+    found = mixture.parameters_.sparse_posteriors(rows, threshold)
+    assert_allclose(dense(found), mixture.sparse_posteriors(rows, threshold).toarray(), atol=1e-12)
+    far = np.full((1, 3), 1e200)
+    found = mixture.parameters_.sparse_posteriors(far, 0)
+    assert_allclose(dense(found), mixture.sparse_posteriors(far, 0).toarray())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("families", [(Gaussian(),), (Laplace(),), (Gaussian(), Laplace())])
+@pytest.mark.parametrize(
+    ("n", "K", "D"), [(65, 3, 3), (128, 40, 9), (3000, 7, 70), (1025, 1, 64), (300, 17, 12)]
+)
+def test_posteriors_of_many_rows_are_those_of_all_densities(families, n, K, D, dtype):
+    """Tiles of 128 rows, some not full; more than one panel; dimensions beyond one chunk of the sums."""
+    mixture = mixture_of(*families, K=K, D=D)
+    rows = np.random.default_rng(1).normal(scale=2, size=(n, D)).astype(dtype)
+    every = mixture.parameters_.posteriors(rows)[0].T
+    for threshold in (0, 1e-6, 0.2):
+        found = mixture.parameters_.sparse_posteriors(rows, threshold)
+        expected = np.where(every >= threshold, every, 0)
+        assert_allclose(dense(found), expected, atol=1e-13)
+        assert (found.values > 0).all()
+        assert (found.values >= threshold).all()
+        assert_array_equal(np.diff(found.indptr), (expected > 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("place", [0, 63, 1500])
+def test_a_row_far_out_among_many_has_the_posteriors_it_has_alone(place):
+    mixture = mixture_of(Gaussian(), Laplace())
+    rows = np.random.default_rng(1).normal(size=(2000, 3)).astype(np.float32)
+    rows[place] = 1e30  # its square overflows float32
+    found = dense(mixture.parameters_.sparse_posteriors(rows, 0))
+    alone, _ = mixture.parameters_.posteriors(rows[place : place + 1])
+    assert_allclose(found[place], alone[:, 0], atol=1e-12)
+    assert_allclose(found.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("options", [{}, {"power": 1, "norm": None}, {"intra_norm": True, "power": 0.3}])
+def test_a_set_has_the_same_bits_alone_and_among_others(dtype, options):
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace(), K=5, D=7), **options)
+    rng = np.random.default_rng(5)
+    sets = [rng.normal(size=(n, 7)).astype(dtype) for n in (5, 1, 14, 130, 64, 65, 900, 27_000, 2)]
+    among = encoder.transform(sets)
+    for members, vector in zip(sets, among):
+        assert_array_equal(encoder.transform([members])[0], vector)
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-40, 1e-20, 1e20, 1e40, 1e140])
+@pytest.mark.parametrize("n", [5, 200])
+def test_units_do_not_matter_even_where_float32_cannot_hold_the_scales(size, n):
+    rows = np.random.default_rng(6).normal(size=(n, 3))
+    expected = FisherEncoder(mixture_of(Gaussian(), Laplace())).transform([rows])
+    encoder = FisherEncoder(in_units(size))
+    assert_allclose(encoder.transform([rows * size]), expected, atol=1e-6)
+    if 1e-30 < size < 1e30:
+        assert_allclose(encoder.transform([(rows * size).astype(np.float32)]), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-40, 1e40, 1e155, 1e300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [5, 200])
+def test_vectors_are_finite_whatever_the_scales(size, n, dtype):
+    rows = np.random.default_rng(6).normal(size=(n, 3)).astype(dtype)
+    assert np.isfinite(FisherEncoder(in_units(size)).transform([rows])).all()
+
+
+@pytest.mark.parametrize("size", [1e200, 1e300])
+def test_rows_that_cannot_be_squared_are_refused(size):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    encoder = FisherEncoder(GaussianMixture(2, random_state=0)).fit([rows])
+    with pytest.raises(FishermixError, match="too large to square"):
+        encoder.transform([rows * size])
+
+
+def in_units(size):
+    mixture = mixture_of(Gaussian(), Laplace())
+    mixture.locations_ = mixture.locations_ * size
+    mixture.scales_ = mixture.scales_ * size
+    return mixture
+
+
+@pytest.mark.parametrize("kind", [OnRows(PCA(2)), FisherEncoder(mixture_of(Gaussian()))])
+def test_sparse_sets_are_refused_by_name(kind):
+    sets = [csr_matrix(ROWS[:5]), csr_matrix(ROWS[5:9])]
+    with pytest.raises(FishermixError, match="sparse"):
+        kind.fit(sets)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_that_are_not_finite_are_refused_by_name(wrong, dtype):
+    rows = ROWS[:100].astype(dtype)
+    rows[50, 1] = wrong
+    with pytest.raises(ValueError, match="Input X contains"):
+        FisherEncoder(mixture_of(Gaussian())).transform([rows])
+
+
+def test_families_are_asked_not_named():
+    class Renamed(Cauchy):
+        name = "my-own"
+
+        def location_score(self, z):
+            return np.where(z > 0, 1.0, -1.0)
+
+    assert FisherScores(mixture_of(Renamed()).parameters_).linear_sign_form is not None
+    assert FisherScores(mixture_of(Cauchy()).parameters_).linear_sign_form is None
+    mixture = mixture_of(Gaussian(), Laplace())
+    linear, signed = FisherScores(mixture.parameters_).linear_sign_form
+    assert_array_equal(linear, mixture.choice_ == 0)
+    assert_array_equal(signed, mixture.choice_ == 1)
+
+
+def test_names_and_containers():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace())).set_output(transform="pandas")
+    frame = encoder.transform(SETS)
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns[[0, 1, 3, 12, 23]]) == [
+        "location_0_0",
+        "location_0_1",
+        "location_1_0",
+        "scale_0_0",
+        "scale_3_2",
+    ]
+
+
+def test_a_mixture_that_is_not_fitted_is_fitted_and_left_alone():
+    unfitted = GaussianMixture(2, random_state=0)
+    encoder = FisherEncoder(unfitted)
+    with pytest.raises(NotFittedError):
+        encoder.transform(SETS)
+    encoder.fit(SETS)
+    assert not hasattr(unfitted, "weights_")
+    assert_allclose(encoder.mixture_.weights_, GaussianMixture(2, random_state=0).fit(ROWS).weights_)
+    fitted = mixture_of(Gaussian())
+    assert FisherEncoder(fitted).fit(SETS).mixture_ is fitted
+
+
+def test_a_clone_keeps_a_fitted_mixture_and_forgets_every_other_fit():
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    encoder = FisherEncoder(mixture, power=0.3).set_output(transform="pandas")
+    twin = clone(make_pipeline(encoder))[0]
+    assert twin.mixture is not mixture
+    assert twin.power == 0.3
+    pd.testing.assert_frame_equal(twin.transform(SETS), encoder.transform(SETS))
+    mixture.partial_fit(ROWS + 1)
+    assert not np.array_equal(twin.mixture.locations_, mixture.locations_)
+    unfitted = FisherEncoder(GaussianMixture(2, random_state=0))
+    with pytest.raises(NotFittedError):
+        clone(unfitted.fit(SETS)).transform(SETS)
+    assert not hasattr(clone(unfitted).mixture, "weights_")
+
+
+def test_cross_validation_refits_the_mixture_only_where_it_is_asked_to(monkeypatch):
+    rng = np.random.default_rng(0)
+    sets = object_array([rng.normal(size=(20, 3)) + (i % 2 - 0.5) for i in range(24)])
+    labels = np.arange(24) % 2
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    before = mixture.locations_.copy()
+    sizes = []
+    fit = GaussianMixture.fit
+    monkeypatch.setattr(GaussianMixture, "fit", lambda self, X, *rest: sizes.append(len(X)) or fit(self, X))
+
+    def score(given_mixture, **grid):
+        sizes.clear()
+        pipeline = make_pipeline(FisherEncoder(given_mixture), LogisticRegression())
+        found = GridSearchCV(pipeline, grid, cv=3, refit=False, error_score="raise").fit(sets, labels)
+        assert found.best_score_ > 0.9
+        return sorted(set(sizes)), len(sizes)
+
+    assert score(mixture, fisherencoder__power=[0.5, 1]) == ([], 0)
+    assert score(GaussianMixture(2, random_state=0), fisherencoder__power=[0.5, 1]) == ([320], 6)
+    # A parameter of the mixture asks for a new fit, also where its value is the old one.
+    assert score(mixture, fisherencoder__mixture__n_components=[2, 3]) == ([320], 6)
+    assert_array_equal(mixture.locations_, before)
+    assert mixture.n_components == 2
+
+
+def test_a_parameter_of_the_mixture_asks_for_another_fit():
+    mixture = GaussianMixture(2, random_state=0).fit(ROWS)
+    encoder = FisherEncoder(mixture).set_params(mixture__n_components=3)
+    with pytest.raises(NotFittedError):
+        encoder.transform(SETS)
+    assert encoder.fit(SETS).transform(SETS).shape == (6, 2 * 3 * 3)
+    assert (mixture.n_components, len(mixture.weights_)) == (2, 2)
+    both = FisherEncoder(None).set_params(mixture=mixture, mixture__n_components=4).fit(SETS)
+    assert len(both.mixture_.weights_) == 4
+    assert FisherEncoder(mixture).set_params(power=1).mixture is mixture
+
+
+@pytest.mark.parametrize("mixture", [None, "gaussian", LogisticRegression()])
+def test_what_is_no_mixture_is_named(mixture):
+    encoder = FisherEncoder(mixture)
+    for use in (encoder.fit, encoder.transform):
+        with pytest.raises(FishermixError, match=r"mixture is a .*Use fishermix\.GaussianMixture"):
+            use(SETS)
+    clone(encoder)
+    repr(encoder)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_a_mixture_of_scikit_learn_with_correlations_is_refused(kind):
+    for mixture in (TheirMixture(2, covariance_type=kind), TheirMixture(2, covariance_type=kind).fit(ROWS)):
+        encoder = FisherEncoder(mixture)
+        for use in (encoder.fit, encoder.transform):
+            with pytest.raises(FishermixError, match=f"covariance_type='{kind}', but .* are diagonal"):
+                use(SETS)
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+def test_a_mixture_of_scikit_learn_is_used_as_it_is(kind):
+    theirs = TheirMixture(2, covariance_type=kind, random_state=0)
+    fitted = clone(theirs).fit(ROWS)
+    encoder = FisherEncoder(fitted)
+    scales = np.sqrt(fitted.covariances_).reshape(2, -1) * np.ones((2, 3))
+    same = GaussianMixture.from_parameters(fitted.weights_, fitted.means_, scales)
+    expected = FisherEncoder(same).transform(SETS)
+    assert_allclose(encoder.transform(SETS), expected)
+    assert_allclose(clone(encoder).fit(SETS[:2]).transform(SETS), expected)
+    assert_allclose(FisherEncoder(theirs).fit((ROWS, np.arange(len(ROWS) + 1))).transform(SETS), expected)
+    assert encoder.get_feature_names_out().shape == (12,)
+    other = encoder.set_params(mixture__n_components=3).fit(SETS)
+    assert other.transform(SETS).shape == (6, 18)
+    assert fitted.n_components == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "given_", "message"),
+    [
+        ({"power": 0}, {}, "power=0"),
+        ({"norm": "l1"}, {}, "norm='l1'"),
+        ({"information": "exact"}, {}, "closed-form, empirical"),
+        ({"threshold": 2}, {}, "threshold=2 is not in"),
+        ({"threshold": 1}, {}, "threshold=1 is not in"),
+        ({"threshold": -0.1}, {}, "threshold=-0.1 is not in"),
+        ({}, {"offsets": [0, 5]}, "offsets must be integers"),
+        ({}, {"offsets": [0, 50, 20, 85]}, "offsets must be integers"),
+        ({}, {"offsets": [0, 2.5, 85]}, "offsets must be integers"),
+        ({}, {"offsets": []}, "offsets must be integers"),
+        ({}, {"X": np.ones((4, 2))}, "2 features.*expecting 3"),
+        ({}, {"X": [np.ones((4, 3)), np.ones((4, 2))]}, "differ in dimension"),
+        ({}, {"X": SETS, "offsets": OFFSETS}, "not to a list"),
+        ({}, {"X": [np.full((4, 3), np.nan)]}, "NaN"),
+    ],
+)
+def test_mistakes_are_named(options, given_, message):
+    with pytest.raises(ValueError, match=message):
+        FisherEncoder(mixture_of(Gaussian()), **options).transform(**{"X": ROWS, **given_})
+    with pytest.raises(FishermixError, match="The mixture has 3 dimensions, but X has 2"):
+        FisherEncoder(mixture_of(Gaussian())).fit(np.ones((4, 2)))
+
+
+def _shift(mixture):
+    mixture.locations_[1, 2] += 0.1
+
+
+def _replace_weights(mixture):
+    mixture.weights_ = mixture.weights_[::-1].copy()
+
+
+def _choose_other_families(mixture):
+    mixture.choice_[0] = 1 - mixture.choice_[0]
+
+
+def _swap_families(mixture):
+    mixture.families_.reverse()
+
+
+def _change_parameter_of_family(mixture):
+    mixture.families_[0] = StudentT(1.5)
+
+
+@pytest.mark.parametrize(
+    ("families", "change"),
+    [
+        ((Gaussian(), Laplace()), _shift),
+        ((Gaussian(), Laplace()), _replace_weights),
+        ((Gaussian(), Laplace()), _choose_other_families),
+        ((Gaussian(), Laplace()), _swap_families),
+        ((StudentT(5.0), Laplace()), _change_parameter_of_family),
+    ],
+)
+@pytest.mark.parametrize("n_sets", [2, len(SETS)], ids=["few rows", "many rows"])
+def test_a_change_of_the_mixture_is_seen_by_the_next_call(families, change, n_sets):
+    mixture = mixture_of(*families)
+    encoder = FisherEncoder(mixture)
+    before = encoder.transform(SETS[:n_sets])
+    change(mixture)
+    after = encoder.transform(SETS[:n_sets])
+    assert not np.allclose(after, before, atol=1e-3)
+    assert_array_equal(after, FisherEncoder(mixture).transform(SETS[:n_sets]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"power": 1}, {"norm": None}, {"intra_norm": True}, {"threshold": 0.3}], ids=str
+)
+def test_a_changed_parameter_is_seen_by_the_next_call(options):
+    mixture = mixture_of(Gaussian(), Laplace())
+    encoder = FisherEncoder(mixture)
+    encoder.transform(SETS)
+    assert_array_equal(
+        encoder.set_params(**options).transform(SETS), FisherEncoder(mixture, **options).transform(SETS)
+    )
+
+
+def test_new_empirical_information_is_seen_by_the_next_call():
+    encoder = FisherEncoder(mixture_of(Gaussian(), Laplace()), information="empirical").fit(SETS)
+    before = encoder.transform(SETS)
+    encoder.information_ *= np.linspace(1, 2, encoder.information_.size).reshape(2, 4, 3)
+    assert not np.allclose(encoder.transform(SETS), before, atol=1e-3)
+    encoder.set_params(information="closed-form")
+    assert_array_equal(encoder.transform(SETS), FisherEncoder(encoder.mixture).transform(SETS))
+
+
+def test_a_second_fit_equals_the_first_of_a_new_encoder():
+    used = FisherEncoder(GaussianMixture(3, random_state=0), information="empirical")
+    used.fit(SETS[2:3]).transform(SETS)
+    used.fit(SETS)
+    new = FisherEncoder(GaussianMixture(3, random_state=0), information="empirical").fit(SETS)
+    assert_array_equal(used.transform(SETS), new.transform(SETS))
+    assert_array_equal(used.information_, new.information_)
+    used.set_params(information="closed-form", mixture=GaussianMixture(2, random_state=0)).fit(SETS)
+    new = FisherEncoder(GaussianMixture(2, random_state=0)).fit(SETS)
+    assert_array_equal(used.transform(SETS), new.transform(SETS))
+    assert vars(used).keys() == vars(new).keys()
+
+
+def test_the_documented_examples_run():
+    page = Path(__file__).parents[4] / "docs" / "fisher.md"
+    examples = re.findall(r"```python\n(.*?)```", page.read_text("utf8"), re.DOTALL)
+    assert examples
+    names: dict = {}
+    for example in examples:
+        exec(example, names)
+
+
+@parametrize_with_checks([FisherEncoder(GaussianMixture(2, random_state=0))])
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-11), (np.float32, 1e-3)])
+def test_the_default_threshold_is_as_exact_as_the_type(dtype, error):
+    """1e-6 for float64 too, as in 0.1, would cost 4e-4 here, after the square root."""
+    rng = np.random.default_rng(0)
+    rows = (0.5 * rng.normal(size=(32, 32)))[rng.integers(32, size=20000)] + rng.laplace(size=(20000, 32))
+    mixture = Mixture(32, random_state=0, max_iter=10, tol=0).fit(rows)
+    sets = rows.reshape(-1, 20, 32)
+    exact = FisherEncoder(mixture, threshold=0).transform(sets)
+    assert_allclose(FisherEncoder(mixture).transform(sets.astype(dtype)), exact, atol=error)
+    if dtype == np.float64:
+        assert np.abs(FisherEncoder(mixture, threshold=1e-6).transform(sets) - exact).max() > 1e-5
+
+
+def test_the_factor_belongs_to_the_caller():
+    rng = np.random.default_rng(0)
+    encoder = FisherEncoder(GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3))))
+    sets = [rng.normal(size=(5, 3)), rng.normal(size=(8, 3))]
+    expected, factor = encoder.transform(sets), encoder.factor()
+    factor *= np.arange(1, 13).reshape(2, 2, 3)
+    np.testing.assert_array_equal(encoder.transform(sets), expected)
+
+
+def test_a_subclass_with_its_own_equality_encodes():
+    class Comparable(FisherEncoder):
+        def __eq__(self, other):
+            return True
+
+    rng = np.random.default_rng(0)
+    mixture = GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3)))
+    sets = [rng.normal(size=(5, 3))]
+    np.testing.assert_array_equal(Comparable(mixture).transform(sets), FisherEncoder(mixture).transform(sets))

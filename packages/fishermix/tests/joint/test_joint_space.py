@@ -1,0 +1,39 @@
+"""The joint space: what a sentence vector without known words means."""
+
+import numpy as np
+import pytest
+from fishermix.cca.projections import CanonicalProjections
+from fishermix.joint import JointSpace
+
+
+@pytest.fixture
+def projections():
+    rng = np.random.default_rng(0)
+    return CanonicalProjections(
+        np.array([0.9, 0.5, 0.3]), *(rng.normal(size=shape) for shape in ((5, 3), (8, 3), (5,), (8,)))
+    )
+
+
+def test_without_known_words_the_word_part_counts_as_its_mean(projections):
+    space = JointSpace(projections, 1.0, n_word_features=6)
+    known = np.random.default_rng(1).normal(size=8).astype(np.float32)
+    unknown, nothing = known.copy(), np.zeros(8, np.float32)
+    unknown[:6] = 0
+    as_mean = unknown.copy()
+    as_mean[:6] = projections.y_mean[:6]
+    found = space.sentence_points(np.stack([known, unknown, nothing]))
+    plain = JointSpace(projections, 1.0)
+    np.testing.assert_allclose(found[:2], plain.sentence_points(np.stack([known, as_mean])), atol=1e-6)
+    assert not found[2].any()
+    for vector, point in zip((known, unknown), found):
+        weights = projections.y_weights * projections.correlations
+        expected = space.center_sentence(vector) @ weights
+        np.testing.assert_allclose(point, expected / np.linalg.norm(expected), atol=1e-5)
+
+
+def test_without_a_transformer_zeros_stay_zeros(projections):
+    vectors = np.zeros((1, 8), np.float32)
+    vectors[0, 7] = 1
+    expected = (vectors[0] - projections.y_mean) @ (projections.y_weights * projections.correlations)
+    found = JointSpace(projections, 1.0).sentence_points(vectors)[0]
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)

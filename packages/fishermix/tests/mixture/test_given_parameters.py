@@ -1,0 +1,136 @@
+"""Mixtures that were not fitted here: from given parameters, and from scikit-learn."""
+
+import fishermix
+import numpy as np
+import pytest
+from fishermix import GaussianMixture, HybridMixture, LaplacianMixture, Mixture, from_sklearn
+from fishermix.errors import FishermixError
+from fishermix.mixture import StudentT
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import BayesianGaussianMixture
+from sklearn.mixture import GaussianMixture as TheirMixture
+
+WEIGHTS = np.array([0.3, 0.7])
+LOCATIONS = np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 0.5]])
+SCALES = np.array([[1.0, 0.5, 1e-5], [2.0, 1.5, 0.7]])
+CHOICE = np.array([[0, 1, 2], [2, 1, 0]])
+FAMILIES = ["gaussian", "laplace", StudentT(5.0)]
+DENSITIES = [stats.norm.logpdf, stats.laplace.logpdf, lambda z: stats.t.logpdf(z, 5)]
+
+
+def naive_log_likelihoods(rows):
+    joint = np.log(WEIGHTS) + np.zeros((len(rows), 2))
+    for k, d in np.ndindex(2, 3):
+        z = (rows[:, d] - LOCATIONS[k, d]) / SCALES[k, d]
+        joint[:, k] += DENSITIES[CHOICE[k, d]](z) - np.log(SCALES[k, d])
+    return np.logaddexp.reduce(joint, axis=1)
+
+
+def test_a_mixture_of_given_parameters_has_their_density(tmp_path):
+    mixture = Mixture.from_parameters(WEIGHTS, LOCATIONS, SCALES, CHOICE, families=FAMILIES)
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    assert_allclose(mixture.score_samples(rows), naive_log_likelihoods(rows))
+    assert_array_equal(mixture.scales_, SCALES)  # also the one below the default min_scale
+    drawn, labels = mixture.sample(20000)
+    assert_allclose(np.median(drawn[labels == 1], axis=0), LOCATIONS[1], atol=0.1)
+    mixture.save(tmp_path / "mixture")
+    loaded = Mixture.load(tmp_path / "mixture")
+    assert_array_equal(loaded.score_samples(rows), mixture.score_samples(rows))
+    with pytest.raises(AttributeError, match="known after fit"):
+        mixture.lower_bound_  # noqa: B018
+
+
+def test_what_is_given_is_copied():
+    weights = WEIGHTS.copy()
+    mixture = GaussianMixture.from_parameters(weights, LOCATIONS, SCALES)
+    weights[:] = 0.5
+    assert_array_equal(mixture.weights_, WEIGHTS)
+
+
+def test_em_continues_from_given_parameters():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(300, 2)), rng.normal(5, 1, size=(700, 2))])
+    mixture = GaussianMixture.from_parameters([0.5, 0.5], [[1.0, 1], [4, 4]], np.ones((2, 2)))
+    mixture.set_params(warm_start=True)
+    assert mixture.fit(rows).score(rows) > GaussianMixture(1).fit(rows).score(rows)
+    assert_allclose(mixture.weights_, [0.3, 0.7], atol=0.02)
+
+
+def test_the_choice_defaults_to_the_first_family():
+    rows = np.zeros((1, 3))
+    laplace = LaplacianMixture.from_parameters(WEIGHTS, LOCATIONS, SCALES)
+    assert isinstance(laplace, LaplacianMixture)
+    same = HybridMixture.from_parameters(WEIGHTS, LOCATIONS, SCALES, np.ones((2, 3), int))
+    assert_array_equal(laplace.score_samples(rows), same.score_samples(rows))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"weights": [0.3, 0.8]}, "weights must be 2 positive numbers that sum to 1"),
+        ({"weights": [1.0]}, "weights must be 2 positive numbers"),
+        ({"weights": [1.0, 0.0]}, "weights must be 2 positive numbers"),
+        ({"locations": [1.0, 2.0]}, r"locations must be finite numbers of shape \(K, D\)"),
+        ({"locations": LOCATIONS * np.nan}, "locations must be finite"),
+        ({"scales": -SCALES}, "scales must be positive"),
+        ({"scales": SCALES[:, :2]}, "scales must be positive numbers of the shape of locations"),
+        ({"choice": CHOICE + 1}, "choice must be integers from 0 to 2"),
+        ({"choice": CHOICE * 0.5}, "choice must be integers"),
+        ({"families": ["gauss"]}, "no family named 'gauss'"),
+    ],
+)
+def test_parameters_that_cannot_be_are_named(changed, message):
+    given = {"weights": WEIGHTS, "locations": LOCATIONS, "scales": SCALES, "choice": CHOICE}
+    with pytest.raises(FishermixError, match=message):
+        Mixture.from_parameters(**given | {"families": FAMILIES} | changed)
+
+
+def test_named_mixtures_have_fixed_families():
+    with pytest.raises(FishermixError, match="families of GaussianMixture are fixed"):
+        GaussianMixture.from_parameters(WEIGHTS, LOCATIONS, SCALES, families=["laplace"])
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_mixture_of_scikit_learn_keeps_its_densities(kind, dtype, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(500, 4)).astype(dtype)
+    theirs = TheirMixture(3, covariance_type=kind, random_state=0, max_iter=7, tol=0.01).fit(rows)
+    ours = from_sklearn(theirs)
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    assert_allclose(ours.score_samples(rows), theirs.score_samples(rows), rtol=tolerance)
+    assert_allclose(ours.predict_proba(rows), theirs.predict_proba(rows), atol=tolerance)
+    if kind == "diag":
+        assert ours.bic(rows) == pytest.approx(theirs.bic(rows), rel=1e-4)
+        for name in ("means_", "covariances_", "precisions_", "precisions_cholesky_", "lower_bound_"):
+            assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=tolerance)
+    assert (ours.n_iter_, ours.converged_, ours.max_iter) == (theirs.n_iter_, theirs.converged_, 7)
+    ours.save(tmp_path / "m")
+    assert GaussianMixture.load(tmp_path / "m").lower_bound_ == ours.lower_bound_
+
+
+def test_what_cannot_be_converted_is_refused_with_a_reason():
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    for kind in ("full", "tied"):
+        with pytest.raises(FishermixError, match=f"covariance_type='{kind}', but .* no correlations"):
+            from_sklearn(TheirMixture(2, covariance_type=kind).fit(rows))
+    with pytest.raises(NotFittedError):
+        from_sklearn(TheirMixture(2, covariance_type="diag"))
+    with pytest.raises(FishermixError, match="BayesianGaussianMixture"):
+        from_sklearn(BayesianGaussianMixture(n_components=2, covariance_type="diag").fit(rows))
+    assert fishermix.mixture.from_sklearn is from_sklearn
+
+
+def test_our_gaussian_mixture_has_the_attributes_of_scikit_learns():
+    rows = np.random.default_rng(0).normal(size=(400, 3)) * [1, 2, 3]
+    start = {"weights_init": [0.5, 0.5], "random_state": 0, "tol": 0, "max_iter": 5}
+    means, scales = rows[:2], np.ones((2, 3))
+    ours = GaussianMixture(2, locations_init=means, scales_init=scales, **start).fit(rows)
+    with pytest.warns(ConvergenceWarning):
+        theirs = TheirMixture(
+            2, covariance_type="diag", means_init=means, precisions_init=scales, reg_covar=0, **start
+        ).fit(rows)
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_", "lower_bound_"):
+        assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-8)
+    assert not hasattr(GaussianMixture(), "means_")

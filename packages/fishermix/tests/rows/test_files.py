@@ -1,0 +1,162 @@
+"""Every kind of table gives the rows that were written, and says what is wrong with a bad one."""
+
+import re
+import sys
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from fishermix.errors import FishermixError
+from fishermix.rows.sources import BlockTable, JoinedTable, open_table, take_rows
+from fishermix.runtime import install_command
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+ROWS = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+
+
+class Restarting:
+    def __iter__(self):
+        yield from (ROWS[:7], ROWS[7:7], ROWS[7:900], ROWS[900:])
+
+
+def columns(rows):
+    return pyarrow.table({f"c{d}": rows[:, d] for d in range(rows.shape[1])})
+
+
+def make(kind, folder):
+    path = folder / f"rows.{kind.partition(' ')[2] or kind}"
+    if kind == "npy":
+        np.save(path, ROWS)
+    elif kind == "safetensors":
+        save_file({"other": np.zeros(5, np.float32), "vectors": ROWS}, path)
+    elif kind == "columns parquet":
+        pyarrow.parquet.write_table(columns(ROWS), path, row_group_size=130)
+    elif kind == "lists parquet":
+        lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(ROWS.ravel()), 3)
+        pyarrow.parquet.write_table(pyarrow.table({"v": lists}), path, row_group_size=130)
+    elif kind == "parts":
+        return JoinedTable([BlockTable([ROWS[:10]]), BlockTable([ROWS[10:600]]), BlockTable([ROWS[600:]])])
+    elif kind == "blocks":
+        return BlockTable(Restarting())
+    else:
+        np.save(folder / "longer.npy", np.concatenate([ROWS[:4], ROWS]))
+        return BlockTable([np.load(folder / "longer.npy", mmap_mode="r")[4:]])
+    return open_table(path)
+
+
+KINDS = ("npy", "safetensors", "columns parquet", "lists parquet", "parts", "blocks", "mapped")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(spans=st.lists(st.tuples(st.integers(0, 999), st.integers(1, 400)), max_size=5))
+def test_any_rows_are_read(kind, tmp_path, spans):
+    table = make(kind, tmp_path)
+    assert table.shape == ROWS.shape
+    assert table.dtype == np.float32
+    for start, length in spans:
+        stop = min(start + length, len(ROWS))
+        np.testing.assert_array_equal(table.read(start, stop), ROWS[start:stop])
+
+
+def test_positions_are_taken(tmp_path):
+    positions = np.array([0, 5, 6, 130, 999])
+    for kind in KINDS:
+        np.testing.assert_array_equal(take_rows(make(kind, tmp_path), positions), ROWS[positions])
+
+
+def test_a_folder_of_parts_is_read_in_the_order_of_the_names(tmp_path):
+    np.save(tmp_path / "1.npy", ROWS[300:])
+    np.save(tmp_path / "0.npy", ROWS[:300])
+    (tmp_path / "notes.txt").write_text("not a part")
+    np.testing.assert_array_equal(open_table(tmp_path).read(290, 310), ROWS[290:310])
+
+
+def test_a_fortran_view_of_a_mapped_file_is_read_too(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")[::2]
+    np.testing.assert_array_equal(BlockTable([mapped]).read(3, 9), ROWS[::2][3:9])
+
+
+def wrong_files(folder):
+    np.save(folder / "cube.npy", np.zeros((2, 2, 2)))
+    np.save(folder / "fortran.npy", np.asfortranarray(np.zeros((4, 5))))
+    (folder / "rubbish.npy").write_bytes(b"rubbish")
+    (folder / "rubbish.safetensors").write_bytes(b"rubbish")
+    (folder / "rubbish.parquet").write_bytes(b"rubbish")
+    (folder / "table.csv").write_text("1,2")
+    save_file({"a": ROWS, "b": ROWS}, folder / "two.safetensors")
+    pyarrow.parquet.write_table(pyarrow.table({"word": ["dog"]}), folder / "words.parquet")
+    encoded = pyarrow.array(["dog", "cat"]).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"word": encoded}), folder / "encoded.parquet")
+    (folder / "empty").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cube.npy", "not rows of numbers"),
+        ("fortran.npy", "column by column"),
+        ("rubbish.npy", "cannot be read"),
+        ("rubbish.safetensors", "damaged"),
+        ("rubbish.parquet", "not a valid Parquet file"),
+        ("table.csv", "does not end in .npy, .safetensors, .parquet"),
+        ("two.safetensors", "2 tables"),
+        ("words.parquet", "Column 'word' of .* does not hold numbers"),
+        ("encoded.parquet", "Column 'word' of .* does not hold numbers"),
+        ("empty", "holds no file"),
+        ("absent.npy", "There is no file"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path, name, said):
+    wrong_files(tmp_path)
+    with pytest.raises(FishermixError, match=said):
+        open_table(tmp_path / name)
+
+
+def test_a_file_cut_short_is_noticed(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    table = open_table(tmp_path / "rows.npy")
+    with open(tmp_path / "rows.npy", "r+b") as file:
+        file.truncate(5000)
+    with pytest.raises(FishermixError, match="damaged"):
+        table.read(0, 1000)
+
+
+def test_blocks_must_be_alike_and_come_again():
+    with pytest.raises(FishermixError, match="only once"):
+        BlockTable(block for block in (ROWS,))
+    with pytest.raises(FishermixError, match=r"must be \(n, D\) with the same D"):
+        BlockTable([ROWS, ROWS[:, :2]])
+    with pytest.raises(FishermixError, match="There are no blocks"):
+        BlockTable([])
+    fewer = [ROWS]
+    table = BlockTable(fewer)
+    fewer[0] = ROWS[:10]
+    with pytest.raises(
+        FishermixError, match=r"at first and have 10 rows now\. Each iteration over them must give the same"
+    ):
+        table.read(0, 20)
+
+
+def test_a_file_with_nothing_in_it_is_told(tmp_path):
+    said = {
+        "npy": "cannot be read",
+        "safetensors": "cannot be read",
+        "parquet": "cannot be read",
+    }
+    for suffix, message in said.items():
+        path = tmp_path / f"a.{suffix}"
+        path.touch()
+        with pytest.raises(FishermixError, match=f"{path.name} {message}"):
+            open_table(path)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(columns(ROWS), tmp_path / "rows.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FishermixError, match=r"needs pyarrow. Run: " + re.escape(install_command("dask"))):
+        open_table(tmp_path / "rows.parquet")

@@ -1,0 +1,111 @@
+"""A fit to rows on disk or in blocks is the fit to the rows in memory."""
+
+import warnings
+
+import numpy as np
+import pytest
+from fishermix.errors import FishermixError
+from fishermix.mixture import Mixture
+from fishermix.rows.blocks import Statistics, sum_in_tree
+from fishermix.rows.sources import BlockTable, StreamSource
+
+FITTED = ("weights_", "locations_", "scales_", "choice_")
+
+
+def fit(rows, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Mixture(3, max_iter=4, random_state=0).fit(rows, **options)
+
+
+@pytest.fixture(scope="module")
+def in_memory(rows):
+    return fit(rows)
+
+
+@pytest.fixture
+def path(rows, tmp_path):
+    np.save(tmp_path / "rows.npy", rows)
+    return tmp_path / "rows.npy"
+
+
+def same_bits(first, second):
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FITTED)
+
+
+def test_a_path_a_map_and_blocks_give_the_same_bits(rows, path, in_memory):
+    half = len(rows) // 2
+    for source in (
+        path,
+        str(path),
+        np.load(path, mmap_mode="r"),
+        [rows[:half], rows[half:]],
+        BlockTable([rows]),
+    ):
+        if isinstance(source, BlockTable):
+            source = StreamSource(source, threads=2)
+        assert same_bits(fit(source), in_memory)
+
+
+def test_parts_in_a_list_of_paths(rows, tmp_path, in_memory):
+    for number, part in enumerate(np.array_split(rows, 3)):
+        np.save(tmp_path / f"{number}.npy", part)
+    assert same_bits(fit([tmp_path / f"{number}.npy" for number in range(3)]), in_memory)
+
+
+def test_sample_weights_belong_to_the_rows_of_a_file(rows, path):
+    weight = np.random.default_rng(1).integers(0, 3, len(rows)).astype(float)
+    assert same_bits(fit(path, sample_weight=weight), fit(rows, sample_weight=weight))
+
+
+def test_little_memory_means_small_blocks_and_the_same_medians(rows, path, in_memory):
+    source = StreamSource(path, memory=200_000, threads=1)
+    sizes = source.total(lambda block: Statistics(sizes=[len(block.rows)]))["sizes"]
+    assert max(sizes) == 1024
+    streamed = fit(source)
+    np.testing.assert_array_equal(streamed.choice_, in_memory.choice_)
+    for name in ("weights_", "locations_", "scales_"):
+        np.testing.assert_allclose(getattr(streamed, name), getattr(in_memory, name), rtol=1e-5)
+
+
+def test_what_passes_keep_stays_within_the_memory(path):
+    source = StreamSource(path, memory=200_000, threads=1)
+
+    def remembering(block):
+        block.memo["of the rows"] = [np.zeros(4000)]
+        return Statistics(rows=len(block.rows))
+
+    for _ in range(2):
+        assert source.total(remembering)["rows"] == 9000
+        assert [len(memo) for memo in source._memos] == [1] * 3 + [0] * 6
+
+
+def test_bad_rows_and_bad_budgets_are_told(rows, path):
+    broken = rows.copy()
+    broken[4321, 2] = np.nan
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
+        fit([broken])
+    with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
+        StreamSource(BlockTable([broken])).total(lambda block: Statistics(rows=len(block.rows)))
+    with pytest.raises(FishermixError, match="memory=1000 is too small for rows of"):
+        StreamSource(path, memory=1000)
+    with pytest.raises(FishermixError, match="sample_weight"):
+        fit(path, sample_weight=np.ones(3))
+    with pytest.raises(ValueError, match="n_components"):
+        fit([rows[:2]])
+
+
+def test_large_numbers_are_not_taken_for_infinity():
+    huge = np.full((600, 2), 3e38, np.float32)
+    huge[::2] = -3e38
+    StreamSource(BlockTable([huge])).total(lambda block: Statistics(rows=len(block.rows)))
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 65, 100])
+def test_sums_are_added_as_a_tree_of_eight(n):
+    """The cluster adds eight sums, then eight of these: to the same bits as one process."""
+    values = np.random.default_rng(n).standard_normal(n) * 10.0 ** np.arange(n).clip(max=15)
+    level = list(values)
+    while len(level) > 1:
+        level = [float(np.cumsum(level[i : i + 8])[-1]) for i in range(0, len(level), 8)]
+    assert sum_in_tree(Statistics(x=np.array([value])) for value in values)["x"][0] == level[0]

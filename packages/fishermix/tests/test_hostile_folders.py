@@ -1,0 +1,109 @@
+"""Folders whose files contradict each other, and work folders that two users want at once."""
+
+import threading
+
+import numpy as np
+import pytest
+from fishermix import HybridMixture, Mixture, WordVectors
+from fishermix.errors import FishermixError
+from fishermix.storage import load_folder, save_folder
+from fishermix.text.word_vectors import VECTORS_KIND, VectorsConfig
+
+RNG = np.random.default_rng(0)
+WORDS = ["red", "green", "blue", "photo"]
+
+
+def test_a_mixture_in_half_precision_works(tmp_path):
+    from fishermix.mixture.mixture import KIND as MIXTURE
+
+    rows = RNG.laplace(size=(300, 3))
+    mixture = HybridMixture(2, max_iter=5, random_state=0).fit(rows)
+    mixture.weights_ = np.array([0.25, 0.75])  # in half precision, others do not sum to 1
+    mixture.save(tmp_path / "x")
+    saved = load_folder(tmp_path / "x", MIXTURE)
+    config, tensors = saved.config, saved.tensors
+    half = {
+        name: value.astype(np.float16) if value.dtype.kind == "f" else value
+        for name, value in tensors.items()
+    }
+    save_folder(tmp_path / "half", MIXTURE, config, half)
+    again = Mixture.load(tmp_path / "half")
+    assert again.weights_.dtype == again.locations_.dtype == np.float64
+    np.testing.assert_allclose(again.predict_proba(rows), mixture.predict_proba(rows), atol=0.02)
+
+
+def test_weights_that_are_rounded_can_be_sampled(tmp_path):
+    mixture = HybridMixture(2, max_iter=5, random_state=0).fit(RNG.laplace(size=(300, 3)))
+    mixture.weights_ = np.array([0.333331, 0.666662])
+    mixture.save(tmp_path / "x")
+    assert Mixture.load(tmp_path / "x").sample(5)[0].shape == (5, 3)
+
+
+def test_a_seed_that_numpy_does_not_take_is_damage(tmp_path):
+    HybridMixture(2, max_iter=5, random_state=17).fit(RNG.laplace(size=(300, 3))).save(tmp_path / "x")
+    config = tmp_path / "x" / "config.json"
+    config.write_text(config.read_text().replace('"random_state": 17', '"random_state": -1'))
+    with pytest.raises(FishermixError, match="random_state"):
+        Mixture.load(tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", ["word_order", "word_hashes", "word_offsets", "words"])
+def test_contradictory_tables_of_words_are_damage(tmp_path, name):
+    vectors = WordVectors(WORDS, RNG.normal(size=(4, 3)).astype(np.float32))
+    tensors = vectors.to_tensors()
+    changed = tensors[name].copy()
+    changed[[1, 2]] = changed[[2, 1]]
+    save_folder(tmp_path / "x", VECTORS_KIND, VectorsConfig(4, 3, "float32"), tensors | {name: changed})
+    with pytest.raises(FishermixError, match="The vocabulary is damaged"):
+        WordVectors.load(tmp_path / "x")
+
+
+def test_verify_looks_every_word_up(tmp_path):
+    words = [f"word{number}" for number in range(1000)]
+    vectors = WordVectors(words, RNG.normal(size=(1000, 3)).astype(np.float32))
+    vectors.save(tmp_path / "good")
+    WordVectors.verify(tmp_path / "good")
+    tensors = vectors.to_tensors()
+    order = tensors["word_order"].copy()
+    order[[500, 501]] = order[[501, 500]]
+    save_folder(
+        tmp_path / "x", VECTORS_KIND, VectorsConfig(1000, 3, "float32"), tensors | {"word_order": order}
+    )
+    with pytest.raises(FishermixError, match="The vocabulary is damaged"):
+        WordVectors.verify(tmp_path / "x")
+
+
+def test_a_fit_in_the_checkpoint_of_another_process_is_told(holder, tmp_path):
+    rows = RNG.laplace(size=(60, 3))
+    other = holder(tmp_path / "c")
+    mixture = HybridMixture(2, max_iter=3, random_state=0, checkpoint=tmp_path / "c")
+    with pytest.raises(FishermixError, match=r"Another fishermix is working in .*checkpoint="):
+        mixture.fit(rows)
+    other.communicate("")
+    mixture.fit(rows)
+    np.testing.assert_array_equal(
+        HybridMixture(2, max_iter=3, random_state=0, checkpoint=tmp_path / "c").fit(rows).weights_,
+        mixture.weights_,
+    )
+
+
+def test_a_fit_in_the_checkpoint_of_another_thread_is_told(tmp_path):
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Rows:
+        """Blocks of rows; reading the first one waits."""
+
+        def __iter__(self):
+            begun.set()
+            go_on.wait(60)
+            yield np.random.default_rng(0).laplace(size=(60, 3))
+
+    first = HybridMixture(2, max_iter=3, random_state=0, checkpoint=tmp_path / "c")
+    thread = threading.Thread(target=first.fit, args=(Rows(),))
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(FishermixError, match="Another fishermix"):
+        HybridMixture(2, max_iter=3, random_state=0, checkpoint=tmp_path / "c").fit(RNG.normal(size=(60, 3)))
+    go_on.set()
+    thread.join()
+    assert hasattr(first, "weights_")
