@@ -3,6 +3,7 @@
 import io
 import os
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import make_formats
