@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from fishermix.cca.projections import unit_rows
-from fishermix.joint import from_bytes
+from fishermix.joint import from_bytes, unit_rows
 from fishermix.runtime import available_threads
 from fishermix_photos.model import SHIPPED, ImageTextModel
 from fishermix_photos.photo_files import Stamp

@@ -21,8 +21,7 @@ from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
 from fishermix.rows.sources import open_table
-from fishermix.schemas import dump
-from fishermix.storage import load_folder, save_folder
+from fishermix.storage import dump, load_folder, save_folder
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors
 from fishermix_photos.database import Entry

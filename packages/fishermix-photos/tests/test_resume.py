@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.locks import hold_folder
+from fishermix.storage import hold_folder
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -16,7 +16,7 @@ import kills
 
 COMMANDS = ("train", "captioner train", "reproduce")
 HOLD = (
-    "import sys\nfrom fishermix.locks import hold_folder\n"
+    "import sys\nfrom fishermix.storage import hold_folder\n"
     "with hold_folder(sys.argv[1], '--work'):\n print('held', flush=True)\n sys.stdin.read()\n"
 )
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.locks import hold_folder
-from fishermix.storage import LOCK
+from fishermix.storage import LOCK, hold_folder
 from test_storage import THING, load_folder, saved
 
 

@@ -10,7 +10,7 @@ from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
 from fishermix.joint import HubnessCorrection
 from fishermix.rows.sources import open_table
-from fishermix.schemas import Count, Json, Number, PlainName, Struct, dump, parse_json
+from fishermix.storage import Count, Json, Number, PlainName, Struct, dump, parse_json
 
 RNG = np.random.default_rng(0)
 

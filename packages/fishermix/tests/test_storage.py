@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.schemas import Number, Struct
 from fishermix.storage import (
     FolderKind,
+    Number,
+    Struct,
     load_folder,
     require_tensor,
     save_folder,

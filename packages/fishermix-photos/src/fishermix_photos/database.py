@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.schemas import Count, Text
+from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.details import DETAILS, Details, DetailsTypes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fishermix.errors import FishermixError
-from fishermix.schemas import Count, Text
+from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.vision.formats import find_format

@@ -23,16 +23,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-from fishermix.cca.projections import CanonicalProjections
 from fishermix.errors import FishermixError
-from fishermix.joint import HUBNESS_KIND, HubnessCorrection, JointSpace, from_bytes, to_bytes
+from fishermix.joint import (
+    HUBNESS_KIND,
+    CanonicalProjections,
+    HubnessCorrection,
+    JointSpace,
+    from_bytes,
+    to_bytes,
+)
 from fishermix.mixture.checkpoint import MixtureConfig, read_parameters
-from fishermix.schemas import Digest, Json, Name, Number, Positive, Size, Struct, Text, field, parse_json
 from fishermix.storage import (
     CONFIG,
+    Digest,
     FolderKind,
+    Json,
+    Name,
+    Number,
+    Positive,
     SavedFolder,
+    Size,
+    Struct,
+    Text,
+    field,
     load_folder,
+    parse_json,
     require_tensor,
     save_folder,
     write_atomically,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from fishermix.cca.projections import unit_rows
+from fishermix.joint import unit_rows
 from fishermix_photos import nearest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

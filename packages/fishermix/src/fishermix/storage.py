@@ -16,29 +16,58 @@ state or the new one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
+from msgspec import Struct as Struct
+from msgspec import field as field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from fishermix.errors import FishermixError
-from fishermix.schemas import DAMAGED, Count, Digest, PlainName, Struct, dump, field, parse, parse_json
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 T = TypeVar("T")
 
+# The types of every JSON file of fishermix: numbers are finite, names and texts have a longest length.
+Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Positive = Annotated[float, Meta(ge=0, le=1e300)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Size = Annotated[int, Meta(ge=1, le=10**9)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Text = Annotated[str, Meta(max_length=4096)]
+# A file or folder next to the file that names it.
+PlainName = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[A-Za-z0-9._ -]{1,120}\Z")]
+Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Scalar = bool | Seed | Number | Text | None
+_Flat = _Scalar | list[_Scalar] | dict[Name, _Scalar]
+# What users add themselves: plain values, nested at most three deep.
+Json = _Scalar | list[_Flat] | dict[Name, _Flat]
+
+
 FORMAT = "fishermix"
 CONFIG = "config.json"
+DAMAGED = "The file is damaged."
+LARGEST_JSON = 64 * 2**20  # bytes; the vocabulary of a captioner takes 1 MB
 LOCK = "work.lock"  # held while a folder is written
+SECONDS_BETWEEN_TRIES = 0.01
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # some network drives
 NAME_DIGITS = 12  # of the hash, in the name of a file
 SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and the file in it
 MOST_LOADS = 1000  # of a folder that is saved again and again
@@ -134,8 +163,6 @@ def save_folder(
     An existing folder is replaced only if it holds the same kind; anything else in it stays untouched. Each
     of `parts` is called with the path of a folder to write, which `Head.parts` names.
     """
-    from fishermix.locks import hold_folder  # a search does not save
-
     fields = dump(config)
     with hold_folder(make_place(folder, kind)) as held:
         make_place(held, kind)  # another save may have come first
@@ -492,3 +519,118 @@ def check_feature_names(
     if names is not None and len(names) != n_features:
         raise FishermixError(f"'feature_names_in' in {where} must be a list of {n_features} names.")
     return names
+
+
+# Values of a schema
+
+
+def parse_json(data: bytes, schema: type[T], where: str | os.PathLike, advice: str = DAMAGED) -> T:
+    """The value of this schema that a file's bytes contain; an error names the file and the field."""
+    if len(data) > LARGEST_JSON:
+        raise FishermixError(f"{where} has {len(data):,} bytes, more than any such file. {advice}")
+    try:
+        return msgspec.json.decode(data, type=schema)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _explain(error, where, advice) from error
+
+
+def parse(value: Any, schema: type[T], where: str | os.PathLike) -> T:
+    """The same for a value of plain JSON types that was read before."""
+    try:
+        return msgspec.convert(value, schema)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _explain(error, where, DAMAGED) from error
+
+
+def dump(value: Any) -> Any:
+    """A value of a schema as plain JSON types, checked as if it were read."""
+    plain = msgspec.to_builtins(value, enc_hook=lambda number: number.item())  # NumPy's numbers
+    try:
+        msgspec.convert(plain, type(value))
+    except msgspec.ValidationError as error:
+        raise FishermixError(f"A {type(value).__name__} cannot be saved: {error}.") from error
+    return plain
+
+
+def _explain(error: Exception, where: str | os.PathLike, advice: str) -> FishermixError:
+    if isinstance(error, RecursionError):
+        return FishermixError(f"{where} is nested too deeply. {advice}")
+    reason, _, place = str(error).partition(" - at `")
+    reason = reason[:200]
+    if not isinstance(error, msgspec.ValidationError):
+        return FishermixError(f"{where} is not valid JSON ({reason}). {advice}")
+    path = place.rstrip("`").removeprefix("key in `").removeprefix("$").removeprefix(".")
+    if missing := re.search(r"required field `([^`]*)`", reason):
+        path = f"{path}.{missing[1]}".removeprefix(".")
+    if not path:
+        return FishermixError(f"{where} is invalid ({reason}). {advice}")
+    return FishermixError(f"'{path}' is missing or invalid in {where} ({reason}). {advice}")
+
+
+# Locks: two processes that write the same files would mix them. The system locks an empty file for a process.
+# The lock ends with the process, also with one that is killed, and whoever holds it last removes the file.
+
+
+@contextmanager
+def hold_folder(folder: str | os.PathLike, option: str | None = None) -> Iterator[Path]:
+    """Hold a folder, which is created if it does not exist; a thread that holds it may hold it again.
+
+    Whoever finds it held waits; or, if the `option` that names another folder is given, gets an error. A file
+    system without locks is an error with an option only: a save takes a moment, work takes hours.
+    """
+    folder = Path(folder)
+    busy = None
+    if option is not None:
+        busy = (
+            f"Another fishermix is working in {folder}. Wait until it has finished, or name another folder "
+            f"with {option}."
+        )
+    while True:
+        make_folder(folder)
+        try:
+            lock = _acquire(folder / LOCK, busy)
+            break
+        except FileNotFoundError:  # another process has removed the folder meanwhile
+            if folder.is_dir():
+                raise
+    try:
+        yield folder
+    finally:
+        if lock is not None:
+            _release(lock, folder / LOCK)
+
+
+def _acquire(path: Path, busy: str | None) -> BaseFileLock | None:
+    from filelock import FileLock, Timeout  # a search does not save
+
+    lock = FileLock(path, is_singleton=True, poll_interval=SECONDS_BETWEEN_TRIES)
+    try:
+        _check_file(path)
+        lock.acquire(timeout=-1 if busy is None else 0)
+    except Timeout as error:
+        raise FishermixError(str(busy)) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if busy is None and error.errno in NO_LOCKS:
+            return None
+        raise FishermixError(
+            f"Cannot lock {path.parent} ({error.strerror}). If {path} is not yours or cannot be written, "
+            "remove it."
+        ) from error
+    return lock
+
+
+def _release(lock: BaseFileLock, path: Path) -> None:
+    """Release a lock; whoever held it once removes its file, unless someone has written into it."""
+    if lock.lock_counter == 1:
+        with suppress(OSError):  # Windows keeps a file that is locked
+            if path.stat().st_size == 0:
+                path.unlink()
+    lock.release()
+
+
+def _check_file(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise FishermixError(f"Cannot lock {path.parent}: {path} is not a file. Move it away.")

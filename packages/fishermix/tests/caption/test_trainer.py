@@ -232,7 +232,7 @@ def test_the_rate_rises_and_falls():
 
 
 def test_only_one_training_at_a_time_in_a_folder(tmp_path):
-    from fishermix.locks import hold_folder
+    from fishermix.storage import hold_folder
 
     first = training(folder=tmp_path / "c")
     told = []

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from fishermix.cca.projections import CanonicalProjections
-from fishermix.joint import JointSpace
+from fishermix.joint import CanonicalProjections, JointSpace
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from fishermix.errors import FishermixError
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, Mixture, StudentT, register_family
 from fishermix.mixture.checkpoint import FamilyConfig, family_from_config, family_to_config
 from fishermix.mixture.families import REGISTERED
-from fishermix.schemas import parse
+from fishermix.storage import parse
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import fit_family

@@ -93,7 +93,7 @@ def train(
 
     If training is interrupted, run the same command again to resume it. Ctrl-C saves the best epoch so far.
     """
-    from fishermix.locks import hold_folder
+    from fishermix.storage import hold_folder
 
     from fishermix_photos.lab.datasets import combine
     from fishermix_photos.lab.training import with_dev

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.measures.ranks import Figures, figures
-from fishermix.schemas import Name, Number, Text, dump, parse_json
-from fishermix.storage import write_atomically
+from fishermix.storage import Name, Number, Text, dump, parse_json, write_atomically
 from fishermix.text.word_vectors import WordVectors
 
 from fishermix_photos.lab.datasets import Dataset

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.locks import hold_folder
 from fishermix.progress import is_shown
-from fishermix.storage import read_kind
+from fishermix.storage import hold_folder, read_kind
 
 from fishermix_photos.disk import make_private_folder
 from fishermix_photos.sqlite import select_keys, transaction

@@ -18,13 +18,11 @@ from fishermix.cca.choose import choose_best
 from fishermix.cca.covariances import CovarianceSums
 from fishermix.cca.dual import ROWS_IN_DOUBLE, GramSums, choose_method
 from fishermix.cca.estimator import RegularizedCCA
-from fishermix.cca.projections import CanonicalProjections, unit_rows
 from fishermix.errors import FishermixError
-from fishermix.joint import HubnessCorrection, JointSpace, prepare_features
+from fishermix.joint import CanonicalProjections, HubnessCorrection, JointSpace, prepare_features, unit_rows
 from fishermix.measures.ranks import Figures, figures, recall_sum, task_ranks
 from fishermix.mixture import Mixture
-from fishermix.schemas import Struct
-from fishermix.storage import FolderKind, load_folder, save_folder
+from fishermix.storage import FolderKind, Struct, load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors

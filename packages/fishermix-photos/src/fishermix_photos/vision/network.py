@@ -19,8 +19,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.schemas import Name, Number, Struct, parse_json
-from fishermix.storage import explain_damage, sha256_of_file
+from fishermix.storage import Name, Number, Struct, explain_damage, parse_json, sha256_of_file
 from msgspec import Meta, structs
 
 from fishermix_photos.disk import data_folder

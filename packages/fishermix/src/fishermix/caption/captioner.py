@@ -12,8 +12,7 @@ from fishermix.caption.consensus import Confidence, Description, EncodeText, cho
 from fishermix.caption.decoding import Decoder, Hypothesis, Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
-from fishermix.schemas import Name, Size, Struct, Text
-from fishermix.storage import FolderKind, load_folder, require_tensors, save_folder
+from fishermix.storage import FolderKind, Name, Size, Struct, Text, load_folder, require_tensors, save_folder
 from fishermix.text.tokens import STOP_WORDS
 
 MAX_WORDS = 24  # longer than almost all captions of people

@@ -29,7 +29,7 @@ import numpy as np
 
 from fishermix.caption.decoding import Hypothesis
 from fishermix.measures.captions import CIDER_SIGMA, ORDERS
-from fishermix.schemas import Number, Struct
+from fishermix.storage import Number, Struct
 from fishermix.text.tokens import STOP_WORDS, tokenize
 
 # Chosen on the dev split of Flickr8K.

@@ -24,13 +24,17 @@ from fishermix.caption.network import CaptionNetwork, Dropout, copy_weights, cro
 from fishermix.caption.recipe import DEFAULT, CaptionRecipe
 from fishermix.caption.vocabulary import Batch, CaptionSet, CaptionVocabulary, WordTable
 from fishermix.errors import FishermixError
-from fishermix.locks import hold_folder
 from fishermix.measures.captions import caption_scores
 from fishermix.progress import progress
-from fishermix.schemas import Count, Json, Name, Number, Struct
 from fishermix.storage import (
     LOCK,
+    Count,
     FolderKind,
+    Json,
+    Name,
+    Number,
+    Struct,
+    hold_folder,
     is_vacant,
     load_folder,
     remove_saved,

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from fishermix.cca.cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, check_magnitude
-from fishermix.cca.projections import FitMethod
+from fishermix.cca.problem import CanonicalProblem, FitMethod, check_magnitude
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 

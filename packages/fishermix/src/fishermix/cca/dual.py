@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.cca.cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, check_magnitude
-from fishermix.cca.projections import FitMethod
+from fishermix.cca.problem import CanonicalProblem, FitMethod, check_magnitude
 from fishermix.progress import progress
 
 COLUMNS_OF_A_SLICE = 2048

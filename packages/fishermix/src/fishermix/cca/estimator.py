@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from msgspec import structs
@@ -16,11 +16,48 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fishermix.cca.covariances import CovarianceSums, parse_pairs
 from fishermix.cca.dual import GramSums, choose_method
-from fishermix.cca.problem import solve
-from fishermix.cca.projections import CanonicalProjections, CCAConfig, CCAFit, CCAParameters, FitMethod
+from fishermix.cca.problem import FitMethod, solve
 from fishermix.errors import FishermixError
+from fishermix.joint import CanonicalProjections
 from fishermix.rows.blocks import is_table
-from fishermix.storage import FolderKind, check_feature_names, list_feature_names, load_folder, save_folder
+from fishermix.storage import (
+    FolderKind,
+    Number,
+    Positive,
+    Size,
+    Struct,
+    Text,
+    check_feature_names,
+    list_feature_names,
+    load_folder,
+    save_folder,
+)
+
+
+class CCAParameters(Struct, kw_only=True):
+    """The parameters of a saved `RegularizedCCA`."""
+
+    n_components: Size | None = None
+    reg_x: Positive = 0.01
+    reg_y: Positive = 0.01
+    scale: Number | Literal["correlation"] | None = "correlation"
+    method: Literal["auto", "primal", "dual"] = "auto"
+
+
+class CCAFit(Struct, frozen=True):
+    """How a CCA was fitted: the method, and the ridges that were added."""
+
+    method: FitMethod
+    x_ridge: Number | None = None
+    y_ridge: Number | None = None
+
+
+class CCAConfig(CCAFit, frozen=True, kw_only=True):
+    """A saved `RegularizedCCA`."""
+
+    params: CCAParameters
+    feature_names_in: list[Text] | None = None
+
 
 CCA_KIND = FolderKind("cca", 1, CCAConfig)
 

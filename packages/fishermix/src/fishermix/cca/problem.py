@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -29,6 +30,7 @@ from fishermix.cca.cholesky import CholeskyPanels, SymmetricPanels
 from fishermix.errors import FishermixError, warn_user
 from fishermix.progress import progress
 
+FitMethod = Literal["primal", "dual", "streaming"]
 ROWS_OF_A_SUM = 2048
 # From this share on, by the size up to which it holds, all eigenvectors (divide and conquer) take less time.
 ALL_EIGENVECTORS = {512: 0.15, 10**9: 0.28}

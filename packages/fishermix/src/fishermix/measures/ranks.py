@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fishermix.cca.projections import BLOCK_CELLS, unit_rows
+from fishermix.joint import BLOCK_CELLS, unit_rows
 
 Figures = dict[str, dict[str, float]]
 TIE = 1e-6

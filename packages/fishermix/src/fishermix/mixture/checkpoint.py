@@ -18,9 +18,19 @@ from fishermix.mixture.e_step import MixtureParameters, choose
 from fishermix.mixture.em import Progress, State
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.rows.blocks import Block, RowSource, Statistics
-from fishermix.schemas import Count, Digest, Json, Name, Number, Positive, Seed, Size, Struct, Text, field
 from fishermix.storage import (
+    Count,
+    Digest,
     FolderKind,
+    Json,
+    Name,
+    Number,
+    Positive,
+    Seed,
+    Size,
+    Struct,
+    Text,
+    field,
     is_vacant,
     load_folder,
     require_tensor,

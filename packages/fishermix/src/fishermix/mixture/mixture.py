@@ -21,7 +21,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from fishermix.errors import FishermixError, warn_user
-from fishermix.locks import hold_folder
 from fishermix.mixture.checkpoint import (
     Checkpoint,
     EstimatorParameters,
@@ -39,6 +38,7 @@ from fishermix.rows.blocks import RowSource
 from fishermix.storage import (
     FolderKind,
     check_feature_names,
+    hold_folder,
     list_feature_names,
     load_folder,
     require_tensor,

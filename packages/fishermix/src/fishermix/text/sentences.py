@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fishermix.cca.projections import unit_rows
 from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
+from fishermix.joint import unit_rows
 from fishermix.mixture.e_step import FEW_ROWS, MixtureParameters
 from fishermix.rows.blocks import cut
 from fishermix.runtime import map_in_threads

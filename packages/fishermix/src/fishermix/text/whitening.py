@@ -13,8 +13,8 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fishermix.cca.projections import unit_rows
 from fishermix.errors import FishermixError, warn_user
+from fishermix.joint import unit_rows
 from fishermix.progress import progress
 from fishermix.text.sentences import WHITENINGS, WhiteningTransform
 

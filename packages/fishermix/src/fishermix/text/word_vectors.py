@@ -12,8 +12,7 @@ from typing import Literal, overload
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.schemas import Count, Struct
-from fishermix.storage import FolderKind, load_folder, save_folder
+from fishermix.storage import Count, FolderKind, Struct, load_folder, save_folder
 from fishermix.text.word_files import MAX_DECOMPRESSED_BYTES, read_vectors
 
 VOCABULARY_TENSORS = {

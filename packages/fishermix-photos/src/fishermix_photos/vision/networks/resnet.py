@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.schemas import Size, Struct, Text, parse_json
-from fishermix.storage import check_download, explain_damage
+from fishermix.storage import Size, Struct, Text, check_download, explain_damage, parse_json
 
 from fishermix_photos.vision.networks.graph import Graph
 
