@@ -13,13 +13,16 @@ ROOTS = ("fishermix", "fishermix_photos")
 # What is public in modules below the roots, in the order of the reference.
 MODULES = {
     "fishermix.mixture": "Family Gaussian Laplace Logistic StudentT check_family register_family",
-    "fishermix.cca.choose": "choose_ridges choose_best PairKFold",
+    "fishermix.cca.choose": "choose_ridges choose_best",
     "fishermix.cca.covariances": "CovarianceSums",
     "fishermix.text.whitening": "Whitening",
     "fishermix.text.tokens": "tokenize",
     "fishermix.measures": "figures task_ranks caption_scores",
-    "fishermix.rows": "ArraySource StreamSource block_rows open_rows open_table",
-    "fishermix.distributed": "ClusterSource connect covariance_sums encode_sentences",
+    "fishermix.rows.blocks": "ArraySource block_rows",
+    "fishermix.rows.sources": "StreamSource open_rows open_table",
+    "fishermix.distributed.cluster": "connect",
+    "fishermix.distributed.mixtures": "ClusterSource",
+    "fishermix.distributed.covariances": "covariance_sums",
     "fishermix_photos.query": "Term parse_query parse_arguments",
     "fishermix_photos.details": "Details Filter",
     "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "

@@ -2,7 +2,7 @@
 Fit a mixture to a file larger than memory
 ==========================================
 
-`fit` takes arrays, memory-mapped files, paths of `.npy`, `.safetensors` and `.parquet` files, and any
+`fit` takes arrays, memory-mapped files, paths of `.npy` and `.safetensors` files, and any
 object that yields blocks of rows. Rows in a file are read block by block, and the result has the same
 bits as a fit in memory.
 """

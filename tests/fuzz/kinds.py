@@ -179,14 +179,6 @@ def make_npy(folder):
     np.save(folder / "rows.npy", RNG.normal(size=(20, 3)).astype(np.float32))
 
 
-def make_parquet(folder):
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.table({name: RNG.normal(size=20) for name in "abc"})
-    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=8)
-
-
 def make_safetensors(folder):
     from safetensors.numpy import save_file
 
@@ -320,7 +312,6 @@ KINDS = {
     ),
     "result": Kind(make_result, read_result, ("result.json",)),
     "npy table": Kind(make_npy, read_table("rows.npy"), ("rows.npy",)),
-    "parquet table": Kind(make_parquet, read_table("rows.parquet"), ("rows.parquet",)),
     "safetensors table": Kind(make_safetensors, read_table("rows.safetensors"), ("rows.safetensors",)),
     "photo library": Kind(
         make_library, read_library, ("library.sqlite", "library.sqlite", "points-*.f32"), restores_all=True

@@ -9,8 +9,7 @@ import numpy as np
 from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
 from fishermix.joint import HubnessCorrection
-from fishermix.text.tokens import suggest_spelling
-from fishermix.text.word_vectors import Vocabulary
+from fishermix.text.tokens import Vocabulary, suggest_spelling
 from PIL import Image
 
 COLOURS = {

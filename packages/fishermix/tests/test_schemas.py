@@ -116,12 +116,3 @@ def test_damaged_tables_are_one_error(tmp_path):
     (tmp_path / "rows.npy").write_bytes(data.replace(b"'descr'", b"'descr\\"))
     with pytest.raises(FishermixError, match=r"rows\.npy cannot be read"):
         open_table(tmp_path / "rows.npy")
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({"a": RNG.normal(size=20)}), tmp_path / "rows.parquet")
-    data = bytearray((tmp_path / "rows.parquet").read_bytes())
-    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    data[start : start + 16] = b"\xff" * 16  # thrift, which says how the table is laid out
-    (tmp_path / "rows.parquet").write_bytes(data)
-    with pytest.raises(FishermixError, match=r"rows\.parquet cannot be read"):
-        open_table(tmp_path / "rows.parquet")

@@ -7,8 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.text.tokens import suggest_spelling
-from fishermix.text.word_vectors import Vocabulary
+from fishermix.text.tokens import Vocabulary, suggest_spelling
 from fishermix_photos.dates import read_words
 from fishermix_photos.query import (
     Term,

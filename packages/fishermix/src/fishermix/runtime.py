@@ -28,18 +28,19 @@ def count_threads(n_jobs: int | None) -> int:
 
 
 def map_in_threads(use: Callable[[Item], T], items: Sequence[Item], n_jobs: int | None = None) -> Iterator[T]:
-    """Yield use(item) of each item, in their order.
+    """Iterate over use(item) of each item, in their order.
 
     The calls must be independent of each other: threads may change the time, and not a bit of the result.
     """
     threads = min(count_threads(n_jobs), len(items)) if len(items) > 1 else 1
     if threads == 1:
-        yield from map(use, items)
-        return
+        return map(use, items)
     from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
 
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(use, items)
+    pool = ThreadPoolExecutor(threads)
+    results = pool.map(use, items)
+    pool.shutdown(wait=False)  # the threads end after the last item
+    return results
 
 
 def export_lazily(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:

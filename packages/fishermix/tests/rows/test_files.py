@@ -1,15 +1,9 @@
 """Every kind of table gives the rows that were written, and says what is wrong with a bad one."""
 
-import re
-import sys
-
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from fishermix.errors import FishermixError
 from fishermix.rows.sources import BlockTable, JoinedTable, open_table, take_rows
-from fishermix.runtime import install_command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -22,21 +16,12 @@ class Restarting:
         yield from (ROWS[:7], ROWS[7:7], ROWS[7:900], ROWS[900:])
 
 
-def columns(rows):
-    return pyarrow.table({f"c{d}": rows[:, d] for d in range(rows.shape[1])})
-
-
 def make(kind, folder):
     path = folder / f"rows.{kind.partition(' ')[2] or kind}"
     if kind == "npy":
         np.save(path, ROWS)
     elif kind == "safetensors":
         save_file({"other": np.zeros(5, np.float32), "vectors": ROWS}, path)
-    elif kind == "columns parquet":
-        pyarrow.parquet.write_table(columns(ROWS), path, row_group_size=130)
-    elif kind == "lists parquet":
-        lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(ROWS.ravel()), 3)
-        pyarrow.parquet.write_table(pyarrow.table({"v": lists}), path, row_group_size=130)
     elif kind == "parts":
         return JoinedTable([BlockTable([ROWS[:10]]), BlockTable([ROWS[10:600]]), BlockTable([ROWS[600:]])])
     elif kind == "blocks":
@@ -47,7 +32,7 @@ def make(kind, folder):
     return open_table(path)
 
 
-KINDS = ("npy", "safetensors", "columns parquet", "lists parquet", "parts", "blocks", "mapped")
+KINDS = ("npy", "safetensors", "parts", "blocks", "mapped")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,12 +71,8 @@ def wrong_files(folder):
     np.save(folder / "fortran.npy", np.asfortranarray(np.zeros((4, 5))))
     (folder / "rubbish.npy").write_bytes(b"rubbish")
     (folder / "rubbish.safetensors").write_bytes(b"rubbish")
-    (folder / "rubbish.parquet").write_bytes(b"rubbish")
     (folder / "table.csv").write_text("1,2")
     save_file({"a": ROWS, "b": ROWS}, folder / "two.safetensors")
-    pyarrow.parquet.write_table(pyarrow.table({"word": ["dog"]}), folder / "words.parquet")
-    encoded = pyarrow.array(["dog", "cat"]).dictionary_encode()
-    pyarrow.parquet.write_table(pyarrow.table({"word": encoded}), folder / "encoded.parquet")
     (folder / "empty").mkdir()
 
 
@@ -102,11 +83,8 @@ def wrong_files(folder):
         ("fortran.npy", "column by column"),
         ("rubbish.npy", "cannot be read"),
         ("rubbish.safetensors", "damaged"),
-        ("rubbish.parquet", "not a valid Parquet file"),
-        ("table.csv", "does not end in .npy, .safetensors, .parquet"),
+        ("table.csv", "does not end in .npy or .safetensors"),
         ("two.safetensors", "2 tables"),
-        ("words.parquet", "Column 'word' of .* does not hold numbers"),
-        ("encoded.parquet", "Column 'word' of .* does not hold numbers"),
         ("empty", "holds no file"),
         ("absent.npy", "There is no file"),
     ],
@@ -143,20 +121,8 @@ def test_blocks_must_be_alike_and_come_again():
 
 
 def test_a_file_with_nothing_in_it_is_told(tmp_path):
-    said = {
-        "npy": "cannot be read",
-        "safetensors": "cannot be read",
-        "parquet": "cannot be read",
-    }
-    for suffix, message in said.items():
+    for suffix in ("npy", "safetensors"):
         path = tmp_path / f"a.{suffix}"
         path.touch()
-        with pytest.raises(FishermixError, match=f"{path.name} {message}"):
+        with pytest.raises(FishermixError, match=f"{path.name} cannot be read"):
             open_table(path)
-
-
-def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
-    pyarrow.parquet.write_table(columns(ROWS), tmp_path / "rows.parquet")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FishermixError, match=r"needs pyarrow. Run: " + re.escape(install_command("dask"))):
-        open_table(tmp_path / "rows.parquet")

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.text.word_vectors import Vocabulary, WordVectors
+from fishermix.text.tokens import Vocabulary
+from fishermix.text.word_vectors import WordVectors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def test_a_vocabulary_is_the_list(words, other):
 
 
 def test_a_vocabulary_survives_equal_hashes(monkeypatch):
-    monkeypatch.setattr("fishermix.text.word_vectors._hash", lambda word: len(word))
+    monkeypatch.setattr("fishermix.text.tokens._hash", lambda word: len(word))
     packed = Vocabulary.from_words(["ab", "cd", "e", "fg"])
     assert packed.rows(["fg", "cd", "e", "zz"]) == [3, 1, 2, -1]
     with pytest.raises(FishermixError, match="'cd' occurs twice"):

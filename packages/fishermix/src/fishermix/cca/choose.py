@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold
-from sklearn.utils import check_random_state
 
 from fishermix.cca.covariances import parse_pairs
 from fishermix.cca.estimator import RegularizedCCA
 from fishermix.errors import FishermixError
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class PairSide:
-    """One side of a split: Y[y_rows[j]] belongs to X[x_rows[pairs[j]]]."""
-
-    x_rows: np.ndarray  # (m,) rows of X
-    y_rows: np.ndarray  # (n,) rows of Y
-    pairs: np.ndarray  # (n,) positions in x_rows
-
-
-class PairKFold:
-    """K folds of the rows of X; the rows of Y follow theirs. `random_state` seeds the shuffle.
-
-    >>> import numpy as np
-    >>> for train, test in PairKFold(2, shuffle=False).split(4, np.array([0, 0, 1, 2, 3, 3])):
-    ...     print(test.x_rows, test.y_rows, test.pairs)
-    [0 1] [0 1 2] [0 0 1]
-    [2 3] [3 4 5] [0 1 1]
-    """
-
-    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state=None):
-        self.n_splits, self.shuffle, self.random_state = n_splits, shuffle, random_state
-
-    def split(self, n_rows: int, pairs: np.ndarray) -> Iterator[tuple[PairSide, PairSide]]:
-        """Yield (train, test) of each fold of the `n_rows` of X; pairs (n,) is the row of X of each of Y."""
-        pairs = np.asarray(pairs)
-        seed = check_random_state(self.random_state) if self.shuffle else None
-        folds = KFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
-        for train, test in folds.split(np.empty(n_rows)):
-            yield _take_side(train, n_rows, pairs), _take_side(test, n_rows, pairs)
 
 
 def choose_ridges(
@@ -57,25 +24,38 @@ def choose_ridges(
     *,
     reg_x: float | Sequence[float],
     reg_y: float | Sequence[float],
-    cv: int | PairKFold = 5,
+    n_splits: int = 5,
 ) -> RegularizedCCA:
     """Fit to all pairs with the ridges that have the highest mean `score` in cross-validation.
 
-    X, Y, pairs : arrays (m, p), (n, q), and the row of X of each row of Y, as `RegularizedCCA.fit` takes them
-    cv : the folds; an int is their number, shuffled by the seed 0
-
     `cca` itself is not changed. `cv_scores_` of the result lists (reg_x, reg_y, mean score). Ridges that fail
     to score in one fold have NaN and are not chosen. The covariances of a fold are formed once for all of
-    them.
+    them. An image and all its sentences are on the same side of a fold.
+
+    Parameters
+    ----------
+    cca : RegularizedCCA
+        Its other parameters are kept.
+    X : array of shape (m, p)
+        The rows of one side.
+    Y : array of shape (n, q)
+        The rows of the other side.
+    pairs : array of shape (n,), optional
+        The row of X that belongs to each row of Y. Default: row j belongs to row j.
+    reg_x, reg_y : float or sequence of floats
+        The ridges to try.
+    n_splits : int, default 5
+        The number of folds of the rows of X, which are shuffled with the seed 0.
     """
     X, Y = np.asarray(X), np.asarray(Y)
     pairs = parse_pairs(pairs, len(X), len(Y))
-    folds = PairKFold(cv, random_state=0) if isinstance(cv, int) else cv
+    image_of = np.arange(len(Y)) if pairs is None else pairs
     scores: dict[tuple[float, float], list[float]] = {}
-    for train, test in folds.split(len(X), np.arange(len(Y)) if pairs is None else pairs):
-        statistics = cca.statistics(X[train.x_rows], Y[train.y_rows], train.pairs)
+    for train, test in KFold(n_splits, shuffle=True, random_state=0).split(X):
+        statistics = cca.statistics(*_take_pairs(X, Y, image_of, train))
+        held_out = _take_pairs(X, Y, image_of, test)
         for fitted in cca.path(statistics, reg_x, reg_y):
-            score = fitted.score(X[test.x_rows], Y[test.y_rows], test.pairs)
+            score = fitted.score(*held_out)
             scores.setdefault((fitted.reg_x, fitted.reg_y), []).append(score)
     means = {ridges: float(np.mean(of_folds)) for ridges, of_folds in scores.items()}
     best = choose_best(means, means.__getitem__)
@@ -84,11 +64,14 @@ def choose_ridges(
     return fitted
 
 
-def _take_side(x_rows: np.ndarray, n_rows: int, pairs: np.ndarray) -> PairSide:
-    position = np.full(n_rows, -1)
+def _take_pairs(
+    X: np.ndarray, Y: np.ndarray, pairs: np.ndarray, x_rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """These rows of X, the rows of Y that belong to them, and their pairs."""
+    position = np.full(len(X), -1)
     position[x_rows] = np.arange(len(x_rows))
     y_rows = np.flatnonzero(position[pairs] >= 0)
-    return PairSide(x_rows, y_rows, position[pairs[y_rows]])
+    return X[x_rows], Y[y_rows], position[pairs[y_rows]]
 
 
 def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:

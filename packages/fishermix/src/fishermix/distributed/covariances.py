@@ -1,7 +1,4 @@
-"""Sentences on a Dask cluster: their vectors, and the sums of CCA.
-
-Each worker sums a part of the pairs, and the client adds the parts up.
-"""
+"""The sums of CCA on a Dask cluster: each worker sums a part of the pairs, and the client adds these up."""
 
 from __future__ import annotations
 
@@ -11,14 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fishermix.cca.covariances import CovarianceSums, choose_block_rows
-from fishermix.distributed.cluster import (
-    broadcast,
-    current_client,
-    explain_errors,
-    map_in_order,
-    submit,
-)
+from fishermix.cca.covariances import CovarianceSums, choose_block_rows, parse_pairs
+from fishermix.distributed.cluster import broadcast, current_client, explain_errors, map_in_order
 from fishermix.distributed.mixtures import FileRows, list_pieces
 from fishermix.errors import FishermixError
 from fishermix.rows.blocks import cut
@@ -60,11 +51,7 @@ def covariance_sums(
     with explain_errors(client):
         pieces = list(_list_pieces(client, Y, encoder))
         n = sum(n_rows for _, n_rows in pieces)
-        pairs = np.arange(len(X)) if pairs is None else np.asarray(pairs)
-        if len(pairs) != n:
-            raise FishermixError(f"Y has {n} rows, but there are {len(pairs)} pairs.")
-        if n and not 0 <= pairs.min() <= pairs.max() < len(X):
-            raise FishermixError(f"pairs must be between 0 and {len(X) - 1}, the rows of X.")
+        pairs = np.arange(n) if parse_pairs(pairs, len(X), n) is None else np.asarray(pairs)
         workers = sum(client.nthreads().values())
         there = None
         if encoder is not None:
@@ -118,42 +105,3 @@ def _block(piece: Any, encoder: SentenceEncoder | None) -> np.ndarray:
             warnings.simplefilter("ignore")
             return encoder.transform(piece)
     return piece.read() if isinstance(piece, FileRows) else np.asarray(piece)
-
-
-def encode_sentences(
-    encoder: SentenceEncoder,
-    sentences: Sequence[str],
-    client: Client | None = None,
-    rows: int = SENTENCES_AT_ONCE,
-) -> Any:
-    """`encoder.transform(sentences)` on the workers: a `dask.array` (n, n_features) in chunks of `rows`.
-
-    Parameters
-    ----------
-    encoder : SentenceEncoder
-        The encoder.
-    sentences : sequence of str
-        The sentences.
-    client : distributed.Client, optional
-        The Dask client. Default: the one made last.
-    rows : int
-        The number of sentences per chunk.
-    """
-    import dask.array
-
-    client = client or current_client()
-    if not len(sentences):
-        raise FishermixError("There are no sentences to encode.")
-    # Captions use thousands of the millions of memory-mapped word vectors: send only these to the workers.
-    there = broadcast(client, encoder.with_words_of(sentences))
-    chunks = []
-    for part in cut(len(sentences), rows):
-        block = list(sentences[part])
-        future = submit(client, _encode, there, block)
-        shape = (len(block), encoder.n_features)
-        chunks.append(dask.array.from_delayed(dask.delayed(future), shape, np.float32))
-    return dask.array.concatenate(chunks)
-
-
-def _encode(encoder: SentenceEncoder, sentences: Sequence[str]) -> np.ndarray:
-    return encoder.transform(sentences)

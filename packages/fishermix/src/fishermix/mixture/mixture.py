@@ -202,7 +202,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
 
         X may also be rows that are not in memory, which are read block by block with the same result: the
-        path of an .npy, .safetensors or .parquet file, a list of such paths, a memory-mapped array, a
+        path of an .npy or .safetensors file, a list of such paths, a memory-mapped array, a
         re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
 
         On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.

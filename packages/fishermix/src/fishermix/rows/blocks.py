@@ -111,7 +111,7 @@ class RowSource(ABC):
 
 
 class ArraySource(RowSource):
-    """An array (N, D) in memory or memory-mapped, cut into blocks.
+    """An array (N, D) in memory, cut into blocks.
 
     The cuts depend on N alone, and the sums run in the order of the blocks: the result does not depend on the
     number of threads.
@@ -119,7 +119,7 @@ class ArraySource(RowSource):
     Parameters
     ----------
     rows : array of shape (N, D)
-        The rows, in memory or memory-mapped.
+        The rows. They are copied unless they are C-ordered float32 or float64.
     weight : array of shape (N,), optional
         The weight of each row.
     threads : int, optional
@@ -128,21 +128,15 @@ class ArraySource(RowSource):
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
         super().__init__((rows.shape[0], rows.shape[1]), rows.dtype, weight)
-        self.rows, self.threads = rows, threads
-        self._cuts = cut(len(rows), block_rows(len(rows)))
-        self._memos: list[dict[str, Any]] = [{} for _ in self._cuts]
-
-    def _block(self, number: int) -> Block:
-        part = self._cuts[number]
-        rows = np.ascontiguousarray(self.rows[part], self.dtype)
-        return Block(rows, self._weigh(part), self._memos[number])
+        self.rows, self.threads = np.ascontiguousarray(rows, self.dtype), threads
+        parts = cut(len(rows), block_rows(len(rows)))
+        self.blocks = [Block(self.rows[part], self._weigh(part)) for part in parts]
 
     def total(self, step: Step) -> Statistics:
-        numbers = range(len(self._cuts))
-        return sum_in_tree(map_in_threads(lambda number: step(self._block(number)), numbers, self.threads))
+        return sum_in_tree(map_in_threads(step, self.blocks, self.threads))
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(self.rows[rows], self.dtype)
+        return self.rows[rows]
 
 
 def block_rows(n_rows: int) -> int:

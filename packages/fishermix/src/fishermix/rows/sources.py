@@ -7,7 +7,6 @@ A *table* reads consecutive rows into new memory; reading from the first row to 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,10 +29,10 @@ from fishermix.rows.blocks import (
     cut,
     sum_in_tree,
 )
-from fishermix.runtime import count_threads, install_command
+from fishermix.runtime import count_threads
 from fishermix.storage import DTYPES, explain_damage, read_tensor_header
 
-SUFFIXES = (".npy", ".safetensors", ".parquet")
+SUFFIXES = (".npy", ".safetensors")
 ROWS_PER_READ = 65_536  # of `take_rows`: 79 MB of 300 float32 numbers
 MEMORY = 2**30  # bytes
 
@@ -68,24 +67,41 @@ class RawTable:
         return numbers.reshape(stop - start, width)
 
 
-class SequentialTable(ABC):
-    """Rows that come in pieces of any length. Reading rows before the last ones read starts again."""
+class BlockTable:
+    """A re-iterable of blocks (n, D): each `iter` gives the same blocks. A first pass counts their rows.
 
-    shape: tuple[int, int]
-    dtype: np.dtype
+    Reading rows before the last ones read starts again.
+    """
 
-    def __init__(self) -> None:
-        self._pieces: Iterator[np.ndarray] = iter(())
-        self._position, self._left = -1, np.empty((0, 0))
+    def __init__(self, blocks: Iterable[np.ndarray]):
+        self.blocks = blocks
+        if iter(blocks) is blocks:
+            raise FishermixError(
+                "A generator gives its blocks only once, but a fit reads them several times. Pass a list, or "
+                "an object whose __iter__ starts again."
+            )
+        shapes: list[tuple[int, ...]] = []
+        kinds = set()
+        for block in map(np.asarray, blocks):
+            if block.ndim != 2 or block.shape[1] != (shapes[0][1] if shapes else block.shape[1]):
+                raise FishermixError(
+                    f"A block has shape {block.shape}. All blocks must be (n, D) with the same D."
+                )
+            shapes.append(block.shape)
+            kinds.add(block.dtype)
+        if not shapes:
+            raise FishermixError("There are no blocks.")
+        self.shape = sum(rows for rows, _ in shapes), shapes[0][1]
+        self.dtype = np.result_type(*kinds)
+        self._start_again()
 
-    @abstractmethod
-    def pieces_from(self, row: int) -> tuple[int, Iterator[np.ndarray]]:
-        """Return the row at which the pieces begin, which is `row` or one before it, and the pieces."""
+    def _start_again(self) -> None:
+        self._pieces = (block for block in map(np.asarray, self.blocks) if len(block))
+        self._position, self._left = 0, np.empty((0, self.shape[1]), self.dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        if self._position < 0 or start < self._position:
-            self._position, self._pieces = self.pieces_from(start)
-            self._left = np.empty((0, self.shape[1]), self.dtype)
+        if start < self._position:
+            self._start_again()
         found = np.empty((stop - start, self.shape[1]), self.dtype)
         while self._position < stop:
             if not len(self._left):
@@ -107,117 +123,7 @@ class SequentialTable(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        SequentialTable.__init__(self)
-
-
-class ParquetTable(SequentialTable):
-    """The numeric columns of a Parquet file, or its single column of lists of one length.
-
-    It is read one row group at a time: write groups of at most 65,536 rows to limit the memory.
-    """
-
-    def __init__(self, path: str | os.PathLike):
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise FishermixError(
-                f"Reading the Parquet file {path} needs pyarrow. Run: {install_command('dask')}"
-            ) from error
-
-        super().__init__()
-        self.path = os.fspath(path)
-        with (
-            explain_damage(self.path, "It is not a valid Parquet file."),
-            pyarrow.parquet.ParquetFile(self.path) as file,
-        ):
-            groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            if min(groups, default=0) < 0:
-                raise FishermixError(f"{self.path} is damaged: a group has {min(groups)} rows.")
-            first = _convert_table(file.schema_arrow.empty_table(), self.path)
-            if first.shape[1] == 0 and groups:
-                first = _convert_table(file.read_row_group(0), self.path)
-        self.group_ends = np.cumsum(groups, dtype=np.int64)
-        self.shape, self.dtype = (int(sum(groups)), first.shape[1]), first.dtype
-
-    def pieces_from(self, row: int) -> tuple[int, Iterator[np.ndarray]]:
-        group = int(np.searchsorted(self.group_ends, row, side="right"))
-        return int(self.group_ends[group - 1]) if group else 0, self._groups(group)
-
-    def _groups(self, first: int) -> Iterator[np.ndarray]:
-        import pyarrow.parquet
-
-        with explain_damage(self.path):
-            opened = pyarrow.parquet.ParquetFile(self.path)
-        with opened as file:
-            for group, rows in enumerate(np.diff(self.group_ends, prepend=0)[first:].tolist(), first):
-                with explain_damage(self.path):
-                    found = _convert_table(file.read_row_group(group), self.path)
-                if found.shape != (rows, self.shape[1]):
-                    raise FishermixError(f"{self.path} is damaged: row group {group} is {found.shape}.")
-                yield found.astype(self.dtype, copy=False)
-
-
-def _convert_table(table: Any, path: str) -> np.ndarray:
-    """Convert a pyarrow table to an array (n, D)."""
-    import pyarrow.types
-
-    types = [field.type for field in table.schema]
-    lists = pyarrow.types.is_list, pyarrow.types.is_large_list, pyarrow.types.is_fixed_size_list
-    if len(types) == 1 and any(is_kind(types[0]) for is_kind in lists):
-        return _convert_lists(table.column(0).combine_chunks(), path)
-    wrong = [
-        field.name
-        for field in table.schema
-        if not (pyarrow.types.is_integer(field.type) or pyarrow.types.is_floating(field.type))
-    ]
-    if wrong or not types:
-        raise FishermixError(f"Column '{wrong[0] if wrong else ''}' of {path} does not hold numbers.")
-    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in types))
-    found = np.empty((table.num_rows, len(types)), dtype)
-    for number, column in enumerate(table.columns):
-        found[:, number] = column.to_numpy()
-    return found
-
-
-def _convert_lists(column: Any, path: str) -> np.ndarray:
-    """Convert a pyarrow column of lists of one length D to an array (n, D)."""
-    if not len(column):
-        width = getattr(column.type, "list_size", 0)  # known of lists of fixed size
-        return np.empty((0, width), column.type.value_type.to_pandas_dtype())
-    numbers = column.flatten().to_numpy(zero_copy_only=False)
-    if column.null_count or len(numbers) % len(column):
-        raise FishermixError(f"The lists in {path} have different lengths.")
-    return numbers.reshape(len(column), -1)
-
-
-class BlockTable(SequentialTable):
-    """A re-iterable of blocks (n, D): each `iter` gives the same blocks. A first pass counts their rows."""
-
-    def __init__(self, blocks: Iterable[np.ndarray]):
-        super().__init__()
-        self.blocks = blocks
-        if iter(blocks) is blocks:
-            raise FishermixError(
-                "A generator gives its blocks only once, but a fit reads them several times. Pass a list, or "
-                "an object whose __iter__ starts again."
-            )
-        shapes: list[tuple[int, ...]] = []
-        kinds = set()
-        for block in map(np.asarray, blocks):
-            if block.ndim != 2 or block.shape[1] != (shapes[0][1] if shapes else block.shape[1]):
-                raise FishermixError(
-                    f"A block has shape {block.shape}. All blocks must be (n, D) with the same D."
-                )
-            shapes.append(block.shape)
-            kinds.add(block.dtype)
-        if not shapes:
-            raise FishermixError("There are no blocks.")
-        self.shape = sum(rows for rows, _ in shapes), shapes[0][1]
-        self.dtype = np.result_type(*kinds)
-
-    def pieces_from(self, row: int) -> tuple[int, Iterator[np.ndarray]]:
-        return 0, (block for block in map(np.asarray, self.blocks) if len(block))
+        self._start_again()
 
 
 class JoinedTable:
@@ -254,7 +160,7 @@ def take_rows(table: Table, rows: np.ndarray) -> np.ndarray:
 
 
 def open_table(path: str | os.PathLike) -> Table:
-    """Open a .npy, .safetensors or .parquet file, or a folder of such files in the order of their names.
+    """Open a .npy or .safetensors file, or a folder of such files in the order of their names.
 
     A safetensors file must hold exactly one two-dimensional tensor of floats. A folder of imported word
     vectors is such a table.
@@ -268,7 +174,7 @@ def open_table(path: str | os.PathLike) -> Table:
     if path.is_dir():
         parts = sorted(part for part in path.iterdir() if part.suffix in SUFFIXES)
         if not parts:
-            raise FishermixError(f"{path} holds no file that ends in {', '.join(SUFFIXES)}.")
+            raise FishermixError(f"{path} holds no file that ends in {' or '.join(SUFFIXES)}.")
         return JoinedTable([open_table(part) for part in parts])
     if not path.is_file():
         raise FishermixError(f"There is no file {path}.")
@@ -276,9 +182,7 @@ def open_table(path: str | os.PathLike) -> Table:
         return _open_npy(path)
     if path.suffix == ".safetensors":
         return _open_safetensors(path)
-    if path.suffix == ".parquet":
-        return ParquetTable(path)
-    raise FishermixError(f"{path} does not end in {', '.join(SUFFIXES)}.")
+    raise FishermixError(f"{path} does not end in {' or '.join(SUFFIXES)}.")
 
 
 def _open_npy(path: Path) -> RawTable:
