@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from fishermix_photos import ImageTextModel
 from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.probability import Probabilities, find_band, measure_scale
 from fishermix_photos.query import encode_terms, parse_query
+from fishermix_photos.search import Probabilities, find_band, measure_scale
 from fishermix_photos.vision.features import extract
 
 FIRST = 5

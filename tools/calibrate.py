@@ -25,7 +25,7 @@ import numpy as np
 from fishermix.text.tokens import STOP_WORDS, tokenize
 from fishermix_photos.lab.datasets import Dataset, open_dataset
 from fishermix_photos.model import Calibration, ImageTextModel
-from fishermix_photos.probability import FEWEST_SCORES, describe_scores, measure_scale
+from fishermix_photos.search import FEWEST_SCORES, describe_scores, measure_scale
 from fishermix_photos.vision.features import extract
 
 TRIALS = 4000

@@ -25,12 +25,13 @@ from fishermix.storage import dump, load_folder, save_folder
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors
 from fishermix_photos.database import Entry
-from fishermix_photos.details import Details, Filter
+from fishermix_photos.details import Details
 from fishermix_photos.lab.datasets.dataset import Dataset
 from fishermix_photos.lab.recipe import find_recipe
 from fishermix_photos.lab.reproduce import Result, _load_result
 from fishermix_photos.lab.training import WHITENING, NoFields, train_model
 from fishermix_photos.model import Calibration, ImageTextModel, PooledSentences
+from fishermix_photos.query import Filter
 from fishermix_photos.store import LocalStore
 from fishermix_photos.vision.features import FEATURES_FILE, FEATURES_TABLES, _FeatureCache, open_cache
 from fishermix_photos.vision.network import EXAMPLE, Network

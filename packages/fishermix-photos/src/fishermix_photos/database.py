@@ -1,4 +1,4 @@
-"""The tables of a library, and what is read from and written to them; `store` and `postgres` use it.
+"""The tables of a library, and what is read from them; `store` and `postgres` change them.
 
 A photo has the absolute path of its file and a row: equal contents have the same row, frames of a video and
 pages of a TIFF file have their own. A photo that could not be read has a reason instead.
@@ -10,13 +10,14 @@ import os
 import re
 import secrets
 import sqlite3
+import threading
 import time
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from fishermix.errors import FishermixError
@@ -24,13 +25,30 @@ from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.details import DETAILS, Details, DetailsTypes
+from fishermix_photos.disk import DAMAGED, FULL, DiskFull, expect_readable
+from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
 from fishermix_photos.photo_files import Stamp
-from fishermix_photos.sqlite import Row, select, select_keys, select_one, transaction
+from fishermix_photos.results import LibraryDamaged
+from fishermix_photos.sqlite import (
+    KEYS_PER_QUERY,
+    Row,
+    Schema,
+    connect,
+    explain_sqlite_error,
+    open_empty,
+    select,
+    transaction,
+)
+from fishermix_photos.vision.formats import is_whole_file
 
+T = TypeVar("T")
+DATABASE = "library.sqlite"
 SECONDS_PER_DAY = 86_400
-VERSION = 1  # of the schema
-LONGEST_VALUE = 1 << 20  # bytes of a row; a path has at most some thousand
-SCHEMA = f"""
+VERSION = 1  # of the tables
+LIBRARY = Schema(
+    "photo library",
+    VERSION,
+    f"""
 CREATE TABLE state (
     generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL, version INTEGER NOT NULL
 );
@@ -41,6 +59,7 @@ CREATE TABLE photos (
     id TEXT PRIMARY KEY,
     path BLOB NOT NULL UNIQUE,
     folder INTEGER NOT NULL,
+    is_file INTEGER NOT NULL,
     size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL,
     row INTEGER,
@@ -49,11 +68,17 @@ CREATE TABLE photos (
     CHECK ((row IS NULL) != (reason IS NULL))
 ) WITHOUT ROWID;
 CREATE INDEX photos_by_row ON photos (row);
-INSERT INTO state VALUES (0, '', 0, 0);
-PRAGMA user_version = {VERSION}
-"""
+INSERT INTO state VALUES (0, '', 0, 0)
+""",
+)
 COLUMNS = f"p.row, p.id, p.path, f.path, {', '.join(f'p.{name}' for name in DETAILS)}"
-READABLE = f"SELECT {COLUMNS} FROM photos p JOIN folders f ON f.id = p.folder WHERE p.row IS NOT NULL"
+PHOTOS = "photos p JOIN folders f ON f.id = p.folder"
+READABLE = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE p.row IS NOT NULL"
+WRITTEN = ("folder", "is_file", "size", "mtime_ns", "row", "reason", *DETAILS)
+WRITE_PHOTO = (  # or replace what is known of its path
+    f"INSERT INTO photos (id, path, {', '.join(WRITTEN)}) VALUES (?, ?{', ?' * len(WRITTEN)}) "
+    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in WRITTEN)}"
+)
 _ODD_PATH = re.compile(rb"\0|/\.{0,2}(?:/|\Z)")  # names that no listing gives
 RecordRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
 
@@ -63,6 +88,7 @@ class State(NamedTuple):
 
     version : the number of changes so far
     last : the last committed row of the points
+    folders : the folders of the library, by path
     """
 
     generation: Count
@@ -70,6 +96,7 @@ class State(NamedTuple):
     dimension: Annotated[int, Meta(ge=0, le=2**20)]
     version: Count
     last: Row | None = None
+    folders: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -92,6 +119,12 @@ class Entry:
     reason: str | None = None
     details: Details | None = None
 
+    def values(self, folder: int, row: int | None) -> tuple:
+        """What `WRITE_PHOTO` stores of a photo of this folder with this point."""
+        photo = secrets.token_hex(8), os.fsencode(self.path), folder, is_whole_file(self.path)
+        stamp = self.stamp.size, self.stamp.mtime_ns
+        return *photo, *stamp, row, self.reason, *astuple(self.details or Details())
+
 
 class Record(NamedTuple):
     """A readable photo of the library; equal contents have the same row."""
@@ -108,128 +141,6 @@ def today() -> int:
     return int(time.time() // SECONDS_PER_DAY)
 
 
-def expect_points(rows: Sequence[int] | np.ndarray, points: np.ndarray) -> None:
-    """Raise if a row of a damaged database is beyond the points."""
-    if len(rows) and max(rows) >= len(points):
-        raise sqlite3.DatabaseError(f"the point {max(rows)} is missing")
-
-
-def expect_readable(file: Path) -> None:
-    if not os.access(file, os.R_OK):
-        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
-
-
-# Connections
-
-
-def connect(file: Path) -> sqlite3.Connection:
-    """A connection that writes or, in a read-only place, reads what was committed.
-
-    SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
-    database is opened as one that nobody changes, unless a log with newer content is there.
-    """
-    expect_readable(file)
-    kind, name = "?mode=rw", file.absolute().as_uri()
-    if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
-        log = file.with_name(f"{file.name}-wal")
-        kind = "?mode=ro" if log.exists() and log.stat().st_size else "?mode=ro&immutable=1"
-    connection = sqlite3.connect(
-        name + kind, timeout=60, isolation_level=None, check_same_thread=False, uri=True
-    )
-    try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-        if kind == "?mode=rw":
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            if not _read_schema(connection):
-                _create_tables(connection)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise FishermixError(
-                f"The photo library in {file.parent} was made by a newer fishermix. Upgrade, or name another "
-                "place."
-            )
-        if _read_schema(connection) != _expected_schema():
-            raise sqlite3.DatabaseError("the database has other tables than a photo library")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables in one transaction, unless another process has just done so."""
-    with transaction(connection):
-        if not _read_schema(connection):
-            for statement in SCHEMA.split(";"):
-                connection.execute(statement)
-
-
-def _read_schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
-    """Tables, indexes, views and triggers with their definitions."""
-    return set(connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall())
-
-
-@cache
-def _expected_schema() -> set[tuple[str, str, str]]:
-    return _read_schema(open_empty())
-
-
-def open_empty() -> sqlite3.Connection:
-    """An empty library, in memory: what can be read before the first change."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    _create_tables(connection)
-    return connection
-
-
-# Rows
-
-
-def read_state(connection: sqlite3.Connection) -> State:
-    columns = "generation, model_key, dimension, version"
-    last = "SELECT max(row) FROM (SELECT max(row) AS row FROM contents UNION ALL SELECT max(row) FROM dead)"
-    return select_one(connection, State, f"SELECT {columns}, ({last}) FROM state")
-
-
-def find_folder(connection: sqlite3.Connection, folder: str) -> int:
-    found = select(connection, tuple[int], "SELECT id FROM folders WHERE path = ?", os.fsencode(folder))
-    if not found:
-        raise FishermixError(
-            f"Another process has removed {folder} from the photo library. Run the command again."
-        )
-    return found[0][0]
-
-
-def find_row(connection: sqlite3.Connection, digest: bytes | None) -> int | None:
-    found = select(connection, tuple[Row], "SELECT row FROM contents WHERE sha256 = ?", digest)
-    return found[0][0] if found else None
-
-
-def rows_of_path(connection: sqlite3.Connection, path: str) -> set[int]:
-    query = "SELECT row FROM photos WHERE path = ? AND row IS NOT NULL"
-    return {row for (row,) in select(connection, tuple[Row], query, os.fsencode(path))}
-
-
-def write_photo(connection: sqlite3.Connection, entry: Entry, folder: int, row: int | None) -> None:
-    """Insert a photo, or replace what is known of its path. Its point is alive."""
-    columns = ("folder", "size", "mtime_ns", "row", "reason", *DETAILS)
-    values = (folder, entry.stamp.size, entry.stamp.mtime_ns, row, entry.reason)
-    connection.execute(
-        f"INSERT INTO photos (id, path, {', '.join(columns)}) VALUES (?, ?{', ?' * len(columns)}) "
-        f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in columns)}",
-        (secrets.token_hex(8), os.fsencode(entry.path), *values, *astuple(entry.details or Details())),
-    )
-    connection.execute("DELETE FROM dead WHERE row = ?", (row,))
-
-
-def bury(connection: sqlite3.Connection, rows: Sequence[int] | set[int]) -> None:
-    """List those of the rows as dead that have no photo any more."""
-    for row in rows:
-        if not connection.execute("SELECT 1 FROM photos WHERE row = ? LIMIT 1", (row,)).fetchone():
-            connection.execute("INSERT OR IGNORE INTO dead (row, day) VALUES (?, ?)", (row, today()))
-
-
 def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
     """A condition of SQL, and its values, for the paths that begin with a prefix, which ends in a slash."""
     if not prefixes:
@@ -239,77 +150,297 @@ def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
     return f"({' OR '.join(['p.path >= ? AND p.path < ?'] * len(starts))})", bounds
 
 
-def find_excluded(
-    connection: sqlite3.Connection,
-    points: np.ndarray,
-    prefixes: Sequence[str],
-    rows: np.ndarray | None = None,
-) -> np.ndarray:
-    """The rows that a search must not find: those of no photo below the prefixes, or not among `rows`."""
-    if not prefixes and rows is None:
-        dead = np.array(select(connection, tuple[Row], "SELECT row FROM dead"), np.int64).reshape(-1)
-        expect_points(dead, points)
-        return dead
-    if rows is None:
+class Database:
+    """What SQLite and PostgreSQL answer to the same SQL."""
+
+    name: str
+    _STATE: str  # the query of the state without its folders
+
+    def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
+        """The rows that a query finds, each converted to the tuple type `row` of bounded types."""
+        raise NotImplementedError
+
+    def _damaged(self, problem: str) -> LibraryDamaged:
+        raise NotImplementedError
+
+    def _ask_keys(self, row: Any, query: str, keys: Iterable[Any]) -> list[Any]:
+        """The rows that a query, which ends in IN, finds for these keys."""
+        distinct, found = list(dict.fromkeys(keys)), []
+        for start in range(0, len(distinct), KEYS_PER_QUERY):
+            chunk = distinct[start : start + KEYS_PER_QUERY]
+            found += self._ask(row, f"{query} ({', '.join('?' * len(chunk))})", *chunk)
+        return found
+
+    def state(self) -> State:
+        found = self._ask(State, self._STATE)
+        if len(found) != 1:
+            raise self._damaged("is damaged: it has no state")
+        folders = self._ask(tuple[bytes], "SELECT path FROM folders ORDER BY path")
+        names = tuple(os.fsdecode(path) for (path,) in folders)
+        if odd := [name for name in names if os.path.abspath(name) != name]:
+            raise self._damaged(f"is damaged: {odd[0]!r:.100} is not the path of a folder")
+        return found[0]._replace(folders=names)
+
+    def _find_folder(self, folder: str) -> int:
+        """The number of a folder."""
+        found = self._ask(tuple[int], "SELECT id FROM folders WHERE path = ?", os.fsencode(folder))
+        if not found:
+            raise FishermixError(
+                f"Another process has removed {folder} from the photo library. Run the command again."
+            )
+        return found[0][0]
+
+    def _find_row(self, digest: bytes | None) -> int | None:
+        """The row of a content, if it is known."""
+        found = self._ask(tuple[Row], "SELECT row FROM contents WHERE sha256 = ?", digest)
+        return found[0][0] if found else None
+
+    def stamps(self, prefix: str) -> dict[str, Stamp]:
+        """The stamps of the files below `prefix`, which ends in a slash, by path."""
+        where, bounds = limit_to([prefix])
+        query = f"SELECT path, size, mtime_ns FROM photos p WHERE {where}"
+        found = self._ask(tuple[bytes, int, int], query, *bounds)
+        return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in found}
+
+    def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
+        """Those of the hashes for which there are points."""
+        found = self._ask_keys(tuple[bytes], "SELECT sha256 FROM contents WHERE sha256 IN", hashes)
+        return {digest for (digest,) in found}.intersection(hashes)
+
+    def records(self, prefixes: Sequence[str] = ()) -> list[Record]:
+        """The readable photos, frames and pages below one of the prefixes."""
         where, bounds = limit_to(prefixes)
-        query = f"SELECT DISTINCT row FROM photos p WHERE row IS NOT NULL AND {where}"
-        rows = np.array(select(connection, tuple[Row], query, *bounds), np.int64).reshape(-1)
-    expect_points(rows, points)
-    outside = np.ones(len(points), bool)
-    outside[rows] = False
-    return np.flatnonzero(outside)
+        return self._make_records(self._ask(RecordRow, f"{READABLE} AND {where}", *bounds))
+
+    def find(self, ids: Sequence[str]) -> list[Record]:
+        """The photos with these ids."""
+        return self._make_records(self._ask_keys(RecordRow, f"{READABLE} AND p.id IN", ids))
+
+    def _make_records(self, rows: Sequence[tuple]) -> list[Record]:
+        records = []
+        for row, photo, path, folder, *details in rows:
+            if not path.startswith(folder.rstrip(b"/") + b"/") or _ODD_PATH.search(path):
+                raise self._damaged("is damaged: a photo is outside of its folder")
+            records.append(Record(row, photo, os.fsdecode(path), os.fsdecode(folder), Details(*details)))
+        return records
+
+    def files(self, prefixes: Sequence[str] = ()) -> list[tuple[int, bytes, bytes, str | None]]:
+        """Row, path, folder and time of the readable files below one of the prefixes."""
+        where, bounds = limit_to(prefixes)
+        query = f"SELECT p.row, p.path, f.path, p.taken FROM {PHOTOS} WHERE p.row IS NOT NULL AND p.is_file"
+        return self._ask(tuple[Row, bytes, bytes, str | None], f"{query} AND {where}", *bounds)
+
+    def count(self, prefixes: Sequence[str] = ()) -> tuple[int, int, int]:
+        """The number of files that can be read, of their contents, and of files, frames and pages."""
+        where, bounds = limit_to(prefixes)
+        files = "count(row) FILTER (WHERE is_file), count(DISTINCT row) FILTER (WHERE is_file)"
+        return self._ask(
+            tuple[int, int, int], f"SELECT {files}, count(row) FROM photos p WHERE {where}", *bounds
+        )[0]
+
+    def unreadable(self, prefixes: Sequence[str] = ()) -> dict[str, str]:
+        """Why files could not be read, by path."""
+        where, bounds = limit_to(prefixes)
+        query = f"SELECT path, reason FROM photos p WHERE reason IS NOT NULL AND {where} ORDER BY path"
+        found = self._ask(tuple[bytes, str], query, *bounds)
+        return {os.fsdecode(path): reason for path, reason in found}
 
 
-def find_photos(
-    connection: sqlite3.Connection, rows: list[int], scores: list[float]
-) -> list[tuple[Record, float]]:
-    """The photos of these rows, in their order; photos of the same content by their paths."""
-    ranks = {row: rank for rank, row in enumerate(rows)}
-    found = make_records(list(select_keys(connection, RecordRow, f"{READABLE} AND p.row IN", rows)))
-    if foreign := {record.row for record in found}.difference(ranks):
-        raise sqlite3.DatabaseError(f"the row {min(foreign)} was found, but not asked for")
-    found.sort(key=lambda record: (ranks[record.row], os.fsencode(record.path)))
-    return [(record, scores[ranks[record.row]]) for record in found]
+class _ThreadConnection:
+    """A connection that is closed when its thread ends: servers start threads again and again."""
+
+    def __init__(self, file: Path | None):
+        self.is_empty = file is None
+        self.connection = open_empty(LIBRARY) if file is None else connect(file, LIBRARY)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.close()
 
 
-def make_records(rows: Sequence[tuple]) -> list[Record]:
-    found = []
-    for row, photo, path, folder, *details in rows:
-        if not path.startswith(folder.rstrip(b"/") + b"/") or _ODD_PATH.search(path):
-            raise sqlite3.DatabaseError("a photo is outside of its folder")
-        found.append(Record(row, photo, os.fsdecode(path), os.fsdecode(folder), Details(*details)))
-    return found
+class LocalDatabase(Database):
+    """The files of a library in a directory of this machine, as readers see them."""
 
+    _STATE = (
+        "SELECT generation, model_key, dimension, version, (SELECT max(row) FROM "
+        "(SELECT max(row) AS row FROM contents UNION ALL SELECT max(row) FROM dead)) FROM state"
+    )
 
-# Checks
+    def __init__(self, place: str | os.PathLike):
+        self.folder = Path(place)
+        self.name = str(self.folder)
+        self._file = self.folder / DATABASE
+        self._threads, self._connections = threading.local(), WeakSet[_ThreadConnection]()
+        self._codes: dict[int, PointCodes | None] = {}
+        self._mapped: tuple[int, np.ndarray] = (-1, np.empty((0, 0), np.float32))
 
-RULES = {
-    "photos refer to a missing point.": "SELECT count(*) FROM photos WHERE row IS NOT NULL "
-    "AND row NOT IN (SELECT row FROM contents)",
-    "photos refer to a missing folder.": "SELECT count(*) FROM photos WHERE folder NOT IN "
-    "(SELECT id FROM folders)",
-    "points belong to no photo and are not listed as dead.": "SELECT count(*) FROM contents WHERE row NOT IN "
-    "(SELECT row FROM photos WHERE row IS NOT NULL) AND row NOT IN (SELECT row FROM dead)",
-    "dead points belong to a photo.": "SELECT count(*) FROM dead WHERE row IN "
-    "(SELECT row FROM photos WHERE row IS NOT NULL)",
-    "rows of the points are neither alive nor dead.": "SELECT coalesce(max(row) + 1, 0) - count(*) "
-    "FROM (SELECT row FROM contents UNION SELECT row FROM dead)",
-    "content hashes do not have 32 bytes.": "SELECT count(*) FROM contents WHERE length(sha256) != 32",
-}
+    def close(self) -> None:
+        for held in list(self._connections):
+            held.close()
+        self._connections.clear()
+        self._threads = threading.local()
 
+    def size(self) -> int:
+        """The number of bytes of the files."""
+        return sum(path.stat().st_size for path in self.folder.glob("*") if path.is_file())
 
-def find_damaged_points(connection: sqlite3.Connection, path: Path, dimension: int) -> list[str]:
-    """A sentence if points differ from their checksums."""
-    expected = select(connection, tuple[Row, int], "SELECT row, crc32 FROM contents ORDER BY row")
-    if not expected:
-        return []
-    if not path.is_file():
-        return [f"{path} is missing."]
-    width, damaged = dimension * 4, 0
-    with open(path, "rb") as file:
-        for row, checksum in expected:
-            file.seek(row * width)
-            data = file.read(width)
-            is_sound = len(data) == width and zlib.crc32(data) == checksum
-            damaged += not (is_sound and np.isfinite(np.frombuffer(data, "<f4")).all())
-    return [f"{damaged} points in {path} do not match their checksums."] if damaged else []
+    def _exists(self) -> bool:
+        try:
+            return self._file.stat().st_size > 0
+        except OSError:
+            return False
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """This thread's connection: threads that search at the same time do not share a snapshot."""
+        held = getattr(self._threads, "held", None)
+        if held is None or (held.is_empty and self._exists()):
+            held = self._threads.held = _ThreadConnection(self._file if self._exists() else None)
+            self._connections.add(held)
+        return held.connection
+
+    @contextmanager
+    def _explain_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            reason = DAMAGED
+            if isinstance(error, sqlite3.Error) and hasattr(error, "sqlite_errorcode"):
+                # SQLite's own; the others are values that nobody wrote
+                reason = explain_sqlite_error(error, self.folder)
+            if reason == DAMAGED:
+                raise self._damaged(f"cannot be used ({error})") from error
+            kind = DiskFull if reason == FULL else FishermixError
+            raise kind(f"The photo library in {self.folder} cannot be used. {reason}") from error
+
+    def _damaged(self, problem: str) -> LibraryDamaged:
+        return LibraryDamaged(
+            f"The photo library in {self.folder} {problem}. Delete it, and add your folders again.",
+            place=self.name,
+        )
+
+    def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
+        with self._explain_damage():
+            return select(self._connection, row, query, *values)
+
+    @contextmanager
+    def _transaction(self, kind: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
+        with self._explain_damage(), transaction(self._connection, kind):
+            yield self._connection
+
+    # Points
+
+    def _point_file(self, generation: int) -> Path:
+        return self.folder / f"points-{generation}.f32"
+
+    def _points(self, state: State) -> np.ndarray:
+        """All committed rows (N, d), memory-mapped. Committed rows never change, so the mapping is kept."""
+        rows, dimension = state.n_rows, state.dimension
+        generation, points = self._mapped
+        if generation != state.generation or len(points) < rows or points.shape[1] != dimension:
+            points = np.empty((0, dimension), np.float32)
+            if rows:
+                path = self._point_file(state.generation)
+                if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
+                    raise self._damaged(f"is damaged: {path.name} is missing or too short")
+                expect_readable(path)
+                points = np.memmap(path, np.float32, "r", shape=(rows, dimension))
+            self._mapped = state.generation, points
+        return points[:rows]
+
+    def _point_codes(self, state: State) -> PointCodes | None:
+        if state.generation not in self._codes:
+            found = open_codes(self.folder, state.generation, state.dimension, state.n_rows)
+            self._codes = {state.generation: found}
+        found = self._codes.get(state.generation)  # another thread may have cleared them
+        return found if found and found.n_rows <= state.n_rows else None
+
+    def _read_points(self, read: Callable[[State, np.ndarray], T]) -> T:
+        """What `read` finds in one snapshot. It is read again if a writer has just replaced the points."""
+        for is_last in (False, True):
+            try:
+                with self._transaction():
+                    state = self.state()
+                    return read(state, self._points(state))
+            except (LibraryDamaged, FileNotFoundError):
+                if is_last:
+                    raise
+        raise AssertionError
+
+    def _ask_rows(self, points: np.ndarray, query: str, *values: Any) -> np.ndarray:
+        """The rows that a query finds, if each has a point."""
+        rows = np.array(self._ask(tuple[Row], query, *values), np.int64).reshape(-1)
+        self._expect_points(rows, points)
+        return rows
+
+    def _expect_points(self, rows: Sequence[int] | np.ndarray, points: np.ndarray) -> None:
+        """Raise if a row of a damaged database is beyond the points."""
+        if len(rows) and max(rows) >= len(points):
+            raise self._damaged(f"is damaged: the point {max(rows)} is missing")
+
+    def _find_excluded(
+        self, points: np.ndarray, prefixes: Sequence[str], rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The rows that a search must not find: those of no photo below the prefixes, or not in `rows`."""
+        if not prefixes and rows is None:
+            return self._ask_rows(points, "SELECT row FROM dead")
+        if rows is None:
+            where, bounds = limit_to(prefixes)
+            query = f"SELECT DISTINCT row FROM photos p WHERE row IS NOT NULL AND {where}"
+            rows = self._ask_rows(points, query, *bounds)
+        self._expect_points(rows, points)
+        outside = np.ones(len(points), bool)
+        outside[rows] = False
+        return np.flatnonzero(outside)
+
+    def points(self, rows: Sequence[int]) -> np.ndarray:
+        """The vectors (n, d) of rows."""
+
+        def read(state: State, points: np.ndarray) -> np.ndarray:
+            self._expect_points(rows, points)
+            return points[list(rows)]
+
+        return self._read_points(read)
+
+    def nearest(
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
+    ) -> list[tuple[Record, float]]:
+        """The n photos with the largest dot products with the query (d,), best first; photos of the same
+        content by their paths.
+
+        prefixes : only photos whose paths begin with one of them
+        rows : only photos with one of these rows
+        """
+
+        def read(state: State, points: np.ndarray) -> list[tuple[Record, float]]:
+            if not len(points):
+                return []
+            excluded = self._find_excluded(points, prefixes, rows)
+            vector = np.ascontiguousarray(query[None], np.float32)
+            best, scores = find_nearest(points, vector, n, excluded, self._point_codes(state))
+            ranks = {row: rank for rank, row in enumerate(best[0].tolist())}
+            records = self._make_records(self._ask_keys(RecordRow, f"{READABLE} AND p.row IN", ranks))
+            if foreign := {record.row for record in records}.difference(ranks):
+                raise self._damaged(f"is damaged: the row {min(foreign)} was found, but not asked for")
+            records.sort(key=lambda record: (ranks[record.row], os.fsencode(record.path)))
+            return [(record, float(scores[0, ranks[record.row]])) for record in records]
+
+        starts = tuple(prefixes) or ("",)
+        return [pair for pair in self._read_points(read) if pair[0].path.startswith(starts)][:n]
+
+    def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
+        """Scores of a query (d,) with at most `at_most` contents, spread evenly over the library."""
+
+        def read(state: State, points: np.ndarray) -> np.ndarray:
+            if not len(points):
+                return np.empty(0, np.float32)
+            alive = np.ones(len(points), bool)
+            alive[self._find_excluded(points, prefixes)] = False
+            rows = np.flatnonzero(alive)
+            step = max(1, -(-len(rows) // at_most))
+            return points[rows[::step]] @ np.asarray(query, np.float32)
+
+        return self._read_points(read)

@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
-from fishermix_photos.details import Filter
-from fishermix_photos.query import NEGATIONS
+from fishermix_photos.query import NEGATIONS, Filter
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # their first months

@@ -40,6 +40,12 @@ _BY_ERRNO = {
 }
 
 
+class DiskFull(FishermixError):
+    """There is no space left for a change."""
+
+    code = "disk_full"
+
+
 def explain_os_error(error: OSError) -> str:
     """A sentence about the cause, and one about the remedy if there is a usual one."""
     return _BY_ERRNO.get(error.errno or 0, f"The system reports: {error.strerror or error}.")
@@ -81,6 +87,12 @@ def find_obstacle(folder: Path) -> str | None:
             return None
     except OSError as error:
         return explain_os_error(error)
+
+
+def expect_readable(file: Path) -> None:
+    """Raise if the permissions of a file forbid to read it."""
+    if not os.access(file, os.R_OK):
+        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
 
 
 def data_folder() -> Path:

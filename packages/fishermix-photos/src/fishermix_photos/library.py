@@ -17,10 +17,10 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
-from fishermix_photos.details import Filter, find_kind
 from fishermix_photos.disk import data_folder
-from fishermix_photos.photo_files import parse_patterns, scan_folder
+from fishermix_photos.photo_files import add_slash, drop_covered, find_covering, parse_patterns, scan_folder
 from fishermix_photos.query import (
+    Filter,
     Term,
     compare_by_cosine,
     encode_sentence,
@@ -43,9 +43,9 @@ from fishermix_photos.results import (
     Summary,
     UnknownPhoto,
 )
-from fishermix_photos.search import PhotoSearch, make_photo, name_file, resolve
+from fishermix_photos.search import PhotoSearch, count_facets, make_photos, resolve
 from fishermix_photos.store import LocalStore
-from fishermix_photos.update import FolderUpdate, add_slash, drop_covered, find_covering
+from fishermix_photos.update import FolderUpdate
 from fishermix_photos.vision.formats import is_whole_file
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int | None], None]
 ADDRESSES = ("postgresql://", "postgres://")
-MOST_FOLDERS = 200  # of the facets
 REMEMBERED_UPLOADS = 32
 PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
 
@@ -168,12 +167,15 @@ class PhotoLibrary:
         on_progress : callable, optional
             Is called with what is being done, the number of photos done and their total.
         """
-        wanted = [resolve(folder) for folder in folders]
-        known = [Path(path) for path in self._store.folders()]
+        state, wanted = self._store.state(), [resolve(folder) for folder in folders]
+        known = [Path(path) for path in state.folders]
         for folder in wanted:
             if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
                 raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
-        if self._search.is_of_another_model():  # the points of all folders are lost: encode them again
+        if state.model_key not in (
+            "",
+            self.model.key,
+        ):  # the points of all folders are lost: encode them again
             wanted += [path for path in known if path.is_dir()]
         wanted = drop_covered(wanted, exclude)
         total, problems = Changes(), dict[Path, FishermixError]()
@@ -191,7 +193,7 @@ class PhotoLibrary:
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path."""
-        return [self._describe_folder(Path(path), [add_slash(path)]) for path in self._store.folders()]
+        return [self._describe_folder(Path(path)) for path in self._store.state().folders]
 
     def status(self, folder: str | os.PathLike) -> FolderStatus:
         """What the library has of a folder, and what it skips there.
@@ -205,7 +207,7 @@ class PhotoLibrary:
         root = self.covering(place)
         if root is None:
             raise NotInLibrary(f"{place} is not in the photo library.", folder=place, covering=None)
-        found = self._describe_folder(place, [add_slash(place)])
+        found = self._describe_folder(place)
         if not found.exists:
             return found
         listing = scan_folder(place, root=root)
@@ -217,10 +219,9 @@ class PhotoLibrary:
             remarks=listing.explain_left_out(),
         )
 
-    def _describe_folder(self, folder: Path, prefixes: list[str]) -> FolderStatus:
-        return FolderStatus(
-            folder, self._store.count(prefixes)[0], folder.is_dir(), self._store.unreadable(prefixes)
-        )
+    def _describe_folder(self, folder: Path) -> FolderStatus:
+        photos, *_ = self._store.count([add_slash(folder)])
+        return FolderStatus(folder, photos, folder.is_dir(), self._store.unreadable([add_slash(folder)]))
 
     def covering(self, folder: str | os.PathLike) -> Path | None:
         """The folder of the library that is `folder` or contains it; None if there is none.
@@ -230,7 +231,7 @@ class PhotoLibrary:
         folder : path
             Any folder.
         """
-        return find_covering(resolve(folder), self._store.folders())
+        return find_covering(resolve(folder), self._store.state().folders)
 
     def remove(self, folder: str | os.PathLike) -> int:
         """Remove a folder from the library, and return the number of its photos. No file is changed.
@@ -241,7 +242,7 @@ class PhotoLibrary:
             A folder of the library. It need not exist any more.
         """
         place = resolve(folder)
-        if str(place) not in self._store.folders():
+        if str(place) not in self._store.state().folders:
             covering = self.covering(place)
             inside = f" It is part of {covering}." if covering else ""
             raise NotInLibrary(
@@ -334,11 +335,10 @@ class PhotoLibrary:
         folders : sequence of paths
             Only photos below one of these folders.
         """
-        self._search.expect_model()
+        scope = self._search.scope(folders)
         vector = compare_by_cosine(self._point(photo), self.model)
-        found = self._search.find_files(vector, n + 1, Query(), self._search.find_prefixes(folders))
-        photos = [make_photo(record, score) for record, score in found]
-        others = [one for one in photos if isinstance(photo, np.ndarray) or one.id != photo]
+        photos = make_photos(self._search.find_files(vector, n + 1, Query(), scope))
+        others = [other for other in photos if isinstance(photo, np.ndarray) or other.id != photo]
         return Results(tuple(others[:n]))
 
     def annotate(
@@ -405,11 +405,10 @@ class PhotoLibrary:
         """
         from fishermix_photos.duplicates import Content, find_duplicates
 
-        self._search.expect_model()
         records = [
-            one
-            for one in self._search.records(self._search.find_prefixes(folders))
-            if is_whole_file(one.path)
+            record
+            for record in self._search.records(self._search.scope(folders))
+            if is_whole_file(record.path)
         ]
         files: dict[int, dict[str, Any]] = {}
         for record in sorted(records, key=lambda record: record.path):
@@ -459,7 +458,7 @@ class PhotoLibrary:
         records = self._store.find([photo])
         if not records:
             return None
-        self._search.expect_model()
+        self._search.scope(())  # raises if the points are of another model
         return self._store.points([records[0].row])[0, : self.model.dimension]
 
     def photo(self, id: str) -> Photo:
@@ -473,7 +472,7 @@ class PhotoLibrary:
         records = self._store.find([id])
         if not records:
             raise _unknown(id)
-        return make_photo(records[0])
+        return make_photos([(records[0], None)])[0]
 
     def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
         """The number of photos, videos and TIFF files that could be read.
@@ -483,7 +482,7 @@ class PhotoLibrary:
         folders : sequence of paths
             Only below one of these folders.
         """
-        return self._store.count(self._search.find_prefixes(folders))[0]
+        return self._store.count(self._search.scope(folders, needs_points=False).prefixes)[0]
 
     def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
         """The years, folders and kinds of the photos, with their numbers.
@@ -493,23 +492,7 @@ class PhotoLibrary:
         folders : sequence of paths
             Only below one of these folders.
         """
-        records = [
-            one
-            for one in self._search.records(self._search.find_prefixes(folders))
-            if is_whole_file(one.path)
-        ]
-        years = Counter((one.details.taken or "")[:4] for one in records)
-        kinds = Counter(find_kind(one.path) for one in records)
-        places = Counter[str]()
-        for folder, count in Counter(name_file(one).rpartition("/")[0] for one in records).items():
-            while folder:
-                places[folder] += count
-                folder = os.path.dirname(folder)
-        return Facets(
-            tuple(sorted(((year, count) for year, count in years.items() if year), reverse=True)),
-            tuple(sorted(places.most_common(MOST_FOLDERS))),
-            tuple(kinds.most_common()),
-        )
+        return count_facets(self._store.files(self._search.scope(folders, needs_points=False).prefixes))
 
     def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
         """Words that the photos are about.
@@ -521,12 +504,11 @@ class PhotoLibrary:
         """
         from fishermix_photos.describe import find_topics
 
-        prefixes = self._search.find_prefixes(folders)
-        key = (self.version, *prefixes)
+        scope = self._search.scope(folders)
+        key = (scope.version, *scope.prefixes)
         if self._topics[0] != key:
-            self._search.expect_model()
-            records = [one for one in self._search.records(prefixes) if is_whole_file(one.path)]
-            sample = [one.row for one in records[:: max(1, len(records) // PHOTOS_FOR_TOPICS)]]
+            files = self._store.files(scope.prefixes)
+            sample = [row for row, *_ in files[:: max(1, len(files) // PHOTOS_FOR_TOPICS)]]
             points = self._store.points(sample)[:, : self.model.dimension] if sample else np.empty((0, 0))
             self._topics = key, find_topics(self._load("_pool"), points)
         return self._topics[1]

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -155,6 +155,34 @@ def read_ignore_files_above(root: Path, folder: Path) -> list[IgnoreRules]:
         above = "".join(f"{name}/" for name in names[:depth])
         rules += read_ignore_file(root / above, above)
     return rules
+
+
+def add_slash(folder: str | os.PathLike) -> str:
+    """The beginning of the paths of all files below a folder."""
+    return f"{os.fspath(folder).rstrip('/')}/"
+
+
+def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
+    """The innermost of `folders` that is `folder`, or contains it and does not leave it out."""
+    for path in (folder, *folder.parents):
+        if str(path) in folders and (path == folder or not is_skipped_below(path, folder)):
+            return path
+    return None
+
+
+def is_covered(inner: Path, outer: Path, exclude: Sequence[str] = ()) -> bool:
+    """Whether a listing of `outer` shows what is in `inner`, a folder inside it."""
+    if inner == outer or not inner.is_relative_to(outer) or is_skipped_below(outer, inner):
+        return False
+    return not (
+        exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
+    )
+
+
+def drop_covered(folders: Iterable[Path], exclude: Sequence[str] = ()) -> list[Path]:
+    """Each folder once, without those that an update of another one covers."""
+    given = list(dict.fromkeys(folders))
+    return [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
 
 
 # Listing

@@ -7,37 +7,33 @@ all machines have the photos mounted at the same place. Changes take turns by an
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
 from fishermix_photos.database import (
     COLUMNS,
-    READABLE,
+    PHOTOS,
     VERSION,
+    WRITE_PHOTO,
+    Database,
     Entry,
     Record,
     RecordRow,
-    State,
     limit_to,
-    make_records,
     today,
 )
-from fishermix_photos.details import DETAILS, Details
-from fishermix_photos.photo_files import Stamp
+from fishermix_photos.details import DETAILS
 from fishermix_photos.results import LibraryBusy, LibraryDamaged
+from fishermix_photos.sqlite import check_rows
 from fishermix_photos.store import DAYS_DEAD
-from fishermix_photos.vision.formats import is_whole_file
 
 try:
     import psycopg
@@ -63,6 +59,7 @@ CREATE TABLE IF NOT EXISTS fishermix.photos (
     id text PRIMARY KEY,
     path bytea NOT NULL UNIQUE,
     folder bigint NOT NULL REFERENCES fishermix.folders,
+    is_file boolean NOT NULL,
     size bigint NOT NULL,
     mtime_ns bigint NOT NULL,
     row bigint REFERENCES fishermix.contents,
@@ -81,8 +78,10 @@ RULES = {
 }
 
 
-class PostgresStore:
+class PostgresStore(Database):
     """The library in a PostgreSQL database. It has the methods of `LocalStore`, which describes them."""
+
+    _STATE = "SELECT 0, model_key, dimension, version, NULL FROM state"
 
     def __init__(self, address: str):
         self.address, parts = address, urlsplit(address)
@@ -91,7 +90,7 @@ class PostgresStore:
         with self._explain_errors(), psycopg.connect(address, connect_timeout=10) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
             connection.execute(SCHEMA)
-        (version,) = self._ask("SELECT schema FROM state")[0]
+        (version,) = self._execute("SELECT schema FROM state")[0]
         if version != VERSION:
             raise FishermixError(f"The photo library {self.name} was made by another version of fishermix.")
 
@@ -119,22 +118,23 @@ class PostgresStore:
                 "Check the address, and that the server has the pgvector extension."
             ) from error
 
-    def _ask(self, query: str, *values: Any) -> list[tuple]:
+    def _execute(self, query: str, *values: Any) -> list[tuple]:
         with self._explain_errors():
-            return self._connection.execute(query.replace("?", "%s"), values).fetchall()
+            cursor = self._connection.execute(query.replace("?", "%s"), values)
+            return cursor.fetchall() if cursor.description else []
 
-    def _check(self, values: Any, schema: Any) -> Any:
-        """Values of the database, if they are within their bounds."""
+    def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
+        return self._check(row, self._execute(query, *values))
+
+    def _check(self, row: Any, found: list[tuple]) -> list[Any]:
         try:
-            return msgspec.convert(values, schema)
-        except msgspec.ValidationError as error:
-            raise self._damaged(f"a value is invalid ({error})") from error
+            return check_rows(row, found)
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(f"is damaged: {error}") from error
 
     def _damaged(self, problem: str) -> LibraryDamaged:
         advice = "Drop the schema `fishermix` of the database, and add your folders again."
-        return LibraryDamaged(
-            f"The photo library {self.name} is damaged: {problem}. {advice}", place=self.name
-        )
+        return LibraryDamaged(f"The photo library {self.name} {problem}. {advice}", place=self.name)
 
     @contextmanager
     def _writing(self) -> Iterator[psycopg.Connection]:
@@ -171,13 +171,7 @@ class PostgresStore:
         self._connections.clear()
         self._threads = threading.local()
 
-    # State and folders
-
-    def state(self) -> State:
-        rows = self._ask("SELECT 0, model_key, dimension, version FROM state")
-        if len(rows) != 1:
-            raise self._damaged("it has no state")
-        return self._check((*rows[0], None), State)
+    # Folders
 
     def adopt(self, model_key: str, dimension: int) -> bool:
         state = self.state()
@@ -189,9 +183,6 @@ class PostgresStore:
             connection.execute("UPDATE state SET model_key = %s, dimension = %s", (model_key, dimension))
             return gone > 0
 
-    def folders(self) -> list[str]:
-        return [os.fsdecode(path) for (path,) in self._ask("SELECT path FROM folders ORDER BY path")]
-
     def add_folder(self, folder: str, inner: Sequence[str] = ()) -> None:
         with self._writing() as connection:
             query = "INSERT INTO folders (path) VALUES (%s) ON CONFLICT DO NOTHING"
@@ -200,14 +191,6 @@ class PostgresStore:
             old = [self._find_folder(path) for path in inner]
             connection.execute("UPDATE photos SET folder = %s WHERE folder = ANY(%s)", (number, old))
             connection.execute("DELETE FROM folders WHERE id = ANY(%s)", (old,))
-
-    def _find_folder(self, folder: str) -> int:
-        rows = self._ask("SELECT id FROM folders WHERE path = ?", os.fsencode(folder))
-        if not rows:
-            raise FishermixError(
-                f"Another process has removed {folder} from the photo library. Run the command again."
-            )
-        return rows[0][0]
 
     def remove_folder(self, folder: str) -> None:
         with self._writing() as connection:
@@ -218,27 +201,19 @@ class PostgresStore:
 
     # Changes
 
-    def stamps(self, prefix: str) -> dict[str, Stamp]:
-        where, bounds = limit_to([prefix])
-        rows = self._ask(f"SELECT path, size, mtime_ns FROM photos p WHERE {where}", *bounds)
-        return {os.fsdecode(path): Stamp(size, mtime_ns) for path, size, mtime_ns in rows}
-
-    def known_contents(self, hashes: Sequence[bytes]) -> set[bytes]:
-        rows = self._ask("SELECT sha256 FROM contents WHERE sha256 = ANY(?)", list(hashes))
-        return {digest for (digest,) in rows}
-
     def write(self, folder: str, entries: Sequence[Entry], removed: Sequence[str] = ()) -> list[str]:
         missing: list[str] = []
         with self._writing() as connection:
             number = self._find_folder(folder)
             paths = [os.fsencode(path) for path in (*removed, *(entry.path for entry in entries))]
-            touched = {row for (row,) in self._ask("SELECT row FROM photos WHERE path = ANY(?)", paths)}
+            found = self._execute("SELECT row FROM photos WHERE path = ANY(?)", paths)
+            touched = {row for (row,) in found}
             for entry in entries:
                 row = None
                 if entry.reason is None and (row := self._store_content(entry)) is None:
                     missing.append(entry.path)
                     continue
-                self._write_photo(connection, entry, number, row)
+                self._execute(WRITE_PHOTO, *entry.values(number, row))
                 touched.add(row)
             gone = [os.fsencode(path) for path in removed]
             connection.execute("DELETE FROM photos WHERE path = ANY(%s)", (gone,))
@@ -251,23 +226,11 @@ class PostgresStore:
 
     def _store_content(self, entry: Entry) -> int | None:
         """The row of a content, new or known; None if it is not known and came without a vector."""
-        if known := self._ask("SELECT row FROM contents WHERE sha256 = ?", entry.sha256):
-            return known[0][0]
-        if entry.vector is None:
-            return None
-        query = "INSERT INTO contents (sha256, point) VALUES (?, ?) RETURNING row"
-        return self._ask(query, entry.sha256, np.asarray(entry.vector, np.float32))[0][0]
-
-    def _write_photo(
-        self, connection: psycopg.Connection, entry: Entry, folder: int, row: int | None
-    ) -> None:
-        columns = ("folder", "size", "mtime_ns", "row", "reason", *DETAILS)
-        values = (folder, entry.stamp.size, entry.stamp.mtime_ns, row, entry.reason)
-        connection.execute(
-            f"INSERT INTO photos (id, path, {', '.join(columns)}) VALUES (%s, %s{', %s' * len(columns)}) "
-            f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in columns)}",
-            (secrets.token_hex(8), os.fsencode(entry.path), *values, *astuple(entry.details or Details())),
-        )
+        row = self._find_row(entry.sha256)
+        if row is None and entry.vector is not None:
+            query = "INSERT INTO contents (sha256, point) VALUES (?, ?) RETURNING row"
+            return self._execute(query, entry.sha256, np.asarray(entry.vector, np.float32))[0][0]
+        return row
 
     def tidy(self) -> None:
         with self._writing() as connection:
@@ -280,78 +243,48 @@ class PostgresStore:
     # Points
 
     def points(self, rows: Sequence[int]) -> np.ndarray:
-        query = "SELECT row, point::real[] FROM contents WHERE row = ANY(?)"
-        found = dict(self._ask(query, list(rows)))
+        found = dict(self._execute("SELECT row, point::real[] FROM contents WHERE row = ANY(?)", list(rows)))
         try:
             return np.array([found[row] for row in rows], np.float32)
         except (KeyError, ValueError) as error:
-            raise self._damaged("points are missing or differ in their dimension") from error
+            raise self._damaged("is damaged: points are missing or differ in their dimension") from error
 
     def nearest(
         self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
     ) -> list[tuple[Record, float]]:
         where, bounds = limit_to(prefixes)
         point, chosen = np.asarray(query, np.float32), [] if rows is None else [rows.tolist()]
-        found = self._ask(
-            f"SELECT {COLUMNS}, -(c.point <#> ?) FROM photos p JOIN folders f ON f.id = p.folder "
-            f"JOIN contents c ON c.row = p.row WHERE {where} {'AND p.row = ANY(?) ' if chosen else ''}"
+        found = self._execute(
+            f"SELECT -(c.point <#> ?), {COLUMNS} FROM {PHOTOS} JOIN contents c ON c.row = p.row "
+            f"WHERE {where} {'AND p.row = ANY(?) ' if chosen else ''}"
             "ORDER BY c.point <#> ?, p.path LIMIT ?",
             *(point, *bounds, *chosen, point, n),
         )
-        records = self._make_records([row[:-1] for row in found])
-        return list(zip(records, [float(row[-1]) for row in found]))
+        scores = [float(score) for score, *_ in found]
+        return list(zip(self._make_records(self._check(RecordRow, [row[1:] for row in found])), scores))
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         where, bounds = limit_to(prefixes)
         alive = f"c.row IN (SELECT p.row FROM photos p WHERE {where})"
-        (count,) = self._ask(f"SELECT count(*) FROM contents c WHERE {alive}", *bounds)[0]
+        (count,) = self._execute(f"SELECT count(*) FROM contents c WHERE {alive}", *bounds)[0]
         step = max(1, -(-count // at_most))
         # The order of the hashes is random with respect to the points.
-        rows = self._ask(
+        rows = self._execute(
             "WITH numbered AS (SELECT point, row_number() OVER (ORDER BY sha256) AS number "
             f"FROM contents c WHERE {alive}) SELECT -(point <#> ?) FROM numbered WHERE mod(number, ?) = 0",
             *(*bounds, np.asarray(query, np.float32), step),
         )
-        return np.array([score for (score,) in rows], np.float32)
+        return np.array(rows, np.float32).reshape(-1)
 
-    # Photos
-
-    def _make_records(self, rows: Sequence[tuple]) -> list[Record]:
-        try:
-            return make_records(self._check(rows, list[RecordRow]))
-        except sqlite3.DatabaseError as error:
-            raise self._damaged(str(error)) from error
-
-    def records(self, prefixes: Sequence[str] = ()) -> list[Record]:
-        where, bounds = limit_to(prefixes)
-        return self._make_records(self._ask(f"{READABLE} AND {where}", *bounds))
-
-    def find(self, ids: Sequence[str]) -> list[Record]:
-        return self._make_records(self._ask(f"{READABLE} AND p.id = ANY(?)", list(ids)))
-
-    def unreadable(self, prefixes: Sequence[str] = ()) -> dict[str, str]:
-        where, bounds = limit_to(prefixes)
-        query = f"SELECT path, reason FROM photos p WHERE reason IS NOT NULL AND {where} ORDER BY path"
-        return {os.fsdecode(path): reason for path, reason in self._ask(query, *bounds)}
-
-    def count(self, prefixes: Sequence[str] = ()) -> tuple[int, int, int]:
-        where, bounds = limit_to(prefixes)
-        rows = self._ask(f"SELECT row, path FROM photos p WHERE row IS NOT NULL AND {where}", *bounds)
-        files = [row for row, path in rows if is_whole_file(os.fsdecode(path))]
-        return len(files), len(set(files)), len(rows)
+    # Files
 
     def size(self) -> int:
-        return (
-            self._ask(
-                "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables "
-                "WHERE schemaname = 'fishermix'"
-            )[0][0]
-            or 0
-        )
+        query = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = ?"
+        return int(self._execute(query, "fishermix")[0][0] or 0)
 
     def verify(self) -> list[str]:
         counts = {
-            rule: self._ask(f"SELECT count(*) FROM contents c WHERE {condition}")[0][0]
+            rule: self._execute(f"SELECT count(*) FROM contents c WHERE {condition}")[0][0]
             for rule, condition in RULES.items()
         }
         return [f"{count} {rule}" for rule, count in counts.items() if count]

@@ -10,8 +10,8 @@ from typing import Literal
 
 from fishermix.errors import FishermixError
 
-from fishermix_photos.details import Details, Filter
-from fishermix_photos.query import Term
+from fishermix_photos.details import Details
+from fishermix_photos.query import Filter, Term
 
 Band = Literal["likely", "maybe", "unlikely"]
 Sort = Literal["score", "date", "oldest", "name"]

@@ -1,40 +1,59 @@
-"""How photos are found: the best files of a query with their probabilities, and lists without a query."""
+"""How photos are found: the best files of a query with their probabilities, and lists without a query.
+
+The scores of one query over many photos are mostly those of photos that it does not describe: a bell curve
+around a center that differs from query to query. Matches lie above it, so its center m and spread s are
+estimated from the lower half, which contains none: the median, and the median minus the 15.87 % quantile,
+which is one standard deviation of a normal distribution. The probability is the logistic function of
+
+    intercept + score * x + deviations * (x - m) / s + log_photos * log(n) + log_words * log(w)
+
+for a score x, n photos and a query of w words. `tools/calibrate.py` fits the five numbers on validation
+photos. Of fewer than eight photos, center and spread cannot be estimated: then they are those of the training
+photos in the model.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from fishermix_photos.database import Record
-from fishermix_photos.photo_files import is_inside_ignored, parse_patterns
-from fishermix_photos.probability import (
-    FEWEST_SCORES,
-    MAYBE,
-    MOST_OF_A_GUESS,
-    Probabilities,
-    estimate_threshold,
-    find_band,
-    measure_scale,
-)
+from fishermix_photos.details import find_kind
+from fishermix_photos.photo_files import add_slash, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
-from fishermix_photos.results import OtherModel, Photo, Query, Results
-from fishermix_photos.update import add_slash
+from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
 from fishermix_photos.vision.formats import is_whole_file, split_place
 
 if TYPE_CHECKING:
-    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.model import Calibration, ImageTextModel
     from fishermix_photos.postgres import PostgresStore
     from fishermix_photos.store import LocalStore
 
 Folders = Sequence[str | os.PathLike]
 Sortable = TypeVar("Sortable", Photo, Record)
 MOST_SORTED = 2000  # photos that may be right, if they are not sorted by their scores
+MOST_FOLDERS = 200  # of the facets
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
+LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
+MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
+FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
+ONE_DEVIATION_BELOW = 0.158655  # this share of a normal distribution is lower
+SMALLEST_SPREAD = 0.02  # half of a usual one: photos of one burst have almost the same score
+HIGHER_THAN_ANY_SCORE = 2.0
+
+
+class Scope(NamedTuple):
+    """Where a search looks: the beginnings of paths, none for all photos, and the version of the library."""
+
+    version: int
+    prefixes: list[str]
 
 
 class PhotoSearch:
@@ -44,24 +63,26 @@ class PhotoSearch:
         self._store, self._load_model = store, load_model
         self._catalog: tuple[tuple, list[Record]] = ((), [])
 
+    def scope(self, folders: Folders, needs_points: bool = True) -> Scope:
+        """Where the photos of folders are; raises if points are needed and those are of another model."""
+        state = self._store.state()
+        if needs_points and state.model_key not in ("", self._load_model().key):
+            raise OtherModel("The photo library was made with another model. Update it.")
+        prefixes = [add_slash(resolve(folder)) for folder in folders]
+        starts, known = tuple(prefixes), [add_slash(folder) for folder in state.folders]
+        covers_all = bool(known) and all(folder.startswith(starts) for folder in known)
+        return Scope(state.version, [] if covers_all else prefixes)
+
     def find(self, query: Query, encoded: EncodedQuery) -> Results:
         """The photos of an encoded query, with their probabilities, in its order."""
         # One more than asked for tells whether there are more.
         n = query.offset + query.n + 1 if query.sort == "score" else MOST_SORTED
-        prefixes = self.find_prefixes(query.folders)
-        found = self.find_files(encoded.vector, n, query, prefixes)
+        scope = self.scope(query.folders)
+        found = self.find_files(encoded.vector, n, query, scope)
         if not found:
             return Results()
-        photos = [make_photo(record, score) for record, score in found]
-        probabilities, threshold = self._estimate(encoded, prefixes, found[0][1], query)
-        nothing_matches = False
-        if probabilities is not None:
-            chances = probabilities.of_scores([score for _, score in found])
-            photos = [
-                replace(photo, probability=chance, band=find_band(chance))
-                for photo, chance in zip(photos, chances)
-            ]
-            nothing_matches = photos[0].band == "unlikely"
+        probabilities, threshold = self._estimate(encoded, scope, found[0][1], query)
+        photos = make_photos(found, probabilities)
         chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
         if query.sort != "score":
             if not chosen and query.min_probability is None and query.min_score is None:
@@ -69,30 +90,29 @@ class PhotoSearch:
             chosen = _sort(chosen, query.sort)
         page = chosen[query.offset : query.offset + query.n]
         more = len(chosen) > query.offset + query.n
-        return Results(tuple(page), more, nothing_matches=nothing_matches)
+        return Results(tuple(page), more, nothing_matches=photos[0].band == "unlikely")
 
     def find_files(
-        self, vector: np.ndarray, n: int, query: Query, prefixes: Sequence[str]
+        self, vector: np.ndarray, n: int, query: Query, scope: Scope
     ) -> list[tuple[Record, float]]:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""
-        self.expect_model()
         rows = None
         if query.filter or query.exclude:
-            allowed = {record.id: record.row for record in self._select(query, prefixes)}
+            allowed = {record.id: record.row for record in self._select(query, scope)}
             rows = np.array(sorted(set(allowed.values())), np.int64)
         asked = n
         while True:
-            found = self._store.nearest(vector, asked, prefixes, rows)
+            found = self._store.nearest(vector, asked, scope.prefixes, rows)
             best: dict[str, tuple[Record, float]] = {}
             for record, score in found:
                 if rows is None or record.id in allowed:
-                    best.setdefault(split_place(record.path)[0], (record, score))
+                    best.setdefault(split_place(record.path).file, (record, score))
             if len(best) >= n or len(found) < asked:
                 return list(best.values())[:n]
             asked *= 4
 
     def _estimate(
-        self, encoded: EncodedQuery, prefixes: Sequence[str], best: float, query: Query
+        self, encoded: EncodedQuery, scope: Scope, best: float, query: Query
     ) -> tuple[Probabilities | None, float]:
         """What turns the scores of a query into probabilities, and the score from which on photos are shown.
 
@@ -104,7 +124,7 @@ class PhotoSearch:
         threshold = -np.inf if query.min_score is None else query.min_score
         if calibration is None and not is_limited:
             return None, threshold
-        scores = self._store.sample_scores(encoded.vector, SCORES_SAMPLED, prefixes)
+        scores = self._store.sample_scores(encoded.vector, SCORES_SAMPLED, scope.prefixes)
         probabilities = None
         if calibration is not None:
             few = len(scores) < FEWEST_SCORES
@@ -120,58 +140,61 @@ class PhotoSearch:
 
     def browse(self, query: Query) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
-        prefixes = self.find_prefixes(query.folders)
-        files = [record for record in self._select(query, prefixes) if is_whole_file(record.path)]
-        order = "date" if query.sort == "score" else query.sort
-        files = _sort(files, order)
-        page = files[query.offset : query.offset + query.n]
-        photos = tuple(make_photo(record) for record in page)
-        return Results(photos, len(files) > query.offset + query.n, len(files))
+        selected = self._select(query, self.scope(query.folders, needs_points=False))
+        files = [record for record in selected if is_whole_file(record.path)]
+        files = _sort(files, "date" if query.sort == "score" else query.sort)
+        page = [(record, None) for record in files[query.offset : query.offset + query.n]]
+        return Results(tuple(make_photos(page)), len(files) > query.offset + query.n, len(files))
 
-    def _select(self, query: Query, prefixes: Sequence[str]) -> list[Record]:
+    def _select(self, query: Query, scope: Scope) -> list[Record]:
         """The photos that meet the filter and are not excluded."""
         query.filter.check()
-        found = self.records(prefixes)
+        found = self.records(scope)
         if query.filter:
-            found = [one for one in found if query.filter.matches(name_file(one), one.details)]
+            found = [one for one in found if query.filter.matches(_name_file(one), one.details)]
         if query.exclude:
             rules = [parse_patterns(query.exclude)]
             tops = sorted((add_slash(resolve(folder)) for folder in query.folders), key=len, reverse=True)
             found = [one for one in found if not is_inside_ignored(_relative_to(one, tops), rules)]
         return found
 
-    def records(self, prefixes: Sequence[str]) -> list[Record]:
-        """The photos below the prefixes; they are kept until the library changes."""
-        key = (self._store.state().version, *prefixes)
+    def records(self, scope: Scope) -> list[Record]:
+        """The photos of a scope; they are kept until the library changes."""
+        key = (scope.version, *scope.prefixes)
         if self._catalog[0] != key:
-            self._catalog = key, self._store.records(prefixes)
+            self._catalog = key, self._store.records(scope.prefixes)
         return self._catalog[1]
-
-    def find_prefixes(self, folders: Folders) -> list[str]:
-        """The beginnings of the paths of photos below these folders; empty if those are all photos."""
-        prefixes = [add_slash(folder) for folder in dict.fromkeys(map(resolve, folders))]
-        covered = all(add_slash(path).startswith(tuple(prefixes)) for path in self._store.folders())
-        return [] if covered and self._store.folders() else prefixes
-
-    def expect_model(self) -> None:
-        """Raise if the points of the library are those of another model."""
-        if self.is_of_another_model():
-            raise OtherModel("The photo library was made with another model. Update it.")
-
-    def is_of_another_model(self) -> bool:
-        return self._store.state().model_key not in ("", self._load_model().key)
 
 
 def resolve(folder: str | os.PathLike) -> Path:
+    """The absolute path of a folder, without links."""
     return Path(folder).expanduser().resolve()
 
 
-def make_photo(record: Record, score: float | None = None) -> Photo:
-    file, time, page = split_place(record.path)
-    return Photo(record.id, file, record.folder, time, page, score, details=record.details)
+def make_photos(
+    found: Sequence[tuple[Record, float | None]], probabilities: Probabilities | None = None
+) -> list[Photo]:
+    """The photos of records with their scores."""
+    records, scores = zip(*found) if found else ((), ())
+    places = [split_place(record.path) for record in records]
+    chances = [None] * len(scores) if probabilities is None else probabilities.of_scores(scores)
+    return [
+        Photo(
+            record.id,
+            place.file,
+            record.folder,
+            place.time,
+            place.page,
+            score,
+            chance,
+            find_band(chance),
+            record.details,
+        )
+        for record, place, score, chance in zip(records, places, scores, chances)
+    ]
 
 
-def name_file(record: Record) -> str:
+def _name_file(record: Record) -> str:
     """As `Photo.name`."""
     parent = record.folder.rpartition("/")[0]
     return split_place(record.path).file[len(parent) + 1 :]
@@ -179,7 +202,7 @@ def name_file(record: Record) -> str:
 
 def _relative_to(record: Record, tops: Sequence[str]) -> str:
     """The path of a photo's file relative to the innermost of the folders searched, or to its own folder."""
-    path = split_place(record.path)[0]
+    path = split_place(record.path).file
     top = next((top for top in tops if path.startswith(top)), add_slash(record.folder))
     return path[len(top) :]
 
@@ -191,3 +214,117 @@ def _sort(photos: Sequence[Sortable], order: str) -> list[Sortable]:
     found = sorted(photos, key=lambda photo: photo.path)
     found.sort(key=lambda photo: photo.details.taken or "", reverse=True)
     return found[::-1] if order == "oldest" else found
+
+
+def count_facets(files: Sequence[tuple[int, bytes, bytes, str | None]]) -> Facets:
+    """The years, folders and kinds of what `Database.files` gave."""
+    years = Counter((taken or "")[:4] for _, _, _, taken in files)
+    suffixes = Counter(path.rpartition(b".")[2].lower() for _, path, _, _ in files)
+    parents = Counter((path.rpartition(b"/")[0], folder) for _, path, folder, _ in files)
+    kinds, places = Counter[str](), Counter[str]()
+    for suffix, count in suffixes.items():
+        kinds[find_kind(f"photo.{os.fsdecode(suffix)}")] += count
+    for (path, folder), count in parents.items():
+        name = os.fsdecode(path[len(folder.rpartition(b"/")[0]) + 1 :])  # from the name of the folder on
+        while name:
+            places[name] += count
+            name = os.path.dirname(name)
+    return Facets(
+        tuple(sorted(((year, count) for year, count in years.items() if year), reverse=True)),
+        tuple(sorted(places.most_common(MOST_FOLDERS))),
+        tuple(kinds.most_common()),
+    )
+
+
+# Probabilities
+
+
+def find_band(probability: float | None) -> Band | None:
+    """A probability in words."""
+    if probability is None:
+        return None
+    return "likely" if probability >= LIKELY else "maybe" if probability >= MAYBE else "unlikely"
+
+
+@dataclass(frozen=True)
+class ScoreScale:
+    """The scores of one query over many photos: center and spread, their number, and the query's words."""
+
+    center: float
+    spread: float
+    photos: int
+    words: int
+
+
+def measure_scale(scores: np.ndarray, words: int, reference: np.ndarray | None = None) -> ScoreScale | None:
+    """The scale of the scores (n,) of one query; None if there are too few.
+
+    reference : scores of the same query with other photos, which serve if there are too few
+    """
+    known = reference if reference is not None and len(scores) < FEWEST_SCORES else scores
+    if len(known) < FEWEST_SCORES or not len(scores):
+        return None
+    center, spread = _measure_bell(known)
+    return ScoreScale(center, max(spread, SMALLEST_SPREAD), len(scores), max(words, 1))
+
+
+def _measure_bell(scores: np.ndarray) -> tuple[float, float]:
+    """Center and spread of scores (n,)."""
+    # As np.quantile, which imports numpy.ma: a search would wait for it.
+    ordered = np.sort(np.asarray(scores, np.float64))
+    positions = np.array([ONE_DEVIATION_BELOW, 0.5]) * (len(ordered) - 1)
+    low, center = np.interp(positions, np.arange(len(ordered)), ordered)
+    return float(center), float(center - low)
+
+
+def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
+    """The four numbers (n, 4) of each score (n,) that the probability depends on."""
+    same = np.ones(len(scores))
+    deviations = (np.asarray(scores, np.float64) - scale.center) / scale.spread
+    return np.stack([scores, deviations, same * math.log(scale.photos), same * math.log(scale.words)], axis=1)
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Turns the scores of one query into probabilities, which are at most `most`."""
+
+    calibration: Calibration
+    scale: ScoreScale
+    most: float = 1.0
+
+    def of_scores(self, scores: Sequence[float] | np.ndarray) -> list[float]:
+        """The probability that the photo with each score is right."""
+        numbers = describe_scores(np.asarray(scores, np.float64), self.scale)
+        return np.minimum(self.calibration.apply(numbers), self.most).tolist()
+
+    def threshold(self, probability: float) -> float:
+        """The score with this probability; -inf if the probability does not grow with the score; a score that
+        no photo has if no score has this probability.
+        """
+        if probability > self.most:
+            return HIGHER_THAN_ANY_SCORE
+        fitted, scale = self.calibration, self.scale
+        slope = fitted.score + fitted.deviations / scale.spread
+        if slope <= 0:
+            return -math.inf
+        fixed = fitted.log_photos * math.log(scale.photos) + fitted.log_words * math.log(scale.words)
+        at_zero = fitted.intercept + fixed - fitted.deviations * scale.center / scale.spread
+        return (math.log(probability / (1 - probability)) - at_zero) / slope
+
+
+def estimate_threshold(scores: np.ndarray, best: float) -> float:
+    """The score from which on a photo stands out, without a calibration; -inf if there are too few scores.
+
+    A photo stands out if its score is both above what one of n unrelated photos is expected to reach, which
+    is m + z s with 1 - Phi(z) = 1 / n, and at least half as far above the rest as the best photo.
+
+    scores : (n,) of one query with all photos, or with a sample of them
+    best : the highest score of all photos
+    """
+    if len(scores) < FEWEST_SCORES:
+        return -math.inf
+    from statistics import NormalDist  # a search without a threshold does not wait for it
+
+    center, spread = _measure_bell(scores)
+    above_the_bell = center + NormalDist().inv_cdf(1 - 1 / len(scores)) * spread
+    return float(max(above_the_bell, (center + best) / 2))

@@ -5,16 +5,28 @@ SQLite itself stores any type in any column, so whatever is read is converted to
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
+from fishermix.errors import FishermixError
 from msgspec import Meta
 
-from fishermix_photos.disk import DAMAGED, FAULTY, FULL, NO_LOCKS, find_obstacle, has_locks, is_full
+from fishermix_photos.disk import (
+    DAMAGED,
+    FAULTY,
+    FULL,
+    NO_LOCKS,
+    expect_readable,
+    find_obstacle,
+    has_locks,
+    is_full,
+)
 
 T = TypeVar("T")
 Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
@@ -22,6 +34,7 @@ Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
 # What sqlite3 raises for a damaged file; its own messages may quote bytes that are not UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
+LONGEST_VALUE = 1 << 20  # bytes of a row; a path has at most some thousand
 # SQLite's codes; the lowest byte of an extended code is its kind.
 _BUSY, _READ_ONLY, _IO, _CORRUPT, _FULL, _CANNOT_OPEN, _PROTOCOL, _NOT_A_DATABASE = (
     5,
@@ -72,8 +85,12 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iter
 
 
 def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
-    """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
-    found = connection.execute(query, values).fetchall()
+    """The rows that `query` finds, each of this tuple type."""
+    return check_rows(row, connection.execute(query, values).fetchall())
+
+
+def check_rows(row: type[T], found: list[Any]) -> list[T]:
+    """Rows of a database, converted to a tuple type of bounded types; a wrong one is a `DatabaseError`."""
     try:
         # Text is not bytes: without their names, msgspec would decode it as base64.
         return msgspec.convert(found, list[row], builtin_types=(bytes,))  # type: ignore[valid-type]
@@ -92,9 +109,71 @@ def select_keys(
         yield from select(connection, row, f"{query} ({marks})", *values, *chunk)
 
 
-def select_one(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> T:
-    """The only row that `query` finds."""
-    found = select(connection, row, query, *values)
-    if len(found) != 1:
-        raise sqlite3.DatabaseError(f"there are {len(found)} rows instead of one")
-    return found[0]
+class Schema(NamedTuple):
+    """The tables of a database: what it is, the version of the tables, and the statements that make them."""
+
+    name: str
+    version: int
+    statements: str
+
+
+def connect(file: Path, schema: Schema) -> sqlite3.Connection:
+    """A connection that writes or, in a read-only place, reads what was committed.
+
+    SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
+    database is opened as one that nobody changes, unless a log with newer content is there.
+    """
+    expect_readable(file)
+    kind, name = "?mode=rw", file.absolute().as_uri()
+    if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
+        log = file.with_name(f"{file.name}-wal")
+        kind = "?mode=ro" if log.exists() and log.stat().st_size else "?mode=ro&immutable=1"
+    connection = sqlite3.connect(
+        name + kind, timeout=60, isolation_level=None, check_same_thread=False, uri=True
+    )
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        if kind == "?mode=rw":
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            if not _read_schema(connection):
+                _create_tables(connection, schema)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > schema.version:
+            raise FishermixError(
+                f"The {schema.name} in {file.parent} was made by a newer fishermix. Upgrade, or name another "
+                "place."
+            )
+        if _read_schema(connection) != _expected_schema(schema):
+            raise sqlite3.DatabaseError(f"the database has other tables than a {schema.name}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create_tables(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Create the tables in one transaction, unless another process has just done so."""
+    with transaction(connection):
+        if not _read_schema(connection):
+            for statement in schema.statements.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {schema.version}")
+
+
+def _read_schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Tables, indexes, views and triggers with their definitions."""
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall())
+
+
+@cache
+def _expected_schema(schema: Schema) -> set[tuple[str, str, str]]:
+    return _read_schema(open_empty(schema))
+
+
+def open_empty(schema: Schema) -> sqlite3.Connection:
+    """An empty database, in memory: what can be read before the first change."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _create_tables(connection, schema)
+    return connection

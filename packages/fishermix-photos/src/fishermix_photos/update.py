@@ -21,8 +21,10 @@ from fishermix_photos.disk import explain_os_error, open_regular
 from fishermix_photos.photo_files import (
     Listing,
     Stamp,
+    add_slash,
+    find_covering,
+    is_covered,
     is_inside_ignored,
-    is_skipped_below,
     parse_patterns,
     scan_folder,
 )
@@ -45,34 +47,6 @@ T = TypeVar("T")
 BATCH = 64
 # Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
 CHUNK = 1024
-
-
-def add_slash(folder: str | os.PathLike) -> str:
-    """The beginning of the paths of all files below a folder."""
-    return f"{os.fspath(folder).rstrip('/')}/"
-
-
-def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
-    """The innermost of `folders` that is `folder`, or contains it and does not leave it out."""
-    for path in (folder, *folder.parents):
-        if str(path) in folders and (path == folder or not is_skipped_below(path, folder)):
-            return path
-    return None
-
-
-def is_covered(inner: Path, outer: Path, exclude: Sequence[str] = ()) -> bool:
-    """Whether a listing of `outer` shows what is in `inner`, a folder inside it."""
-    if inner == outer or not inner.is_relative_to(outer) or is_skipped_below(outer, inner):
-        return False
-    return not (
-        exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
-    )
-
-
-def drop_covered(folders: Iterable[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """Each folder once, without those that an update of another one covers."""
-    given = list(dict.fromkeys(folders))
-    return [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
 
 
 @dataclass
@@ -111,7 +85,8 @@ class FolderUpdate:
     ):
         self.folder, self.store, self.model, self.exclude = folder, store, model, exclude
         self.prefix = add_slash(folder)
-        known = self.store.folders()
+        self.state = store.state()
+        known = self.state.folders
         self.root = find_covering(folder, known) or folder
         self.is_new = str(self.root) not in known
         # A folder takes over those inside it that a listing shows.
@@ -120,8 +95,8 @@ class FolderUpdate:
     def run(self) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
         listing = self._list()
-        state = self.store.state()
-        is_current = (state.model_key, state.dimension) == (self.model.key, self.model.csls_dimension)
+        made_with = self.state.model_key, self.state.dimension
+        is_current = made_with == (self.model.key, self.model.csls_dimension)
         if is_current and not self.is_new and not self.inner and not self._plan(listing):
             return self._report(listing, Tally(), 0)
         if self.is_new and not listing.photos and not listing.unreadable:
@@ -132,7 +107,8 @@ class FolderUpdate:
                 remarks.append("The library was made with another model. All photos are encoded again.")
             self.store.add_folder(str(self.root), self.inner)
             self.store.tidy()
-            listing = self._list()  # again: another process may have updated the folder meanwhile
+            # Again: another process may have updated the folder meanwhile.
+            self.state, listing = self.store.state(), self._list()
             plan, tally = self._plan(listing), Tally()
             try:
                 self._write(plan, tally)
@@ -178,7 +154,7 @@ class FolderUpdate:
         known = self.store.stamps(self.prefix)
         others = tuple(
             add_slash(path)
-            for path in self.store.folders()
+            for path in self.state.folders
             if path.startswith(self.prefix) and path not in (str(self.root), *self.inner)
         )
         files = {path: split_place(path).file for path in known if not path.startswith(others)}

@@ -9,17 +9,9 @@ import numpy as np
 import pillow_heif
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.details import (
-    Details,
-    Filter,
-    date_in_name,
-    distance_km,
-    parse_day,
-    parse_near,
-    read_details,
-)
+from fishermix_photos.details import Details, date_in_name, read_details
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.query import parse_query
+from fishermix_photos.query import Filter, distance_km, parse_day, parse_near, parse_query
 from fishermix_photos.results import Query
 from PIL import Image
 from tiny_model import TinyModel, paint

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.database import Entry
-from fishermix_photos.details import DETAILS, Details, Filter
+from fishermix_photos.details import DETAILS, Details
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.photo_files import Stamp
-from fishermix_photos.query import parse_query
+from fishermix_photos.query import Filter, parse_query
 from fishermix_photos.results import FolderAway, LibraryBusy, Query
 from tiny_model import NAMES, TinyModel, paint
 
@@ -173,7 +173,7 @@ def test_another_model_takes_the_library_over(store):
     assert not store.adopt("model", 4)
     assert store.adopt("other", 5)
     assert store.records() == []
-    assert store.folders() == ["/a", "/b"]
+    assert store.state().folders == ("/a", "/b")
     assert store.state().model_key == "other"
 
 

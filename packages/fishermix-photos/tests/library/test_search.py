@@ -5,12 +5,11 @@ import os
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.details import BadFilter, Filter
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.model import Calibration
-from fishermix_photos.probability import LIKELY, MAYBE, find_band
-from fishermix_photos.query import UnknownTerm, parse_query
+from fishermix_photos.query import BadFilter, Filter, UnknownTerm, parse_query
 from fishermix_photos.results import Query, UnknownPhoto
+from fishermix_photos.search import LIKELY, MAYBE, find_band
 from tiny_model import NAMES, CrowdedModel, TinyModel, paint
 
 STEEP = Calibration(

@@ -105,12 +105,12 @@ def test_any_changes_leave_what_a_dictionary_would(tmp_path_factory, steps):
 
 def test_a_library_that_does_not_exist_is_empty_and_is_created_by_the_first_change(tmp_path):
     store = LocalStore(tmp_path / "library")
-    assert store.state().model_key == ""
-    assert store.folders() == store.records() == store.nearest(point(0), 5) == store.verify() == []
+    assert store.state() == (0, "", 0, 0, None, ())
+    assert store.records() == store.nearest(point(0), 5) == store.verify() == []
     assert not len(store.sample_scores(point(0), 5))
     assert not (tmp_path / "library").exists()
     store.add_folder("/a")
-    assert store.folders() == LocalStore(tmp_path / "library").folders() == ["/a"]
+    assert store.state().folders == LocalStore(tmp_path / "library").state().folders == ("/a",)
     with pytest.raises(FishermixError, match="not empty and contains no photo library"):
         LocalStore(tmp_path).add_folder("/a")
 
@@ -144,7 +144,7 @@ def test_a_photo_that_is_gone_is_recognized_for_some_weeks(store, monkeypatch):
 def test_a_folder_takes_over_those_inside(store):
     store.write("/a", [entry("/a/x", 1)])
     store.add_folder("/", ["/a", "/b"])
-    assert store.folders() == ["/"]
+    assert store.state().folders == ("/",)
     assert [record.folder for record in store.records()] == ["/"]
     with pytest.raises(FishermixError, match="removed /a"):
         store.write("/a", [entry("/a/y", 2)])
@@ -260,7 +260,7 @@ def change_database(store, *statements):
 def test_a_newer_version_is_refused(store):
     change_database(store, "PRAGMA user_version = 999")
     with pytest.raises(FishermixError, match="newer fishermix"):
-        store.folders()
+        store.state()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_newer_version_is_refused(store):
 def test_a_database_with_anything_else_in_it_is_refused(store, statement):
     change_database(store, statement)
     with pytest.raises(LibraryDamaged, match="other tables"):
-        store.folders()
+        store.state()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_damage_is_explained_and_the_files_can_be_deleted(tmp_path):
     (folder / "codes-1-2.i8").touch()
     (folder / "points-notes").mkdir()
     with pytest.raises(LibraryDamaged, match="Delete it") as caught:
-        LocalStore(folder).folders()
+        LocalStore(folder).state()
     assert caught.value.values["place"] == str(folder)
     delete_library(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["mine.txt", "points-notes"]

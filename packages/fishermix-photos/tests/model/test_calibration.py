@@ -11,15 +11,15 @@ from fishermix_photos import PhotoLibrary
 from fishermix_photos.cli.demo import copy_packaged_photos
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.model import SHIPPED, Calibration, ImageTextModel
-from fishermix_photos.probability import (
+from fishermix_photos.query import encode_terms, parse_query
+from fishermix_photos.results import Query
+from fishermix_photos.search import (
     LIKELY,
     MAYBE,
     Probabilities,
     ScoreScale,
     measure_scale,
 )
-from fishermix_photos.query import encode_terms, parse_query
-from fishermix_photos.results import Query
 from tiny_model import TinyModel
 
 TOOL = Path(__file__).parents[4] / "tools/calibrate.py"

@@ -33,8 +33,8 @@ from fishermix_photos.cli.common import (
 from fishermix_photos.cli.output import say, say_json, say_path, tell
 
 if TYPE_CHECKING:
-    from fishermix_photos.details import Filter
     from fishermix_photos.library import PhotoLibrary
+    from fishermix_photos.query import Filter
     from fishermix_photos.results import Photo, Query, Results
 
 NOTHING = "Nothing here looks like this. The nearest:"
@@ -279,7 +279,7 @@ def _make_filter(
     portrait: bool | None,
 ) -> Filter:
     """The conditions of the options; a mistake is reported with the name of its option."""
-    from fishermix_photos.details import BadFilter, Filter
+    from fishermix_photos.query import BadFilter, Filter
 
     shape = None if portrait is None else ("portrait" if portrait else "landscape")
     filter = Filter(after=after, before=before, folder=folder, camera=camera, near=near, shape=shape)
@@ -300,7 +300,7 @@ def _parse_min_score(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     if text == "auto":
-        from fishermix_photos.probability import MAYBE
+        from fishermix_photos.search import MAYBE
 
         return {"min_probability": MAYBE}
     try:

@@ -14,9 +14,8 @@ from typing import Literal
 
 from fishermix.errors import FishermixError
 
-from fishermix_photos.details import Filter
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.query import Term
+from fishermix_photos.query import Filter, Term
 from fishermix_photos.results import Changes, Photo, Query, Sort
 from fishermix_photos.server.messages import ProgressMessage
 from fishermix_photos.server.thumbnails import Thumbnails

@@ -11,9 +11,8 @@ from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
 from fishermix_photos import results
-from fishermix_photos.details import Filter
 from fishermix_photos.explain import Explanation
-from fishermix_photos.query import parse_query
+from fishermix_photos.query import Filter, parse_query
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Work
