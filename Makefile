@@ -64,15 +64,15 @@ model: $(VENV)/.test word2vec
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
 	  --fit flickr8k:$(FLICKR8K) --check flickr8k:$(FLICKR8K) --check folder:$(COCO)
-	$(BIN)/fishermix evaluate $(SHIPPED) --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work/features \
+	$(BIN)/fishermix evaluate $(SHIPPED) --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work \
 	  --json $(SHIPPED)/figures-flickr8k.json
-	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work/features \
+	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work \
 	  --json $(SHIPPED)/figures-coco.json
 	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
-	  --epochs 5 --min-count 6 --features $(CACHE)/model.work/features
+	  --set epochs=5 --set min_count=6 --work $(CACHE)/model.work
 	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
-	  $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K)) --recipe fine-tune --epochs 1 \
-	  --features $(CACHE)/model.work/features
+	  $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K)) --recipe fine-tune --set epochs=1 \
+	  --work $(CACHE)/model.work
 
 # The site, in build/site: guide, gallery and reference. Every warning is an error.
 docs: $(VENV)/.docs

@@ -55,15 +55,16 @@ def make_world(folder):
 def commands(world, network):
     """For each command: place -> arguments; everything it writes is in `place`."""
     data, vectors = f"folder:{world / 'photos'}", ["--vectors", str(world / "vectors")]
-    size = ["--encoder", str(network)]
+    size = ["--set", f"encoders={network}"]
     return {
         "train": lambda place: [
             *("train", "--data", data, "--out", str(place / "model"), "--work", str(place / "work")),
-            *("--recipe", "paper", "--components", "3", "--n-components", "4", *vectors, *size),
+            *("--recipe", "paper", "--set", "mixture_components=3", "--set", "n_components=4"),
+            *(*vectors, *size),
         ],
         "captioner train": lambda place: [
-            *("captioner", "train", "--data", data, "--model", str(place / "model"), "--min-count", "1"),
-            *("--checkpoint", str(place / "work"), "--epochs", "4"),
+            *("captioner", "train", "--data", data, "--model", str(place / "model"), "--set", "min_count=1"),
+            *("--work", str(place / "work"), "--set", "epochs=4"),
         ],
         "reproduce": lambda place: [
             *("reproduce", data, "--work", str(place / "work"), "--json", str(place / "table.json")),

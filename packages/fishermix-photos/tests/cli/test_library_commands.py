@@ -193,21 +193,6 @@ def test_the_library_has_a_place(tiny, photos, tmp_path):
     assert "library or --all" in tiny("library", "remove", fails=True).replace(", or give", " or")
 
 
-def test_the_list_has_a_header_on_a_terminal(tiny, photos, tmp_path, monkeypatch, capsys):
-    from fishermix_photos.cli.library import list_folders
-
-    other = paint(tmp_path / "other" / "green.png", "green").parent
-    tiny("library", "add", photos, other)
-    capsys.readouterr()
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    list_folders()
-    assert capsys.readouterr().out.splitlines() == [
-        "photos  folder",
-        f"     1  {other}",
-        f"     8  {photos}",
-    ]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="names of files cannot have line breaks")
 def test_a_line_of_the_list_is_a_folder(tiny, tmp_path):
     folder = tmp_path / "a\n99  /etc"

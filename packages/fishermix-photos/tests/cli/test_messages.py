@@ -2,16 +2,17 @@
 
 import inspect
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from fishermix.caption.captioner import LENGTH_NORM, RERANK_WEIGHT
+from fishermix.caption.captioner import Captioner
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import is_shown, show_progress
 from fishermix_photos import cli
 from fishermix_photos.__main__ import main as run_program
-from fishermix_photos.cli.captioner import evaluate
-from fishermix_photos.cli.output import tell
+from fishermix_photos.cli.captioner import Decoding
+from fishermix_photos.cli.common import tell
 from fishermix_photos.cli.train import RECIPE_HELP, VARIANT_HELP
 from fishermix_photos.lab.recipe import RECIPES, VARIANTS
 
@@ -89,9 +90,11 @@ def test_the_help_names_every_recipe_and_variant():
 
 
 def test_options_that_are_written_out_are_those_of_the_package():
-    defaults = inspect.signature(evaluate).parameters
-    assert defaults["length_norm"].default == LENGTH_NORM
-    assert defaults["rerank_weight"].default == RERANK_WEIGHT
+    assert asdict(Decoding()) == {
+        name: parameter.default
+        for name, parameter in inspect.signature(Captioner.describe).parameters.items()
+        if name in ("beam", "samples", "length_norm", "rerank_weight")
+    }
 
 
 def test_an_empty_condition_is_a_mistake(tiny, photos):

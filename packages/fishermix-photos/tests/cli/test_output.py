@@ -6,7 +6,7 @@ import os
 
 import pytest
 from fishermix_photos import cli
-from fishermix_photos.cli.output import clean, complain, say, say_json, say_path, say_table, tell
+from fishermix_photos.cli.common import clean, complain, say, say_json, say_paths, say_table, tell
 from tiny_model import paint
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\n99  /etc/passwd\r\u202e\x9b31m.png"
@@ -31,7 +31,7 @@ def test_all_that_prints_prints_one_line(is_terminal, monkeypatch):
         out = Terminal() if is_terminal else io.StringIO()
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", out)
-        monkeypatch.setattr("fishermix_photos.cli.output.is_shown", lambda: True)
+        monkeypatch.setattr("fishermix_photos.cli.common.is_shown", lambda: True)
         print_line(HOSTILE)
         printed = out.getvalue()
         assert "owned" in printed
@@ -43,7 +43,7 @@ def test_all_that_prints_prints_one_line(is_terminal, monkeypatch):
 def test_paths_for_other_programs_are_exact_unless_a_terminal_shows_them(monkeypatch):
     for out, printed in ((io.StringIO(), HOSTILE), (Terminal(), clean(HOSTILE))):
         monkeypatch.setattr("sys.stdout", out)
-        say_path(HOSTILE, end="\0")
+        say_paths([HOSTILE], end="\0")
         assert out.getvalue() == printed + "\0"
     monkeypatch.setattr("sys.stdout", out := io.StringIO())
     say_json({"path": HOSTILE})
@@ -54,7 +54,7 @@ def test_paths_for_other_programs_are_exact_unless_a_terminal_shows_them(monkeyp
 def test_a_path_that_is_no_text_is_written_as_its_bytes(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "utf8"))
-    say_path(os.fsdecode(b"caf\xe9.png"))
+    say_paths([os.fsdecode(b"caf\xe9.png")])
     assert written.getvalue() == b"caf\xe9.png\n"
 
 

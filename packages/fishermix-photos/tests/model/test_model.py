@@ -18,12 +18,13 @@ from fishermix.errors import FishermixError
 from fishermix.measures.ranks import figures, recall_sum, task_ranks
 from fishermix_photos import ImageTextModel
 from fishermix_photos.cli import load_commands
+from fishermix_photos.cli.train import apply_changes
 from fishermix_photos.explain import Explainer
 from fishermix_photos.lab import tables
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.lab.recipe import RECIPES, VARIANTS, Recipe, find_recipe
-from fishermix_photos.lab.reproduce import _digest, reproduce
-from fishermix_photos.lab.tables import COLUMNS, PUBLISHED
+from fishermix_photos.lab.reproduce import Experiment
+from fishermix_photos.lab.tables import TABLE_COLUMNS, read_published
 from fishermix_photos.lab.training import evaluate_model, train_model, with_dev
 from fishermix_photos.model import SHIPPED
 from PIL import Image, ImageDraw
@@ -306,8 +307,12 @@ def test_recall_sum_is_the_sum_of_six_recalls():
 
 @pytest.fixture(scope="module")
 def results(folder, vectors, work):
-    dataset = open_dataset(f"folder:{folder}")
-    return list(reproduce(dataset, vectors, RECIPE, ["mean", "hglmm"], None, work))
+    return measure_two_variants(folder, vectors, work)
+
+
+def measure_two_variants(folder, vectors, work):
+    recipes = [RECIPE.with_(variant=variant) for variant in ("mean", "hglmm")]
+    return list(Experiment(open_dataset(f"folder:{folder}"), vectors).run(recipes, work))
 
 
 def test_variants_are_measured_and_resumed(results, folder, vectors, work, monkeypatch):
@@ -315,32 +320,32 @@ def test_variants_are_measured_and_resumed(results, folder, vectors, work, monke
     assert results[0].laplacian is None
     assert 0 <= results[1].laplacian <= 1
     others = WordVectors(vectors.words, np.vstack([vectors.vectors[:-1], vectors.vectors[:1]]))
-    same = {_digest(open_dataset(f"folder:{folder}"), v, RECIPE, 1, None) for v in (vectors, others)}
-    assert len(same) == 2, "other vectors are other results"
-    monkeypatch.setattr("fishermix_photos.lab.reproduce._run", None)
-    again = list(reproduce(open_dataset(f"folder:{folder}"), vectors, RECIPE, ["mean", "hglmm"], None, work))
-    assert again == results
+    digests = {Experiment(open_dataset(f"folder:{folder}"), v).digest(RECIPE) for v in (vectors, others)}
+    assert len(digests) == 2, "other vectors are other results"
+    monkeypatch.setattr("fishermix_photos.lab.reproduce.train_model", None)
+    assert measure_two_variants(folder, vectors, work) == results
 
 
 def test_tables_show_published_rows_beside_ours(results):
     rows = list(csv.reader(io.StringIO(tables.as_csv("flickr8k", results))))
-    assert len(rows) == 1 + len(PUBLISHED["flickr8k"]) + 2
+    assert len(rows) == 1 + len(read_published()["flickr8k"]) + 2
     assert rows[17][:5] == ["VGG", "GMM+HGLMM", "21.3", "50.0", "64.6"]
     assert float(rows[-1][2]) == pytest.approx(results[1].figures["search"]["r@1"], abs=0.01)
 
 
 def test_published_tables_are_complete():
     """Counts of the paper's tables, and the rows that the text quotes."""
-    assert {kind: len(rows) for kind, rows in PUBLISHED.items()} == {
+    published = read_published()
+    assert {table: len(rows) for table, rows in published.items()} == {
         "flickr8k": 17,
         "flickr30k": 16,
         "pascal1k": 13,
         "coco-1k": 6,
         "coco-5k": 6,
     }
-    best = next(row for row in PUBLISHED["flickr8k"] if row.encoder == "VGG" and row.variant == "GMM+HGLMM")
+    best = next(row for row in published["flickr8k"] if row.encoder == "VGG" and row.variant == "GMM+HGLMM")
     assert best.figures == (21.3, 50.0, 64.6, 5.0, 30.3, 31.0, 59.3, 73.7, 4.0, 22.2, 11.9)
-    assert all(len(row.figures) == len(COLUMNS) for rows in PUBLISHED.values() for row in rows)
+    assert all(len(row.figures) == len(TABLE_COLUMNS) for rows in published.values() for row in rows)
 
 
 @pytest.fixture
@@ -353,7 +358,7 @@ def run():
 def test_evaluate_writes_the_figures_as_json(run, model, folder, work, tmp_path):
     model.save(tmp_path / "model")
     spec, out = f"folder:{folder}", tmp_path / "figures.json"
-    done = run("evaluate", tmp_path / "model", "--data", spec, "--work", work / "features", "--json", out)
+    done = run("evaluate", tmp_path / "model", "--data", spec, "--work", work, "--json", out)
     assert done.exit_code == 0, done.output
     found, wanted = (
         json.loads(out.read_text()),
@@ -370,14 +375,8 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
     options = (
         "--vectors",
         tmp_path / "vectors",
-        "--variant",
-        "gmm",
-        "--components",
-        2,
-        "--n-components",
-        4,
-        "--words",
-        100,
+        *("--set", "variant=gmm", "--set", "mixture_components=2", "--set", "n_components=4"),
+        *("--words", 100),
     )
     done = run("train", "--data", f"folder:{folder}", "--recipe", "shipped", "--out", out, "--half", *options)
     assert done.exit_code == 0, done.output
@@ -391,16 +390,8 @@ def test_train_makes_a_model_that_evaluate_reads(run, folder, vectors, tmp_path)
 def test_validation_photos_of_a_second_set_are_left_out(run, folder, vectors, tmp_path):
     vectors.save(tmp_path / "vectors")
     spec, counts = f"folder:{folder}", open_dataset(f"folder:{folder}").counts()
-    options = (
-        "--vectors",
-        tmp_path / "vectors",
-        "--variant",
-        "mean",
-        "--recipe",
-        "shipped",
-        "--n-components",
-        4,
-    )
+    options = ("--vectors", tmp_path / "vectors", "--recipe", "shipped")
+    options += ("--set", "variant=mean", "--set", "n_components=4")
     done = run("train", "--data", spec, "--data-only-train", spec, "--out", tmp_path / "model", *options)
     assert done.exit_code == 0, done.output
     expected = {"train": 2 * counts["train"], "dev": counts["dev"]}
@@ -424,13 +415,37 @@ def test_every_variant_is_measured_and_printed(run, folder, vectors, work, tmp_p
         assert variant.label in done.output
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("cake=1", "write NAME=VALUE, with one of variant, mixture_components"),
+        ("variant", "write NAME=VALUE"),
+        ("variant=cake", "no variant 'cake'"),
+        ("mixture_components=0", "--set mixture_components=0: Expected `int` >= 1."),
+        ("reg_x=0.1,much", "--set reg_x=0.1,much: Expected `float`"),
+    ],
+)
+def test_a_change_of_the_recipe_that_is_none_is_explained(change, message):
+    with pytest.raises(FishermixError) as error:
+        apply_changes(Recipe(), [change])
+    assert message in str(error.value)
+
+
+def test_changes_of_the_recipe_have_the_types_of_its_fields():
+    changes = ["encoders=vgg19,overfeat", "reg_x=0.1", "transformer=none", "image_l2=true", "seed=3"]
+    changed = apply_changes(RECIPES["best"], changes)
+    assert changed == RECIPES["best"].with_(
+        encoders=("vgg19", "overfeat"), reg_x=(0.1,), transformer=None, image_l2=True, seed=3
+    )
+
+
 def test_the_commands_name_what_is_missing(run, folder, tmp_path):
     spec, nowhere = f"folder:{folder}", tmp_path / "nowhere"
     for words, message in (
         (("train", "--out", tmp_path / "m"), "Name at least one data set"),
         (("train", "--data", spec, "--out", tmp_path / "m", "--vectors", nowhere), "make word2vec"),
         (("evaluate", nowhere, "--data", spec), "no saved"),
-        (("evaluate",), "Name a data set"),
+        (("evaluate",), "Name at least one data set"),
         (("reproduce", spec, "--vectors", folder, "--variants", "cake"), "no variant 'cake'"),
         (("reproduce", spec, "--vectors", folder, "--variants", "gmm,cake"), "no variant 'cake'"),
         (("reproduce", spec, "--json", nowhere / "r.json"), "There is no folder"),

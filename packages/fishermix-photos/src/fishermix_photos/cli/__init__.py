@@ -18,7 +18,7 @@ from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
 from typer.core import TyperCommand, TyperGroup
 
-from fishermix_photos.cli.output import complain
+from fishermix_photos.cli.common import complain
 
 QUIET = ("--quiet", "-q")
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, of which typer may have a copy

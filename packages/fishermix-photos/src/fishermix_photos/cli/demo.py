@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,32 +12,22 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app
-from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, open_library
+from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, open_library, say
 from fishermix_photos.cli.describe import format_explanation
-from fishermix_photos.cli.output import say
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
     from fishermix_photos.results import Photo
 
 # Photos that are part of installed packages.
-PACKAGED_PHOTOS = (
-    ("skimage.data", "astronaut.png"),
-    ("skimage.data", "chelsea.png"),
-    ("skimage.data", "coffee.png"),
-    ("skimage.data", "rocket.jpg"),
-    ("skimage.data", "motorcycle_left.png"),
-    ("skimage.data", "camera.png"),
-    ("skimage.data", "clock_motion.png"),
-    ("skimage.data", "hubble_deep_field.jpg"),
-    ("skimage.data", "moon.png"),
-    ("skimage.data", "coins.png"),
-    ("skimage.data", "page.png"),
-    ("skimage.data", "grass.png"),
-    ("skimage.data", "brick.png"),
-    ("sklearn.datasets.images", "china.jpg"),
-    ("sklearn.datasets.images", "flower.jpg"),
-)
+PACKAGED_PHOTOS = {
+    "skimage.data": (
+        *("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png", "camera.png"),
+        *("clock_motion.png", "hubble_deep_field.jpg", "moon.png", "coins.png", "page.png", "grass.png"),
+        "brick.png",
+    ),
+    "sklearn.datasets.images": ("china.jpg", "flower.jpg"),
+}
 PHOTOS_ON_THE_SHEET = 12
 QUERIES = (
     "a cat looks at the camera",
@@ -47,21 +38,17 @@ QUERIES = (
 QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", "a child plays outside")
 
 
-FolderArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="FOLDER", help="A folder of photos. Default: photos that are part of installed packages."
-    ),
-]
-DemoFolderOption = Annotated[
-    Path, typer.Option("--out", help="Folder for the library and the contact sheet.")
-]
-
-
 @app.command(epilog="Examples: fishermix demo · fishermix demo ~/Pictures --out demo-out")
 def demo(
-    photos: FolderArgument = None,
-    out: DemoFolderOption = Path("demo-out"),
+    photos: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FOLDER", help="A folder of photos. Default: photos that are part of installed packages."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the library and the contact sheet.")] = Path(
+        "demo-out"
+    ),
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
@@ -86,22 +73,20 @@ def demo(
         captions = [_caption_if_sure(library, photo) for photo in shown]
         for photo, caption in zip(shown, captions):
             if caption:
-                say()
-                say(f"fishermix caption {photo.relative}")
-                say(f"  {caption}")
+                say("", f"fishermix caption {photo.relative}", f"  {caption}")
                 break
-        say()
-        say(f'fishermix explain "{query}" {best.relative}')
-        for line in format_explanation(library.explain(query, best.id)):
-            say(f"  {line}".rstrip())
+        lines = format_explanation(library.explain(query, best.id))
+        say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
     cards = [(photo.picture, photo.relative, photo.score, caption) for photo, caption in zip(shown, captions)]
     sheet = out / "contact-sheet.html"
     write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
-    say()
-    say(f"Wrote the contact sheet {sheet}. Next, try your own photos:")
     program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
-    say(f'  {program} search "two dogs run on a beach" ~/Pictures')
-    say(f"  {program} serve ~/Pictures --open")
+    say(
+        "",
+        f"Wrote the contact sheet {sheet}. Next, try your own photos:",
+        f'  {program} search "two dogs run on a beach" ~/Pictures',
+        f"  {program} serve ~/Pictures --open",
+    )
 
 
 def _show_search(library: PhotoLibrary, query: str) -> Photo:
@@ -110,12 +95,10 @@ def _show_search(library: PhotoLibrary, query: str) -> Photo:
     from fishermix_photos.results import Query
 
     results = library.search(Query(parse_query(query), n=3))
-    say()
-    say(f'fishermix search "{query}"')
+    say("", f'fishermix search "{query}"')
     if results.nothing_matches:
         say("  Nothing here looks like this. The nearest:")
-    for photo in results.photos:
-        say(f"  {photo.score:.3f}  {photo.relative}")
+    say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos))
     return results.photos[0]
 
 
@@ -129,20 +112,15 @@ def _caption_if_sure(library: PhotoLibrary, photo: Photo) -> str:
 
 def copy_packaged_photos(target: Path) -> Path:
     """Copy photos that are part of installed packages into a folder; nothing is downloaded."""
-    from importlib.resources import as_file, files
+    from importlib.resources import files
 
     target.mkdir(parents=True, exist_ok=True)
-    copied = 0
-    for package, name in PACKAGED_PHOTOS:
-        try:
-            source = files(package).joinpath(name)
-            with as_file(source) as file:
-                data = file.read_bytes()
-        except (ModuleNotFoundError, FileNotFoundError):
-            continue
-        copied += 1
-        if not (target / name).exists():
-            (target / name).write_bytes(data)
-    if not copied:
+    for package, names in PACKAGED_PHOTOS.items():
+        for name in names:
+            with suppress(ModuleNotFoundError, FileNotFoundError):
+                data = files(package).joinpath(name).read_bytes()
+                if not (target / name).exists():
+                    (target / name).write_bytes(data)
+    if not any(target.iterdir()):
         raise FishermixError("No installed package contains photos. Name a folder of photos.")
     return target

@@ -16,12 +16,13 @@ from fishermix_photos.cli.common import (
     MaxPixelsOption,
     ModelOption,
     SentencesOption,
-    check_photo,
     open_library,
     require_captioner,
+    say,
+    say_json,
+    tell,
     tell_unknown_words,
 )
-from fishermix_photos.cli.output import say, say_json, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.explain import Explanation
@@ -51,7 +52,7 @@ def caption(
         say(f"{photo}: {sentence}" if len(photos) > 1 else sentence)
 
     if len(photos) == 1:
-        check_photo(photos[0])  # before the model is loaded
+        _check_photo(photos[0])  # before the model is loaded
     with open_library(None, model) as library:
         require_captioner(library.model)
 
@@ -98,6 +99,11 @@ def annotate(
         _describe_each(photos, rank, None if as_json else show)
 
 
+def _check_photo(photo: Path) -> None:
+    if not photo.is_file():
+        raise FishermixError(f"{photo} is not a file. Name a photo.")
+
+
 def _describe_each(
     photos: list[Path],
     describe: Callable[[Path], dict[str, Any]],
@@ -110,7 +116,7 @@ def _describe_each(
     entries, unreadable = [], 0
     for photo in photos:
         try:
-            check_photo(photo)
+            _check_photo(photo)
             entry = describe(photo)
         except FishermixError as error:
             if len(photos) == 1:
@@ -146,18 +152,16 @@ def explain(
     from fishermix_photos.query import parse_query, suggest_words
     from fishermix_photos.results import Query
 
-    check_photo(photo)
+    _check_photo(photo)
     with open_library(None, model) as library:
         library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
         explanation = library.explain(sentence, library.encode_photo(photo))
         tell_unknown_words(explanation.out_of_vocabulary, library.model)
-        for remark in suggest_words(explanation.out_of_vocabulary, library.model):
-            tell(remark)
+        tell(*suggest_words(explanation.out_of_vocabulary, library.model))
     if as_json:
         say_json(asdict(explanation))
-        return
-    for line in format_explanation(explanation, verbose):
-        say(line)
+    else:
+        say(*format_explanation(explanation, verbose))
 
 
 def format_explanation(explanation: Explanation, verbose: bool = False) -> list[str]:

@@ -13,8 +13,7 @@ from fishermix.errors import FishermixError
 from fishermix.runtime import available_threads, list_extras
 
 from fishermix_photos.cli import app
-from fishermix_photos.cli.common import LibraryOption, ModelOption, open_library, open_model
-from fishermix_photos.cli.output import say
+from fishermix_photos.cli.common import LibraryOption, ModelOption, open_library, open_model, say
 from fishermix_photos.vision.formats import FORMATS, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
@@ -29,15 +28,16 @@ def doctor(library: LibraryOption = None, model: ModelOption = None) -> None:
     The exit code is 1 if there is a problem.
     """
     problems: list[str] = []
-    say(f"fishermix   {__version__}")
-    say(f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}")
-    say(f"packages    {', '.join(_packages(problems))}")
-    say(f"extras      {', '.join(_extras())}")
-    say(f"photos      {', '.join(_formats())}")
-    say(f"threads     {available_threads()}")
+    say(
+        f"fishermix   {__version__}",
+        f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
+        f"packages    {', '.join(_packages(problems))}",
+        f"extras      {', '.join(_extras())}",
+        f"photos      {', '.join(_formats())}",
+        f"threads     {available_threads()}",
+    )
     say(f"model       {_model(model, problems)}")
-    for line in _library(library, problems):
-        say(line)
+    say(*_library(library, problems))
     if problems:
         raise FishermixError(" ".join(problems))
     say("No problems found.")
@@ -68,9 +68,9 @@ def _extras() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    for one in FORMATS:
-        missing = "" if one.is_installed else f" (not installed: {explain_missing(one)})"
-        yield f"{one.name}{missing}"
+    for format in FORMATS:
+        missing = "" if format.is_installed else f" (not installed: {explain_missing(format)})"
+        yield f"{format.name}{missing}"
 
 
 def _model(folder: Path | None, problems: list[str]) -> str:

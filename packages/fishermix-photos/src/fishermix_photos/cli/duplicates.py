@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,28 +10,27 @@ import typer
 from fishermix_photos.cli import app
 from fishermix_photos.cli.common import (
     ExcludeOption,
-    FoldersArgument,
     JsonOption,
     LibraryOption,
     MaxPixelsOption,
     ModelOption,
+    open_library,
+    say,
+    say_json,
+    say_paths,
+    tell,
+)
+from fishermix_photos.cli.search import (
     NullOption,
     PathNames,
     UpdateOption,
     choose_folders,
     explain_empty,
-    open_library,
     update_folders,
 )
-from fishermix_photos.cli.output import say, say_json, say_path, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.duplicates import DuplicateGroup
-
-ExactOption = Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")]
-OmitFirstOption = Annotated[
-    bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
-]
 
 
 @app.command(
@@ -38,9 +38,19 @@ OmitFirstOption = Annotated[
     "fishermix duplicates ~/Pictures --exact --omit-first -0 | xargs -0 mv -t copies/"
 )
 def duplicates(
-    folders: FoldersArgument = None,
-    exact: ExactOption = False,
-    omit_first: OmitFirstOption = False,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folders of photos, which are added to your library. Default: the current folder if your "
+            "library has it, otherwise the whole library.",
+            show_default=False,
+        ),
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")] = False,
+    omit_first: Annotated[
+        bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
+    ] = False,
     null: NullOption = False,
     as_json: JsonOption = False,
     update: UpdateOption = True,
@@ -70,8 +80,8 @@ def duplicates(
     for number, group in enumerate(groups):
         if number and not null and not omit_first:
             say()
-        for path in list(group.files)[start:]:
-            say_path(names.write(path), end="\0" if null else "\n")
+        paths = [names.write(path) for path in list(group.files)[start:]]
+        say_paths(paths, end="\0" if null else "\n")
     count = sum(len(group.files) for group in groups)
     tell(f"Groups: {len(groups):,}, with {count:,} photos." if groups else nothing)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from fishermix.errors import FishermixError
@@ -18,9 +17,16 @@ from fishermix_photos.cli.common import (
     MaxPixelsOption,
     ModelOption,
     open_library,
+    say,
+    say_json,
+    tell,
     tell_skipped,
 )
-from fishermix_photos.cli.output import say, say_json, tell
+
+if TYPE_CHECKING:
+    from fishermix_photos.library import PhotoLibrary
+
+EMPTY = "Your library is empty. Add a folder with `fishermix library add FOLDER`."
 
 library_app = App(
     help="Add, update, list and remove the folders of your photo library.\n\n"
@@ -45,7 +51,8 @@ def add(
 
     Photos that the library has already are recognized by their content and not encoded again.
     """
-    _update_folders(folders, exclude, library, model)
+    with open_library(library, model) as photos:
+        _update_folders(photos, folders, exclude)
 
 
 @library_app.command(epilog="Example: fishermix library update ~/Pictures")
@@ -66,9 +73,9 @@ def update(
         for folder in folders or ():
             photos.status(folder)  # raises if the library does not have it
         known = [status.folder for status in photos.folders() if status.exists]
-    if not known:
-        raise FishermixError("Your library is empty. Add a folder with `fishermix library add FOLDER`.")
-    _update_folders(folders or known, exclude, library, model)
+        if not known:
+            raise FishermixError(EMPTY)
+        _update_folders(photos, folders or known, exclude)
 
 
 @library_app.command("list", epilog="Example: fishermix library list --json")
@@ -77,21 +84,13 @@ def list_folders(as_json: JsonOption = False, library: LibraryOption = None) -> 
     with open_library(library, None) as photos:
         folders = photos.folders()
     if as_json:
-        say_json(
-            [
-                {"folder": str(status.folder), "photos": status.photos, "exists": status.exists}
-                for status in folders
-            ]
-        )
+        listed = [(str(status.folder), status.photos, status.exists) for status in folders]
+        say_json([dict(zip(("folder", "photos", "exists"), values)) for values in listed])
         return
-    width = 0
-    if sys.stdout.isatty() and folders:  # programs that read lines get no header
-        width = max(len("photos"), *(len(f"{status.photos:,}") for status in folders))
-        say(f"{'photos':>{width}}  folder")
     for status in folders:
-        say(f"{status.photos:>{width},}  {status.folder}{'' if status.exists else '  (away)'}")
+        say(f"{status.photos:,}  {status.folder}{'' if status.exists else '  (away)'}")
     if not folders:
-        tell("Your library is empty. Add a folder with `fishermix library add FOLDER`.")
+        tell(EMPTY)
 
 
 @library_app.command(epilog="Example: fishermix library info ~/Pictures --json")
@@ -105,41 +104,43 @@ def info(
     """Show how much the library has, or what it has of a folder, with the files that it could not read."""
     with open_library(library, None) as photos:
         if folder is None:
-            values = {"library": photos.place, **asdict(photos.summary())}
-            values["folders"] = len(photos.folders())
+            _show_library(photos, as_json)
         else:
-            status = photos.status(folder)
-    if folder is None:
-        _show_library(values, as_json)
+            _show_folder(photos, folder, as_json)
+
+
+def _show_library(photos: PhotoLibrary, as_json: bool) -> None:
+    summary, n_folders = photos.summary(), len(photos.folders())
+    if as_json:
+        say_json({"library": photos.place, **asdict(summary), "folders": n_folders})
         return
+    say(
+        f"library   {photos.place}",
+        f"folders   {n_folders:,}",
+        f"photos    {summary.photos:,}",
+        f"pictures  {summary.pictures:,} (with all video frames and TIFF pages)",
+        f"distinct  {summary.contents:,}",
+        f"model     {summary.model_key or 'none yet'}",
+        f"size      {summary.bytes / 1e6:,.1f} MB",
+    )
+
+
+def _show_folder(photos: PhotoLibrary, folder: Path, as_json: bool) -> None:
+    from fishermix_photos.vision.formats import explain_skipped
+
+    status = photos.status(folder)
     if as_json:
         say_json({**asdict(status), "folder": str(status.folder)})
         return
-    say(f"folder      {status.folder}{'' if status.exists else '  (away)'}")
-    say(f"photos      {status.photos:,}")
-    say(f"unreadable  {len(status.unreadable):,}")
-    for path, reason in status.unreadable.items():
-        say(f"  {path}: {reason}")
-    from fishermix_photos.vision.formats import explain_skipped
-
-    say(f"skipped     {sum(status.skipped.values()):,}")
-    for sentence in explain_skipped(status.skipped):
-        say(f"  {sentence}")
-    for remark in status.remarks:
-        say(remark)
-
-
-def _show_library(values: dict[str, str | int], as_json: bool) -> None:
-    if as_json:
-        say_json(values)
-        return
-    say(f"library   {values['library']}")
-    say(f"folders   {values['folders']:,}")
-    say(f"photos    {values['photos']:,}")
-    say(f"pictures  {values['pictures']:,} (with all video frames and TIFF pages)")
-    say(f"distinct  {values['contents']:,}")
-    say(f"model     {values['model_key'] or 'none yet'}")
-    say(f"size      {int(values['bytes']) / 1e6:,.1f} MB")
+    say(
+        f"folder      {status.folder}{'' if status.exists else '  (away)'}",
+        f"photos      {status.photos:,}",
+        f"unreadable  {len(status.unreadable):,}",
+        *(f"  {path}: {reason}" for path, reason in status.unreadable.items()),
+        f"skipped     {sum(status.skipped.values()):,}",
+        *(f"  {sentence}" for sentence in explain_skipped(status.skipped)),
+        *status.remarks,
+    )
 
 
 @library_app.command(epilog="Example: fishermix library remove /mnt/camera")
@@ -179,21 +180,16 @@ def verify(library: LibraryOption = None) -> None:
     say(f"No problems found in {place}: {number:,} photos.")
 
 
-def _update_folders(
-    folders: list[Path], exclude: list[str] | None, library: str | None, model: Path | None
-) -> None:
+def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str] | None) -> None:
     """Update folders and print what changed."""
-    with open_library(library, model) as photos:
-        changes = photos.update(folders, exclude or ())
-        number = photos.count(folders)
+    changes = photos.update(folders, exclude or ())
     say(
-        f"{number:,} photos: {changes.encoded:,} encoded, {changes.recognized:,} recognized by content, "
-        f"{changes.removed:,} removed, {len(changes.unreadable):,} unreadable."
+        f"{photos.count(folders):,} photos: {changes.encoded:,} encoded, {changes.recognized:,} recognized "
+        f"by content, {changes.removed:,} removed, {len(changes.unreadable):,} unreadable."
     )
-    for folder, problem in changes.problems.items():
-        tell(f"{folder} is not updated. {problem}")
-    for path, reason in changes.unreadable.items():
-        tell(f"{path}: {reason}")
+    tell(
+        *(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()),
+        *(f"{path}: {reason}" for path, reason in changes.unreadable.items()),
+    )
     tell_skipped(changes.skipped)
-    for remark in changes.remarks:
-        tell(remark)
+    tell(*changes.remarks)

@@ -9,8 +9,8 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import App, app
-from fishermix_photos.cli.common import MaxPixelsOption
-from fishermix_photos.cli.output import complain, say
+from fishermix_photos.cli.common import MaxPixelsOption, complain, say
+from fishermix_photos.cli.train import DATA_FORMS
 
 FAILURES_SHOWN = 20
 
@@ -137,12 +137,7 @@ def show_vectors(
 
 @datasets.command("info", epilog="Example: fishermix dataset info flickr8k:~/flickr8k")
 def show_dataset(
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="{flickr8k,flickr30k,pascal1k,coco,folder}:DIR, or karpathy:FILE.json:IMAGES_DIR."
-        ),
-    ],
+    data: Annotated[str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}.")],
 ) -> None:
     """Print the number of images and sentences of each split, and all problems."""
     import numpy as np
@@ -164,9 +159,7 @@ def show_dataset(
 
 @app.command(epilog="Example: fishermix features flickr8k:~/flickr8k --view flip --out flickr8k-features")
 def features(
-    dataset: Annotated[
-        str, typer.Argument(help="KIND:PATH, for example flickr8k:DIR or folder:DIR.", show_default=False)
-    ],
+    dataset: Annotated[str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}.")],
     out: Annotated[Path, typer.Option(help="Output folder; an earlier run there is resumed.")],
     encoder: Annotated[
         str, typer.Option(help="Name of a network (see `fishermix networks list`) or path of an .onnx file.")

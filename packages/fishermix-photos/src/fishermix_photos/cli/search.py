@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,22 +21,20 @@ from fishermix_photos.cli.common import (
     LibraryOption,
     MaxPixelsOption,
     ModelOption,
-    NullOption,
-    PathNames,
-    UpdateOption,
-    choose_folders,
-    expect_folder_of,
-    explain_empty,
+    check_output_files,
     open_library,
+    say,
+    say_json,
+    say_paths,
+    tell,
+    tell_skipped,
     tell_unknown_words,
-    update_folders,
 )
-from fishermix_photos.cli.output import say, say_json, say_path, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
     from fishermix_photos.query import Filter
-    from fishermix_photos.results import Photo, Query, Results
+    from fishermix_photos.results import Changes, Photo, Query, Results
 
 NOTHING = "Nothing here looks like this. The nearest:"
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
@@ -67,6 +66,12 @@ class SortBy(StrEnum):
     date = "date"
 
 
+UpdateOption = Annotated[
+    bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
+]
+NullOption = Annotated[
+    bool, typer.Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
+]
 QueryArgument = Annotated[
     list[str],
     typer.Argument(
@@ -162,23 +167,26 @@ def search(
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query
 
-    filter = _make_filter(after, before, in_folder, camera, near, portrait)
-    conditions = {"exclude": tuple(exclude or ()), **_parse_min_score(min_score)}
-    expect_folder_of(html)
+    conditions = {
+        "filter": _make_filter(after, before, in_folder, camera, near, portrait),
+        "exclude": tuple(exclude or ()),
+        **_parse_min_score(min_score),
+    }
+    check_output_files(html)
     with open_library(library, model) as photos:
         words, named = _split_folders(query, photos)
         terms, folders = parse_arguments(words), choose_folders(photos, named)
-        wanted = Query(terms, folders, filter, sort.value, number, **conditions)
-        results = _find(photos, wanted, update)
+        results = _find(photos, Query(terms, folders, sort=sort.value, n=number, **conditions), update)
     names = PathNames(folders)
     if html:
         _write_contact_sheet(html, " ".join(words), results, names)
     if as_json:
         say_json([_describe_photo(photo, names) for photo in results.photos])
     elif null or paths_only:
-        for photo in results.photos:
-            say_path(names.write(photo.path), end="\0" if null else "\n")
+        say_paths([names.write(photo.path) for photo in results.photos], end="\0" if null else "\n")
     else:
+        if results.nothing_matches:
+            tell(NOTHING)
         _print_lines(results, names, has_headings=sort is SortBy.score and sys.stdout.isatty())
 
 
@@ -189,8 +197,7 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
             library.check(query)  # before hours of work
         update_folders(library, query.folders, query.exclude)
     results = library.search(query)
-    for remark in results.remarks:
-        tell(remark)
+    tell(*results.remarks)
     tell_unknown_words(results.unknown_words, library.model)
     if not results.photos:
         count = library.count(query.folders)
@@ -201,16 +208,14 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
 
 def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None:
     """Print scores and paths, with headings for the photos that are likely right and those that may be."""
-    if results.nothing_matches:
-        tell(NOTHING)
-        has_headings = False
-    band = None
-    for photo in results.photos:
-        if has_headings and photo.band is not None and photo.band != band:
+    band, lines = None, []
+    for photo, place in zip(results.photos, names.describe(results.photos)):
+        if has_headings and not results.nothing_matches and photo.band not in (None, band):
             band = photo.band
-            say(HEADINGS[band])
-        score = "" if photo.score is None else f"{photo.score:.3f}  "
-        say(f"{score}{names.describe(photo)}")
+            lines.append(HEADINGS[photo.band])
+        lines.append(place if photo.score is None else f"{photo.score:.3f}  {place}")
+    if lines:
+        say(*lines)
 
 
 def _describe_photo(photo: Photo, names: PathNames) -> dict[str, str | float | int]:
@@ -324,6 +329,84 @@ def _explain_nothing(count: int, query: Query) -> str:
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
     from fishermix_photos.contact_sheet import render_contact_sheet, write_contact_sheet
 
-    cards = [(photo.picture, names.describe(photo), photo.score, "") for photo in results.photos]
+    places = names.describe(results.photos)
+    cards = [(photo.picture, place, photo.score, "") for photo, place in zip(results.photos, places)]
     write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(cards)} photos found by fishermix"))
     tell(f"Wrote {out}.")
+
+
+# What other commands that read folders of the library share with a search
+
+
+def choose_folders(library: PhotoLibrary, named: Sequence[Path]) -> tuple[Path, ...]:
+    """The named folders, or else the current one if the library has it, or else none: the whole library."""
+    if named:
+        return tuple(named)
+    if library.covering(Path.cwd()) is not None:
+        return (Path("."),)
+    if not library.folders():
+        raise FishermixError(
+            "Your library is empty. Name the folder that contains your photos, for example ~/Pictures."
+        )
+    return ()
+
+
+def update_folders(library: PhotoLibrary, folders: Sequence[Path], exclude: Sequence[str] | None) -> None:
+    """Update folders and report problems; the photos of a folder that is away or busy stay in the library."""
+    if not folders:
+        return
+    try:
+        tell_changes(library, library.update(folders, exclude or ()))
+    except FishermixError as error:
+        if error.code not in ("library_busy", "folder_away"):
+            raise
+        tell(f"Not updated. {error}")
+
+
+def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
+    """Report what an update could not read."""
+    tell(*(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()))
+    if changes.unreadable:
+        first = next(iter(changes.unreadable))
+        place = library.covering(os.path.dirname(first.rstrip("/"))) or "FOLDER"
+        tell(
+            f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
+            f"`fishermix library info {shlex.quote(str(place))}` lists all of them."
+        )
+    tell_skipped(changes.skipped)
+
+
+def explain_empty(
+    library: PhotoLibrary, folders: Sequence[Path], exclude: Sequence[str] | None, updated: bool
+) -> str:
+    """Why there are no photos in folders."""
+    unknown = [folder for folder in folders if library.covering(folder) is None]
+    if unknown and not updated:
+        return f"{unknown[0]} is not in your library yet. Omit --no-update to add it."
+    besides = " besides those that --exclude names" if exclude else ""
+    return f"There are no photos in {', '.join(map(str, folders)) or 'your library'}{besides}."
+
+
+class PathNames:
+    """Writes paths as the user wrote their folder: "photos/a.jpg" for the folder "photos"."""
+
+    def __init__(self, folders: Sequence[Path]):
+        places = {os.path.join(os.path.realpath(folder.expanduser()), ""): folder for folder in folders}
+        self._folders = sorted(places.items(), key=lambda pair: -len(pair[0]))  # the innermost first
+
+    def write(self, path: str) -> str:
+        """The path of a file, as other programs can use it."""
+        for place, folder in self._folders:
+            if path.startswith(place):
+                inside = path[len(place) :]
+                if str(folder) != ".":
+                    return os.path.join(folder, inside)
+                return f"./{inside}" if inside.startswith("-") else inside  # or it looks like an option
+        return path
+
+    def describe(self, photos: Sequence[Photo]) -> list[str]:
+        """The paths of photos with the time of a video frame or the page of a TIFF file."""
+        places = [photo.place for photo in photos]
+        return [
+            self.write(photo.path) + place.removeprefix(photo.path) for photo, place in zip(photos, places)
+        ]

@@ -22,9 +22,10 @@ from fishermix_photos.cli.common import (
     ModelOption,
     SentencesOption,
     open_library,
-    tell_changes,
+    say,
+    tell,
 )
-from fishermix_photos.cli.output import say, tell
+from fishermix_photos.cli.search import tell_changes
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary

@@ -3,107 +3,89 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app
-from fishermix_photos.cli.common import expect_folder_of
-from fishermix_photos.cli.output import say, say_table, tell
+from fishermix_photos.cli.common import check_output_files, say, say_table, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.lab.datasets import Dataset
-    from fishermix_photos.lab.recipe import Recipe
-    from fishermix_photos.lab.reproduce import Result
-    from fishermix_photos.model import ImageTextModel
+
+Settings = TypeVar("Settings")  # a dataclass
 
 # Written out, because `--help` does not wait for the recipes and their schema.
 RECIPE_HELP = "One of paper, best, shipped."
 VARIANT_HELP = "mean, gmm, lmm, hglmm, gmm+hglmm, logistic, four families"
+DATA_FORMS = (
+    "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
+)
+OFFICIAL_HELP = "flickr8k-official:DIR has the 6,000 official training photos instead of the paper's 6,091."
+
 DataOption = Annotated[
     list[str],
-    typer.Option("--data", help="A data set as KIND:PATH, such as flickr8k:DIR. Can be given several times."),
+    typer.Option(
+        "--data",
+        metavar="KIND:PATH",
+        help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP} Can be given several times.",
+    ),
 ]
 OnlyTrainOption = Annotated[
-    list[str], typer.Option(help="Like --data, but its validation photos are not used at all.")
+    list[str],
+    typer.Option(metavar="KIND:PATH", help="Like --data, but its validation photos are not used at all."),
 ]
-
-
-ComponentsOption = Annotated[
-    int | None,
-    typer.Option("--components", min=1, help="Components of each mixture. Default: the recipe's."),
-]
-EncoderOption = Annotated[
-    str | None,
+RecipeOption = Annotated[str, typer.Option(help=RECIPE_HELP)]
+SetOption = Annotated[
+    list[str],
     typer.Option(
-        help="Image networks, separated by commas; their vectors are concatenated. The paper used vgg19 and "
-        "overfeat. Default: the recipe's."
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a field of the recipe: encoders=vgg19,overfeat, mixture_components=10, "
+        "transformer=none, transformer_weight=1, n_components=256, … Can be given several times.",
     ),
-]
-TransformerOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Sentence transformer next to the Fisher vectors: all-MiniLM-L6-v2, a folder, or none. "
-        "Default: the recipe's."
-    ),
-]
-TransformerWeightOption = Annotated[
-    float | None, typer.Option(help="Factor of the transformer's vectors. Default: the recipe's.")
 ]
 VectorsOption = Annotated[
     Path, typer.Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
 ]
-JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Write the results to this JSON file.")]
-
-
-ModelOutOption = Annotated[Path, typer.Option("--out", help="The folder to write the model to.")]
-RecipeOption = Annotated[str, typer.Option(help=RECIPE_HELP)]
-VariantOption = Annotated[
-    str | None,
-    typer.Option(help=f"The kind of sentence vector, one of {VARIANT_HELP}. Default: the recipe's."),
-]
-DimensionsOption = Annotated[
-    int | None,
-    typer.Option("--n-components", min=1, help="Dimensions of the joint space. Default: the recipe's."),
-]
-WordsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Vocabulary size: all caption words, then the most frequent others. "
-        "Default: all words of the vectors.",
-    ),
-]
-StagesOption = Annotated[
+WorkOption = Annotated[
     Path | None,
-    typer.Option("--work", help="Folder for finished stages and image features. Default: OUT.work."),
+    typer.Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
 ]
-HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]
-ClusterOption = Annotated[
-    str | None, typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.")
-]
+JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Write the results to this JSON file.")]
 
 
 @app.command(epilog="Example: fishermix train --data flickr8k:DIR --out model/")
 def train(
-    out: ModelOutOption,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the model to.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: OnlyTrainOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
     recipe: RecipeOption = "best",
-    variant: VariantOption = None,
-    mixture_components: ComponentsOption = None,
-    n_components: DimensionsOption = None,
-    encoder: EncoderOption = None,
-    transformer: TransformerOption = None,
-    transformer_weight: TransformerWeightOption = None,
-    work: StagesOption = None,
-    words: WordsOption = None,
-    half: HalfOption = False,
-    cluster: ClusterOption = None,
+    changes: SetOption = [],  # noqa: B006
+    work: Annotated[
+        Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
+    ] = None,
+    words: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Vocabulary size: all caption words, then the most frequent others. Default: all words of "
+            "the vectors.",
+        ),
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store vectors and weights in half precision.")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes."),
+    ] = None,
 ) -> None:
     """Train a model on captioned photos.
 
@@ -113,21 +95,14 @@ def train(
     from fishermix.storage import make_place
 
     from fishermix_photos.lab.datasets import combine
+    from fishermix_photos.lab.recipe import find_recipe
     from fishermix_photos.lab.stages import Stages
-    from fishermix_photos.lab.training import train_model
+    from fishermix_photos.lab.training import evaluate_model, train_model
     from fishermix_photos.model import MODEL_KIND
 
-    chosen = _choose_recipe(
-        recipe,
-        encoder,
-        transformer,
-        variant=variant,
-        mixture_components=mixture_components,
-        n_components=n_components,
-        transformer_weight=transformer_weight,
-    )
+    chosen = apply_changes(find_recipe(recipe), changes)
     sets = open_training_data(data, data_only_train)
-    check_vectors_exist(vectors)
+    _check_vectors_exist(vectors)
     out = make_place(out.absolute(), MODEL_KIND)
     work = work or out.with_name(f"{out.name}.work")
     stages = Stages(work)
@@ -135,18 +110,12 @@ def train(
         with connect(cluster) if cluster else nullcontext() as client:
             model = train_model(combine(sets), vectors, chosen, stages, client, words)
         model.save(out, half=half)
-        _evaluate_sets(model, sets, work / "features")
+        split = "test" if any((dataset.splits == "test").any() for dataset in sets) else "dev"
+        for dataset in sets:
+            if (dataset.splits == split).any():
+                figures = evaluate_model(model, dataset.part(split), work / "features")
+                _print_figures(f"{dataset.name} {split}", figures)
     say(f"The model is in {out}. You can delete {work}, which keeps finished stages for the next run.")
-
-
-def _evaluate_sets(model: ImageTextModel, sets: list[Dataset], features: Path) -> None:
-    """Print the figures of the test photos of each data set, or of the dev photos if there are no others."""
-    from fishermix_photos.lab.training import evaluate_model
-
-    split = "test" if any((dataset.splits == "test").any() for dataset in sets) else "dev"
-    for dataset in sets:
-        if (dataset.splits == split).any():
-            _print_figures(f"{dataset.name} {split}", evaluate_model(model, dataset.part(split), features))
 
 
 @app.command(epilog="Example: fishermix evaluate model/ --data flickr8k:DIR --split test")
@@ -159,65 +128,46 @@ def evaluate(
     sample: Annotated[
         int | None, typer.Option(min=1, help="Measure on this many random photos of the split.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seeds the choice of --sample.")] = 0,
-    work: Annotated[Path | None, typer.Option(help="Folder for image features. Default: not kept.")] = None,
+    work: WorkOption = None,
     json_file: JsonFileOption = None,
 ) -> None:
     """Measure image search, image annotation and sentence similarity as in the paper."""
-    from fishermix.storage import write_atomically
-
-    from fishermix_photos.lab.datasets import combine, open_dataset
     from fishermix_photos.lab.training import evaluate_model
     from fishermix_photos.model import ImageTextModel
 
-    if not data:
-        raise FishermixError("Name a data set, such as --data flickr8k:DIR.")
-    expect_folder_of(json_file)
-    dataset = combine([open_dataset(spec) for spec in data])
-    part = dataset.sample(split, sample, seed) if sample else dataset.part(split)
-    figures = evaluate_model(ImageTextModel.load(model), part, work)
+    check_output_files(json_file)
+    dataset = open_combined(data)
+    part = dataset.sample(split, sample) if sample else dataset.part(split)
+    figures = evaluate_model(ImageTextModel.load(model), part, work and work / "features")
     _print_figures(f"{dataset.name} {split}", figures)
-    if json_file:
-        measured = {**figures, "data": dataset.name, "split": split, "images": len(part)}
-        write_atomically(json_file, (json.dumps(measured, indent=1) + "\n").encode())
-
-
-ReproduceArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:… or folder:DIR."
-    ),
-]
-VariantsOption = Annotated[
-    str, typer.Option(help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}.")
-]
-RepeatsOption = Annotated[
-    int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
-]
-TestImagesOption = Annotated[
-    int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
-]
-VariantStagesOption = Annotated[Path, typer.Option(help="Folder for finished stages and variants.")]
-CsvOption = Annotated[
-    Path | None, typer.Option("--csv", help="Write the table with the published figures to this CSV file.")
-]
+    write_json(json_file, {**figures, "data": dataset.name, "split": split, "images": len(part)})
 
 
 @app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --csv table.csv")
 def reproduce(
-    data: ReproduceArgument,
-    encoder: EncoderOption = None,
-    variants: VariantsOption = "mean,gmm,lmm,hglmm,gmm+hglmm",
-    mixture_components: ComponentsOption = None,
-    repeats: RepeatsOption = None,
+    data: Annotated[
+        str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP}")
+    ],
+    variants: Annotated[
+        str, typer.Option(help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}.")
+    ] = "mean,gmm,lmm,hglmm,gmm+hglmm",
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
+    ] = None,
     recipe: RecipeOption = "paper",
+    changes: SetOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
-    test_images: TestImagesOption = None,
-    transformer: TransformerOption = None,
-    transformer_weight: TransformerWeightOption = None,
-    work: VariantStagesOption = Path(".cache/reproduce"),
+    test_images: Annotated[
+        int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
+        ".cache/reproduce"
+    ),
     json_file: JsonFileOption = None,
-    csv_file: CsvOption = None,
+    csv_file: Annotated[
+        Path | None,
+        typer.Option("--csv", help="Write the table with the published figures to this CSV file."),
+    ] = None,
 ) -> None:
     """Measure the variants of the paper and print them next to the published tables.
 
@@ -227,75 +177,83 @@ def reproduce(
     from fishermix.text.word_vectors import WordVectors
     from rich.console import Console
 
-    from fishermix_photos.lab import reproduce as run
-    from fishermix_photos.lab import tables
     from fishermix_photos.lab.datasets import open_dataset
+    from fishermix_photos.lab.recipe import find_recipe
+    from fishermix_photos.lab.reproduce import Experiment
+    from fishermix_photos.lab.tables import as_csv, as_text, find_table
 
-    expect_folder_of(json_file, csv_file)
-    changes = {"mixture_components": mixture_components, "transformer_weight": transformer_weight}
-    chosen = _choose_recipe(recipe, encoder, transformer, **changes)
-    names = variants.split(",")
-    for name in names:
-        chosen.with_(variant=name)  # raises before the work begins
+    check_output_files(json_file, csv_file)
+    chosen = apply_changes(find_recipe(recipe), changes)
+    recipes = [chosen.with_(variant=name) for name in variants.split(",")]  # raises before the work begins
     dataset = open_dataset(data)
     if repeats is not None and repeats > dataset.repeats:
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
-    check_vectors_exist(vectors)
-    kind = table_kind(dataset.name, test_images)
-    results: list[Result] = []
-    loaded = WordVectors.load(vectors)
-    for result in run.reproduce(dataset, loaded, chosen, names, repeats, work, test_images):
+    _check_vectors_exist(vectors)
+    table = find_table(dataset.name, test_images)
+    results = []
+    for result in Experiment(dataset, WordVectors.load(vectors), repeats, test_images).run(recipes, work):
         results.append(result)
-        if json_file:
-            run.write_json(results, json_file)
+        write_json(json_file, {"variants": [result.as_json() for result in results]})
         if csv_file:
-            write_atomically(csv_file, tables.as_csv(kind, results).encode())
+            write_atomically(csv_file, as_csv(table, results).encode())
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
         tell(f"{result.variant}: {seconds}")
-    Console(width=170).print(tables.as_text(kind, results))
+    Console(width=170).print(as_text(table, results))
 
 
-def table_kind(name: str, test_images: int | None) -> str:
-    """The published table to show next to a data set of this name."""
-    for kind in ("flickr8k", "flickr30k", "pascal1k"):
-        if kind in name:
-            return kind
-    if "coco" in name:
-        return "coco-1k" if test_images == 1000 else "coco-5k"
-    return name
+def apply_changes(settings: Settings, changes: Sequence[str]) -> Settings:
+    """A copy of a dataclass with the fields of --set changed; a list has commas, none is None."""
+    import msgspec
+
+    for change in changes:
+        values = asdict(settings)  # type: ignore[call-overload]
+        name, equals, text = change.partition("=")
+        if name not in values or not equals:
+            raise FishermixError(f"--set {change}: write NAME=VALUE, with one of {', '.join(values)}.")
+        if isinstance(values[name], tuple):
+            values[name] = text.split(",") if text else []
+        else:
+            values[name] = None if text == "none" else text
+        try:
+            settings = msgspec.convert(values, type(settings), strict=False)
+        except msgspec.ValidationError as error:
+            reason = str(error).partition(" - at `")[0]
+            raise FishermixError(f"--set {change}: {reason.rstrip('.')}.") from None
+    return settings
 
 
-def _choose_recipe(
-    name: str, encoders: str | None, transformer: str | None, **changes: str | int | float | None
-) -> Recipe:
-    """The recipe with the options that are given."""
-    from fishermix_photos.lab.recipe import find_recipe
-
-    chosen = find_recipe(name).with_(**{key: value for key, value in changes.items() if value is not None})
-    if encoders:
-        chosen = chosen.with_(encoders=tuple(encoders.split(",")))
-    if transformer:
-        chosen = chosen.with_(transformer=None if transformer == "none" else transformer)
-    return chosen
-
-
-def check_vectors_exist(vectors: Path) -> None:
+def _check_vectors_exist(vectors: Path) -> None:
     if not vectors.exists():
         raise FishermixError(
             f"There are no word vectors in {vectors}. Run `make word2vec`, or name yours with --vectors."
         )
 
 
-def open_training_data(data: list[str], data_only_train: list[str]) -> list[Dataset]:
-    """The data sets of a training, the latter without their validation photos."""
+def open_combined(data: Sequence[str]) -> Dataset:
+    """All data sets of --data as one."""
+    from fishermix_photos.lab.datasets import combine
+
+    return combine(open_training_data(data))
+
+
+def open_training_data(data: Sequence[str], data_only_train: Sequence[str] = ()) -> list[Dataset]:
+    """The data sets of a command, the latter without their validation photos."""
     from fishermix_photos.lab.datasets import open_dataset
 
     sets = [open_dataset(spec) for spec in data]
     for dataset in map(open_dataset, data_only_train):
         sets.append(dataset.select((dataset.splits != "dev").nonzero()[0]))
     if not sets:
-        raise FishermixError("Name at least one data set, such as --data flickr8k:DIR.")
+        raise FishermixError("Name at least one data set, for example --data flickr8k:DIR.")
     return sets
+
+
+def write_json(file: Path | None, value: object) -> None:
+    """Write a value to a file, if one is named."""
+    from fishermix.storage import write_atomically
+
+    if file:
+        write_atomically(file, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def _print_figures(title: str, figures: dict[str, dict[str, float]]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fishermix.errors import FishermixError
+from fishermix.storage import Size
 
 
 class Variant(NamedTuple):
@@ -69,8 +70,8 @@ class Recipe:
     """
 
     variant: str = "hglmm"
-    mixture_components: int = 30
-    corpus_words: int = 100_000
+    mixture_components: Size = 30
+    corpus_words: Size = 100_000
     whitening: str = "ica"
     l2_before: bool = False
     l2_after: bool = False
@@ -78,12 +79,12 @@ class Recipe:
     view: str | None = None
     image_power: float = 1.0
     image_l2: bool = False
-    n_components: int = 1024
+    n_components: Size = 1024
     correlation_powers: tuple[float, ...] = (1.0,)
     reg_x: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
     reg_y: tuple[float, ...] = (0.003, 0.01, 0.03)
     csls_neighbors: int = 0
-    csls_bank_size: int = 6_000
+    csls_bank_size: Size = 6_000
     stop_words: tuple[str, ...] = ()
     transformer: str | None = None
     transformer_weight: float = 0.7  # best on Flickr8K's dev photos; 0.5 and 1 are within 1.3 points

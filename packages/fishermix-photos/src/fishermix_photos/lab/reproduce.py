@@ -58,102 +58,88 @@ class Result:
         }
 
 
-def reproduce(
-    dataset: Dataset,
-    vectors: WordVectors,
-    recipe: Recipe,
-    variants: Sequence[str],
-    repeats: int | None,
-    work: str | os.PathLike,
-    test_images: int | None = None,
-) -> Iterator[Result]:
-    """Yield the result of each variant; results that were finished before are read from the `work` folder.
+@dataclass(frozen=True)
+class Experiment:
+    """What the variants of a table have in common.
 
+    repeats : the number of random splits; None is the paper's number
     test_images : rank among this many random test images, drawn with the repeat's number (COCO's 1,000)
     """
-    stages = Stages(work)
-    repeats = min(repeats or dataset.repeats, dataset.repeats)
-    _check_splits(dataset.paper_splits(0), test_images)
-    with stages.hold():
-        for variant in variants:
-            of_variant = recipe.with_(variant=variant)
-            digest = _digest(dataset, vectors, of_variant, repeats, test_images)
-            path = stages.folder / f"result-{digest}.json"
-            if path.is_file():
-                yield _load_result(path)
-                continue
-            result = _measure(dataset, vectors, of_variant, repeats, stages, test_images)
-            write_atomically(path, json.dumps(dump(result)).encode())
-            yield result
 
+    dataset: Dataset
+    vectors: WordVectors
+    repeats: int | None = None
+    test_images: int | None = None
 
-def _measure(
-    dataset: Dataset,
-    vectors: WordVectors,
-    recipe: Recipe,
-    repeats: int,
-    stages: Stages,
-    test_images: int | None,
-) -> Result:
-    stages.seconds.clear()
-    runs = [
-        _run(dataset.paper_splits(repeat), repeat, vectors, recipe, stages, test_images)
-        for repeat in range(repeats)
-    ]
-    return Result(
-        variant=recipe.variant,
-        encoder="+".join(recipe.encoders),
-        figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
-        chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
-        laplacian=_laplacian_share(runs[0][1]),
-        seconds={name: round(value, 1) for name, value in stages.seconds.items()},
-    )
+    @property
+    def n_repeats(self) -> int:
+        return min(self.repeats or self.dataset.repeats, self.dataset.repeats)
 
+    def run(self, recipes: Sequence[Recipe], work: str | os.PathLike) -> Iterator[Result]:
+        """Yield the result of each variant; results that were finished before are read from `work`."""
+        stages = Stages(work)
+        self._check_splits()
+        with stages.hold():
+            for recipe in recipes:
+                path = stages.folder / f"result-{self.digest(recipe)}.json"
+                if path.is_file():
+                    yield _load_result(path)
+                    continue
+                result = self._measure(recipe, stages)
+                write_atomically(path, json.dumps(dump(result)).encode())
+                yield result
 
-def _check_splits(dataset: Dataset, test_images: int | None) -> None:
-    counts = dataset.counts()
-    for split in ("train", "dev", "test"):
-        if not counts.get(split):
-            raise FishermixError(f"{dataset.name} has no {split} images. A table needs train, dev and test.")
-    if test_images is not None and not 1 <= test_images <= counts["test"]:
-        raise FishermixError(
-            f"{dataset.name} has {counts['test']} test images, so {test_images} cannot be drawn."
+    def _check_splits(self) -> None:
+        name, counts = self.dataset.name, self.dataset.paper_splits(0).counts()
+        for split in ("train", "dev", "test"):
+            if not counts.get(split):
+                raise FishermixError(f"{name} has no {split} images. A table needs train, dev and test.")
+        if self.test_images is not None and not 1 <= self.test_images <= counts["test"]:
+            raise FishermixError(
+                f"{name} has {counts['test']} test images, so {self.test_images} cannot be drawn."
+            )
+
+    def _measure(self, recipe: Recipe, stages: Stages) -> Result:
+        stages.seconds.clear()
+        runs = [self._rank_split(repeat, recipe, stages) for repeat in range(self.n_repeats)]
+        return Result(
+            variant=recipe.variant,
+            encoder="+".join(recipe.encoders),
+            figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
+            chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
+            laplacian=_laplacian_share(runs[0][1]),
+            seconds={name: round(value, 1) for name, value in stages.seconds.items()},
         )
+
+    def _rank_split(
+        self, repeat: int, recipe: Recipe, stages: Stages
+    ) -> tuple[dict[str, np.ndarray], ImageTextModel]:
+        """Train on one split and rank its test images."""
+        dataset = self.dataset.paper_splits(repeat)
+        model = train_model(dataset, self.vectors, recipe, stages)
+        features = stages.folder / "features"
+        with stages.clock("image features"):
+            test, _ = image_features(dataset.part("test"), model.image_encoder, features)
+        with stages.clock("test"):
+            test = test.sample("test", self.test_images, repeat) if self.test_images else test
+            return rank_answers(model, test, features), model
+
+    def digest(self, recipe: Recipe) -> str:
+        """The hash of everything that determines the result of a variant."""
+        inputs = [asdict(recipe), self.n_repeats, self.test_images]
+        digest = hashlib.sha256(json.dumps(inputs).encode())
+        digest.update(np.ascontiguousarray(self.vectors.vectors).tobytes())
+        dataset = self.dataset
+        for names in (self.vectors.words, dataset.image_names, dataset.sentences, dataset.splits.tolist()):
+            digest.update("\0".join(names).encode())
+        for path in dataset.image_paths:
+            digest.update(f"{path.stat().st_size if path.is_file() else 0} ".encode())
+        return digest.hexdigest()[:16]
 
 
 def _load_result(path: Path) -> Result:
     advice = "The file is damaged. Delete it to measure this variant again."
     return parse_json(path.read_bytes(), Result, path, advice)
-
-
-def _run(
-    dataset: Dataset,
-    repeat: int,
-    vectors: WordVectors,
-    recipe: Recipe,
-    stages: Stages,
-    test_images: int | None,
-) -> tuple[dict[str, np.ndarray], ImageTextModel]:
-    """Train on one split and rank its test images."""
-    model = train_model(dataset, vectors, recipe, stages)
-    features = stages.folder / "features"
-    with stages.clock("image features"):
-        test, _ = image_features(dataset.part("test"), model.image_encoder, features)
-    with stages.clock("test"):
-        test = test.sample("test", test_images, repeat) if test_images else test
-        return rank_answers(model, test, features), model
-
-
-def _digest(
-    dataset: Dataset, vectors: WordVectors, recipe: Recipe, repeats: int, test_images: int | None
-) -> str:
-    digest = hashlib.sha256(json.dumps([asdict(recipe), repeats, test_images]).encode())
-    digest.update(np.ascontiguousarray(vectors.vectors).tobytes())
-    for part in (vectors.words, dataset.image_names, dataset.sentences, dataset.splits.tolist()):
-        digest.update("\0".join(part).encode())
-    for path in dataset.image_paths:
-        digest.update(f"{path.stat().st_size if path.is_file() else 0} ".encode())
-    return digest.hexdigest()[:16]
 
 
 def _mean_figures(found: list[Figures]) -> Figures:
@@ -169,8 +155,3 @@ def _laplacian_share(model: ImageTextModel) -> float | None:
         if "laplace" in names and len(names) > 1:
             return float(np.mean(mixture.choice_ == names.index("laplace")))
     return None
-
-
-def write_json(results: Sequence[Result], path: Path) -> None:
-    document = {"variants": [result.as_json() for result in results]}
-    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())

@@ -12,8 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fishermix.caption.consensus import fit_confidence, is_right
-from fishermix.caption.vocabulary import CaptionSet
 from fishermix.cca.choose import choose_best
 from fishermix.cca.covariances import CovarianceSums
 from fishermix.cca.dual import ROWS_IN_DOUBLE, GramSums, choose_method
@@ -37,10 +35,8 @@ from fishermix_photos.vision.features import extract
 
 if TYPE_CHECKING:
     from distributed import Client
-    from fishermix.caption.captioner import Captioner
 
 HELD_OUT = 0.1
-FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
 
 
 class NoFields(Struct):
@@ -357,32 +353,3 @@ def _check_words_known(part: Dataset, encoder: SentenceEncoder) -> None:
             f"The word vectors know no word of the {len(part.sentences)} training sentences of {part.name}. "
             "Give sentences in the language of the vectors, or other vectors."
         )
-
-
-# Captioners
-
-
-def make_caption_set(
-    model: ImageTextModel, dataset: Dataset, features: str | os.PathLike | None
-) -> tuple[Dataset, CaptionSet]:
-    """The readable photos of `dataset` that have sentences, and the same as a `CaptionSet`.
-
-    features : folder of the feature cache, or None for no cache
-    """
-    dataset = dataset.select(np.unique(dataset.image_of))
-    dataset, vectors = image_features(dataset, model.image_encoder, features)
-    return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
-
-
-def calibrate_captioner(model: ImageTextModel, captioner: Captioner, captions: CaptionSet) -> None:
-    """Fit the confidence of the captioner to photos that it was not trained on."""
-    written = captioner.describe(captions.points, encode_text=model.encode_text)
-    right = [is_right(found.sentence, true) for found, true in zip(written, captions.references())]
-    points = model.encode_text([found.sentence for found in written])
-    others = np.roll(captions.points, len(written) // 2, axis=0)
-    captioner.confidence = fit_confidence(
-        np.array([found.cosine for found in written]),
-        np.array([found.agreement for found in written]),
-        np.array(right),
-        np.einsum("nd,nd->n", points, others),
-    )

@@ -47,6 +47,9 @@ def test_flickr8k(tmp_path, photos, text):
     assert captions_of(dataset)["b.jpg"] == ["The b number 0 .", "The b number 1 ."]
     assert "5 captions" in dataset.problems[0]
     assert dataset.paper_splits(3) is dataset
+    official = open_dataset(f"flickr8k-official:{tmp_path}")
+    assert (official.name, official.image_names) == ("flickr8k-official", dataset.image_names)
+    assert official.splits.tolist() == ["train", "dev", "test", ""]
 
 
 @pytest.mark.real
@@ -58,6 +61,9 @@ def test_the_real_flickr8k(flickr8k):
     for split in ("dev", "test"):
         listed = (flickr8k / f"Flickr_8k.{split}Images.txt").read_text().split()
         assert sorted(paper.part(split).image_names) == sorted(listed)
+    official = open_dataset(f"flickr8k-official:{flickr8k}")
+    assert official.counts() == {"train": 6000, "dev": 1000, "test": 1000, "": 91}
+    assert set(official.part("train").image_names) < set(paper.part("train").image_names)
 
 
 def test_flickr30k(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fishermix.errors import FishermixError
@@ -30,8 +31,9 @@ def open_dataset(spec: str) -> Dataset:
     Parameters
     ----------
     spec : str
-        `flickr8k:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`, `karpathy:FILE.json:IMAGES_DIR` or
-        `folder:DIR`.
+        `flickr8k:DIR`, `flickr8k-official:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`,
+        `karpathy:FILE.json:IMAGES_DIR` or `folder:DIR`. With `flickr8k-official`, the training images are the
+        official 6,000 instead of the paper's 6,091.
 
     Examples
     --------
@@ -68,23 +70,24 @@ FLICKR30K_SOURCE = (
 NO_SUCH_PHOTO = "2258277193_586949ec62.jpg.1"  # has captions, but was never published
 
 
-def read_flickr8k(folder: Path) -> Dataset:
+def read_flickr8k(folder: Path, official: bool = False) -> Dataset:
     """8,091 images, 40,455 sentences, and official dev and test splits of 1,000 images each.
 
-    As in the paper, the other 6,091 are training images, not only the 6,000 of the official list.
+    The other 6,091 are training images, as in the paper; or only the 6,000 of the official list.
     """
+    splits = ("train", "dev", "test") if official else ("dev", "test")
 
     def find_text(name: str) -> Path:
         return find([folder / name, folder / "Flickr8k_text" / name], f"Flickr8K's {name}", FLICKR8K_SOURCE)
 
     captions = find_text("Flickr8k.token.txt")
-    lists = {split: find_text(f"Flickr_8k.{split}Images.txt") for split in ("dev", "test")}
+    lists = {split: find_text(f"Flickr_8k.{split}Images.txt") for split in splits}
     photos = find(
         [folder / name for name in ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset")],
         "Flickr8K's folder of photos",
         FLICKR8K_SOURCE,
     )
-    gatherer = _gather_flickr("flickr8k", captions, photos)
+    gatherer = _gather_flickr("flickr8k-official" if official else "flickr8k", captions, photos)
     ghosts = gatherer.captions.pop(NO_SUCH_PHOTO, [])
     if ghosts:
         gatherer.problems.append(
@@ -96,7 +99,7 @@ def read_flickr8k(folder: Path) -> Dataset:
                 raise FishermixError(f"{where}: {line.strip()!r} has no captions in {captions}.")
             gatherer.add(line.strip(), [], where, split)
     for name in gatherer.captions:
-        gatherer.split.setdefault(name, "train")
+        gatherer.split.setdefault(name, "" if official else "train")
     return gatherer.build_dataset(str(photos))
 
 
@@ -326,6 +329,7 @@ def _gather_table(captions: Path, gatherer: Gatherer) -> None:
 
 READERS: dict[str, Callable[[Path], Dataset]] = {
     "flickr8k": read_flickr8k,
+    "flickr8k-official": partial(read_flickr8k, official=True),
     "flickr30k": read_flickr30k,
     "pascal1k": read_pascal1k,
     "coco": read_coco,

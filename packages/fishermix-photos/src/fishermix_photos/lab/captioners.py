@@ -1,0 +1,133 @@
+"""Training a captioner for a model, and measuring what it writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fishermix.caption.captioner import Captioner
+from fishermix.caption.consensus import fit_confidence, is_right
+from fishermix.caption.recipe import CaptionRecipe
+from fishermix.caption.vocabulary import CaptionSet
+from fishermix.errors import FishermixError
+from fishermix.measures.captions import Originality, caption_scores, originality
+from fishermix.runtime import install_command
+
+from fishermix_photos.lab.datasets import Dataset
+from fishermix_photos.lab.stages import Stages
+from fishermix_photos.lab.training import image_features, with_dev
+from fishermix_photos.model import ImageTextModel
+
+FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
+CHECKPOINT = "captioner"  # in the work folder
+Training = Any  # of `fishermix.caption.trainer`, which needs torch
+
+
+def train_captioner(
+    model: ImageTextModel,
+    dataset: Dataset,
+    recipe: CaptionRecipe,
+    work: Path,
+    on_start: Callable[[Training], None] = lambda training: None,
+    on_end: Callable[[Training], None] = lambda training: None,
+) -> Captioner:
+    """Train on the "train" photos of a data set; its "dev" photos choose the epoch and fit the confidence.
+
+    A training that was interrupted is resumed. `on_start` is called before the first step; `on_end` after the
+    last one, and also after Ctrl-C.
+    """
+    stages = Stages(work)
+    dataset = with_dev(dataset, seed=0)
+    with stages.hold():
+        training = _prepare(model, dataset, recipe, stages.folder)
+        on_start(training)
+        try:
+            training.run()
+        finally:
+            if training.best is not None:
+                on_end(training)
+        best = training.best
+        if best.confidence is None or len(training.dev.points) >= FEWEST_TO_CALIBRATE:
+            _calibrate(model, best, training.dev)
+        training.remove_checkpoint()
+    return best
+
+
+def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, work: Path) -> Training:
+    try:
+        from fishermix.caption.trainer import Training
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise FishermixError(f"Training a captioner needs torch. Run: {install_command('torch')}") from error
+    return Training(
+        make_caption_set(model, dataset.part("train"), work)[1],
+        make_caption_set(model, dataset.part("dev"), work)[1],
+        model.encode_text,
+        recipe,
+        folder=work / CHECKPOINT,
+        model_key=model.space_key,
+        start=model.captioner if recipe.name == "fine-tune" else None,
+    )
+
+
+def _calibrate(model: ImageTextModel, captioner: Captioner, captions: CaptionSet) -> None:
+    """Fit the confidence of a captioner to photos that it was not trained on."""
+    written = captioner.describe(captions.points, encode_text=model.encode_text)
+    right = [is_right(found.sentence, true) for found, true in zip(written, captions.references())]
+    points = model.encode_text([found.sentence for found in written])
+    others = np.roll(captions.points, len(written) // 2, axis=0)
+    captioner.confidence = fit_confidence(
+        np.array([found.cosine for found in written]),
+        np.array([found.agreement for found in written]),
+        np.array(right),
+        np.einsum("nd,nd->n", points, others),
+    )
+
+
+def make_caption_set(
+    model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None
+) -> tuple[Dataset, CaptionSet]:
+    """The readable photos of `dataset` that have sentences, and the same as a `CaptionSet`.
+
+    work : the folder that keeps image features, or None
+    """
+    dataset = dataset.select(np.unique(dataset.image_of))
+    features = None if work is None else Path(work) / "features"
+    dataset, vectors = image_features(dataset, model.image_encoder, features)
+    return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a captioner wrote for photos, its measures in percent, and the originality of its sentences."""
+
+    sentences: dict[str, str]
+    scores: dict[str, float]
+    originality: dict[str, Originality]
+
+
+def evaluate_captioner(
+    model: ImageTextModel,
+    captioner: Captioner,
+    dataset: Dataset,
+    split: str,
+    work: Path | None,
+    decoding: dict[str, Any],
+) -> Evaluation:
+    """Compare the captions of a split with the true ones; `decoding` are options of `Captioner.describe`."""
+    part, captions = make_caption_set(model, dataset.part(split), work)
+    written = captioner.caption(captions.points, encode_text=model.encode_text, **decoding)
+    true = captions.references()
+    has_training = bool((dataset.splits == "train").any())
+    known = dataset.part("train").sentences if has_training else None
+    found = {
+        "written": originality(written, known),
+        "true, the first of each photo": originality([sentences[0] for sentences in true], known),
+        "true, all": originality([sentence for sentences in true for sentence in sentences], known),
+    }
+    return Evaluation(dict(zip(part.image_names, written)), caption_scores(written, true), found)
