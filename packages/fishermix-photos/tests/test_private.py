@@ -78,8 +78,8 @@ def test_a_module_run_in_a_folder_of_photos_starts_its_worker_elsewhere(photos, 
     # `python -m` puts the current folder first by itself, so only what the worker alone imports is shadowed.
     code = f"import sys\nif 'serve()' in ' '.join(sys.orig_argv): open({str(tmp_path / 'ran')!r}, 'w')\n"
     (photos / "decimal.py").write_text(code)
-    program = "from PIL import Image; from fishermix_photos.vision.worker import decode_in_worker as d; "
-    program += "print(d(open('any.webp', 'rb').read(), 10**6, 32).size)"
+    program = "from PIL import Image; from fishermix_photos.vision.worker import ask_worker as d; "
+    program += "print(d('decode', open('any.webp', 'rb').read(), 10**6, side=32).size)"
     assert "(" in run(sys.executable, "-c", program, cwd=photos)
     assert not (tmp_path / "ran").exists()
 

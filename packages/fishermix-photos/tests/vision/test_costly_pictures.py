@@ -10,6 +10,7 @@ import time
 import zlib
 from contextlib import suppress
 
+import make_formats
 import numpy as np
 import odd_images
 import psutil
@@ -169,6 +170,57 @@ def test_pages_that_share_their_pixels_are_as_many_as_a_file_may_have(tmp_path):
     assert len(list_photos(path)) == 7  # of 64 megapixels each
     path.write_bytes(make_tiff(30, 2000))
     assert len(list_photos(path)) == 30
+
+
+def test_pages_are_listed_by_a_worker(tmp_path):
+    path = tmp_path / "pages.tif"
+    path.write_bytes(make_tiff(30, 100))
+    worker.stop_workers()
+    assert len(list_photos(path)) == 30
+    assert len(worker._idle) == 1
+
+
+def test_the_pages_of_a_file_share_its_seconds(tmp_path, tiny, monkeypatch):
+    """Each page has its limit; a file of 500 pages would have 500 of them."""
+    path = tmp_path / "pages.tif"
+    PICTURE.save(path, save_all=True, append_images=[PICTURE])
+    places = list_photos(path)
+    monkeypatch.setattr(worker, "SECONDS_OF_FILE", 1e-6)
+    first, second = (result.reason for _, result in ImageEncoder(tiny, threads=1).stream(places))
+    assert first.startswith("decoding it took too long")
+    assert second.startswith("the pictures in its file took too long")
+    budget = worker.TimeBudget()
+    with suppress(UnreadableImage):
+        open_photo(path, budget=budget)
+    with budget.spend("another file") as seconds:
+        assert seconds == 1e-6
+
+
+def test_no_decoder_but_pillow_is_opened_in_the_process_of_a_user(tmp_path):
+    """LibRaw, FFmpeg, libheif and tifffile run in workers, also when only the details of a photo are read."""
+    pytest.importorskip("av")
+    make_formats.make_folder(tmp_path, PICTURE)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from fishermix_photos.vision.open import list_photos, open_photo, read_metadata\n"
+        "for path in sorted(Path(sys.argv[1]).iterdir()):\n"
+        "    assert 'width' in read_metadata(path) or path.name == 'float.tif', path\n"
+        "    assert [open_photo(place).size for place in list_photos(path)], path\n"
+        "print(sys.modules.keys() & {'av', 'rawpy', 'pillow_heif', 'pillow_jxl', 'tifffile'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], stdout=-1, check=True, text=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_video_is_bounded_in_time_and_memory(tmp_path, monkeypatch):
+    pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    path.write_bytes(make_formats.make_video([Image.new("RGB", (3840, 2160), "red")]))
+    monkeypatch.setattr(worker, "SECONDS", 0.001)
+    with pytest.raises(UnreadableImage, match="took too long"):
+        open_photo(path)
+    monkeypatch.undo()
+    assert open_photo(path).size == (3840, 2160)
 
 
 def test_directories_that_overlap_are_not_read_again_and_again(tmp_path):

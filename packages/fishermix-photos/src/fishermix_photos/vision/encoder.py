@@ -21,6 +21,7 @@ from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.limits import allow_pixels
 from fishermix_photos.vision.network import DEFAULT_NETWORK, Network, NetworkSession
 from fishermix_photos.vision.open import ImageSource, open_photo
+from fishermix_photos.vision.worker import TimeBudget
 
 CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results
 DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`
@@ -154,12 +155,18 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         images : sequence of paths, bytes or PIL images
             The photos.
         """
-        n_crops = count_crops(self.view)
-        chunk, threads = max(1, self.batch_size // n_crops), count_threads(self.threads)
-        session, limit = self._session, self.max_pixels_  # opened here: the threads share them
+        chunk, threads = max(1, self.batch_size // count_crops(self.view)), count_threads(self.threads)
+        session, limit, budget = self._session, self.max_pixels_, TimeBudget()  # the threads share them
 
         def encode(photos: list[ImageSource]) -> list[np.ndarray | UnreadableImage]:
-            return encode_photos(photos, session, self.view, n_crops, limit)
+            size = session.network.size
+            results: list[Any] = []
+            for photo in photos:
+                try:
+                    results.append(cut_crops(open_photo(photo, limit, size, budget), self.view, size))
+                except UnreadableImage as error:
+                    results.append(error)
+            return average_crops(results, session)
 
         remaining = iter(images)
         pool = ThreadPoolExecutor(threads, thread_name_prefix="fishermix-images")
@@ -201,22 +208,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
 
 
-def encode_photos(
-    photos: Sequence[ImageSource], session: NetworkSession, view: str, n_crops: int, max_pixels: int
-) -> list[np.ndarray | UnreadableImage]:
-    """The vector (d,) of each photo, the mean over its crops, or the error if it is unreadable."""
-    size = session.network.size
-    results: list[Any] = []
-    for photo in photos:
-        try:
-            results.append(cut_crops(open_photo(photo, max_pixels, side=size), view, size))
-        except UnreadableImage as error:
-            results.append(error)
+def average_crops(results: list[Any], session: NetworkSession) -> list[np.ndarray | UnreadableImage]:
+    """The vector (d,) of each photo, the mean over its crops; errors stay where they are."""
     crops = [result for result in results if isinstance(result, np.ndarray)]
     if not crops:
         return results
-    means = session.run(np.concatenate(crops)).reshape(-1, n_crops, session.n_features).mean(axis=1)
-    vectors = iter(means)
+    rows = session.run(np.concatenate(crops)).reshape(len(crops), -1, session.n_features)
+    vectors = iter(rows.mean(axis=1))
     return [next(vectors) if isinstance(result, np.ndarray) else result for result in results]
 
 

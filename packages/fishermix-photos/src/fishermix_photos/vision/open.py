@@ -1,4 +1,4 @@
-"""`open_photo`, the one function that opens photos, and what can be read without decoding one.
+"""`open_photo`, the one function that opens photos, and what else may be asked of a photo file.
 
 Photo files may be hostile or damaged: whatever a decoder raises becomes an `UnreadableImage` with a reason.
 So does a photo that takes too long or needs too much memory (see `limits` and `worker`).
@@ -7,45 +7,35 @@ So does a photo that takes too long or needs too much memory (see `limits` and `
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
-from PIL import ExifTags, Image
+from PIL import Image
 
-from fishermix_photos.vision.decode import (
-    ORIENTATION,
-    TIFF_HEADS,
-    decode_bytes,
-    explain_failure,
-    get_stored_size,
-    list_pages,
-    looks_like_raw,
-    open_file,
-    open_raw,
-    read_preview,
-    select_page,
-    sniff_format,
+from fishermix_photos.vision.decode import LOG, decode_bytes, sniff_format
+from fishermix_photos.vision.formats import (
+    TIFF,
+    VIDEO,
+    UnreadableImage,
+    check_installed,
+    find_format,
+    split_place,
 )
-from fishermix_photos.vision.formats import RAW, TIFF, VIDEO, UnreadableImage, find_format, split_place
 from fishermix_photos.vision.limits import (
     default_max_pixels,
     find_excess,
     is_bounded,
-    list_png_chunks,
     open_binary,
     read_bytes,
 )
-from fishermix_photos.vision.worker import NetworkBytes, decode_in_worker
+from fishermix_photos.vision.metadata import read_exif_details
+from fishermix_photos.vision.worker import SECONDS_OF_FILE, NetworkBytes, TimeBudget, ask_worker
 
 ImageSource = str | os.PathLike | bytes | Image.Image
-SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
-Header = tuple[tuple[int, int], Image.Exif]
 
 
-def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0) -> Image.Image:
+def open_photo(
+    photo: ImageSource, max_pixels: int | None = None, side: int = 0, budget: TimeBudget | None = None
+) -> Image.Image:
     """The upright RGB image of a path, bytes or a PIL image; of an animation, the first frame.
 
     An image that would take more than `max_pixels` pixels in memory is rejected before it is decoded. A JPEG
@@ -63,39 +53,41 @@ def open_photo(photo: ImageSource, max_pixels: int | None = None, side: int = 0)
         Reject larger photos. Default: depends on the memory.
     side : int
         A JPEG much larger than side x side pixels is decoded at a reduced size. 0: never.
+    budget : TimeBudget, optional
+        What is left for the pages or frames of each file. Default: nothing was spent.
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):
-        return _decode_within_limits(photo, limit, side)
+        return _decode(photo, limit, side)
     try:
         place = split_place(os.fspath(photo))
-        if place.time is not None:
-            return _decode_frame(place.file, place.time, limit)
-        return _decode_within_limits(read_bytes(place.file, limit), limit, side, place.page or 1)
+        data = b"" if place.time is not None else read_bytes(place.file, limit)
+        with (budget or TimeBudget()).spend(place.file) as seconds:
+            if place.time is not None:
+                return _ask_video("frame", place.file, limit, seconds, time=place.time)
+            return _decode(data, limit, side, place.page or 1, seconds)
     except UnreadableImage as error:
         raise UnreadableImage(error.reason, os.fspath(photo), error.may_change) from error
 
 
-def _decode_within_limits(
-    data: bytes | Image.Image, max_pixels: int, side: int, page: int = 1
+def _decode(
+    data: bytes | Image.Image, max_pixels: int, side: int, page: int = 1, seconds: float | None = None
 ) -> Image.Image:
     """Decode here or, if the cost is unknown or the photo is from the network, in a worker."""
-    if isinstance(data, bytes) and (excess := find_excess(data)):
-        raise UnreadableImage(excess)
-    from_network = isinstance(data, NetworkBytes)
-    if isinstance(data, bytes) and sys.executable and (from_network or not is_bounded(data)):
-        return decode_in_worker(data, max_pixels, side, page)
+    if isinstance(data, bytes):
+        if excess := find_excess(data):
+            raise UnreadableImage(excess)
+        if isinstance(data, NetworkBytes) or not is_bounded(data):
+            return ask_worker("decode", data, max_pixels, seconds, side=side, page=page)
     return decode_bytes(data, max_pixels, side, page)
 
 
-def _decode_frame(file: str, time: float, max_pixels: int) -> Image.Image:
-    from fishermix_photos.vision.video import read_frame
-
-    open_binary(file).close()
-    try:
-        return read_frame(file, time, max_pixels)
-    except Exception as error:
-        raise explain_failure(error, max_pixels) from error
+def _ask_video(
+    task: str, file: str, max_pixels: int, seconds: float | None = None, **arguments: float
+) -> Any:
+    check_installed("video")
+    open_binary(file).close()  # of a file that is not regular, only its own message
+    return ask_worker(task, b"", max_pixels, seconds, file=os.path.abspath(file), **arguments)
 
 
 def list_photos(file: str | os.PathLike, max_pixels: int | None = None) -> list[str]:
@@ -117,110 +109,24 @@ def list_photos(file: str | os.PathLike, max_pixels: int | None = None) -> list[
     limit = default_max_pixels() if max_pixels is None else max_pixels
     name = os.fspath(file)
     try:
-        found = find_format(name)
-        if found is VIDEO:
-            from fishermix_photos.vision.video import list_frame_times
-
-            open_binary(name).close()
-            return [name, *(f"{name}#t={time:g}" for time in list_frame_times(name, limit)[1:])]
-        if found is TIFF and sniff_format(data := read_bytes(name, limit)) == "TIFF":
-            return [name, *(f"{name}#page={page}" for page in range(2, len(list_pages(data)) + 1))]
-    except Exception as error:
-        explain_failure(error, limit)  # for the log
+        if find_format(name) is VIDEO:
+            times = _ask_video("list_frames", name, limit, SECONDS_OF_FILE)
+            return [name, *(f"{name}#t={time:g}" for time in times[1:])]
+        if find_format(name) is TIFF and sniff_format(data := read_bytes(name, limit)) == "TIFF":
+            n_pages = ask_worker("count_pages", data, limit)
+            return [name, *(f"{name}#page={page}" for page in range(2, n_pages + 1))]
+    except UnreadableImage as error:
+        LOG.info("%s", error)  # whoever opens the file gets the reason
     return [name]
-
-
-# What a file says without its pixels being decoded
-
-
-def open_header(path: str | os.PathLike) -> Header:
-    """The size of a photo before it is turned upright, and its EXIF."""
-    data = read_bytes(path, default_max_pixels())
-    if not data:
-        raise UnreadableImage("the file is empty")
-    kind, is_tiff = sniff_format(data), data[:4] in TIFF_HEADS
-    may_be_raw = is_tiff and looks_like_raw(data) is not False and RAW.is_installed
-    if (kind == "RAW" or may_be_raw) and (header := _open_raw_header(data)) is not None:
-        return header
-    if kind == "TIFF":
-        data = select_page(data, 1)
-    with open_file(data, kind) as image:
-        size = get_stored_size(image) if image.format == "TIFF" else image.size
-        return size, _read_exif(image, data)
-
-
-def _read_exif(image: Image.Image, data: bytes) -> Image.Exif:
-    """The EXIF of an opened image, with the blocks that Pillow reads from the file only when asked."""
-    if image.format == "PNG" and not {"exif", "Raw profile type exif"} & image.info.keys():
-        # Pillow would decode the pixels to find what follows them.
-        chunks = (data[content] for kind, content in list_png_chunks(data) if kind == b"eXIf")
-        image.info["exif"] = next(chunks, b"")
-    exif = image.getexif()
-    for block in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo):
-        with suppress(Exception):  # a damaged block is as good as none
-            exif.get_ifd(block)
-    return exif
-
-
-def _open_raw_header(data: bytes) -> Header | None:
-    """The size of the sensor, and the EXIF of a RAW file that is a TIFF file or else of its preview."""
-    if (raw := open_raw(data)) is None:
-        return None
-    with raw:
-        exif = Image.Exif()
-        if data[:4] in TIFF_HEADS:
-            exif.load(data)
-        elif (preview := read_preview(raw)) is not None:
-            with open_file(preview[0], "JPEG") as image:
-                exif = _read_exif(image, preview[0])
-        return (raw.sizes.width, raw.sizes.height), exif
 
 
 def read_metadata(path: str | os.PathLike) -> dict[str, Any]:
     """`taken`, `camera`, `latitude`, `longitude`, `width`, `height`, if the file says so; never raises."""
+    name, limit = os.fspath(path), default_max_pixels()
     try:
-        if find_format(os.fspath(path)) is VIDEO:
-            from fishermix_photos.vision.video import read_video_metadata
-
-            open_binary(path).close()
-            return read_video_metadata(path)
-        size, exif = open_header(path)
+        if find_format(name) is VIDEO:
+            return _ask_video("read_video", name, limit)
+        data = read_bytes(name, limit)
+        return read_exif_details(data) if is_bounded(data) else ask_worker("read_exif", data, limit)
     except Exception:  # a damaged file has no metadata; that it is unreadable is said elsewhere
         return {}
-    sideways = exif.get(ORIENTATION, 1) in SIDEWAYS
-    found: dict[str, Any] = dict(zip(("height", "width") if sideways else ("width", "height"), size))
-    readers: tuple[Callable[[Any], dict[str, Any]], ...] = (_read_time, _read_camera, _read_coordinates)
-    for read in readers:
-        with suppress(Exception):  # each part of a damaged EXIF block is read on its own
-            found |= read(exif)
-    return found
-
-
-def _read_time(exif: Image.Exif) -> dict[str, Any]:
-    original = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal)
-    text = original or exif.get(ExifTags.Base.DateTime)
-    if not text:
-        return {}
-    return {"taken": datetime.strptime(str(text).strip("\0 ")[:19], "%Y:%m:%d %H:%M:%S").isoformat()}
-
-
-def _read_camera(exif: Image.Exif) -> dict[str, Any]:
-    tags = ExifTags.Base.Make, ExifTags.Base.Model
-    make, model = (str(exif.get(tag) or "").strip("\0 ") for tag in tags)
-    name = model if model.lower().startswith(make.lower()) else f"{make} {model}".strip()
-    printable = "".join(letter for letter in name if letter.isprintable())[:100]
-    return {"camera": printable} if printable else {}
-
-
-def _read_coordinates(exif: Image.Exif) -> dict[str, Any]:
-    gps = exif.get_ifd(ExifTags.IFD.GPSInfo)
-    latitude, longitude = (
-        (1 if str(gps[reference]).upper().startswith(positive) else -1) * _read_degrees(gps[reference + 1])
-        for reference, positive in ((1, "N"), (3, "E"))
-    )
-    valid = abs(latitude) <= 90 and abs(longitude) <= 180 and (latitude, longitude) != (0, 0)
-    return {"latitude": round(latitude, 6), "longitude": round(longitude, 6)} if valid else {}
-
-
-def _read_degrees(values: Any) -> float:
-    return sum(float(value) / 60**power for power, value in enumerate(values))

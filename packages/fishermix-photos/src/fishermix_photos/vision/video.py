@@ -1,16 +1,17 @@
-"""Frames of videos, by FFmpeg (package av): key frames, which are decoded without the frames between them."""
+"""Frames of videos, by FFmpeg (package av): key frames, which are decoded without the frames between them.
+
+Only a worker calls these functions.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from fishermix_photos.vision.formats import UnreadableImage, check_installed
+from fishermix_photos.vision.formats import UnreadableImage
 
 SECONDS_BETWEEN_FRAMES = 4.0
 MICROSECONDS = 1_000_000  # per second: the unit in which FFmpeg says how long a video is
@@ -21,30 +22,37 @@ LEAST_DIFFERENCE = 6.0  # mean absolute difference of gray values (0 to 255); a 
 ROTATION = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
 
 
-def list_frame_times(path: str | os.PathLike, max_pixels: int) -> list[float]:
+def list_frame_times(file: str, max_pixels: int) -> list[float]:
     """The times, in seconds, of key frames a few seconds apart, without those that show nothing new."""
     times: list[float] = []
     last: np.ndarray | None = None
-    for time, frame, step in _walk_key_frames(path, max_pixels):
-        if times and time - times[-1] < step:
-            continue
-        small = frame.to_image(width=SIDE, height=SIDE).convert("L")
-        values = np.asarray(small, np.float32)
-        if last is None or np.abs(values - last).mean() >= LEAST_DIFFERENCE:
-            times.append(time)
-            last = values
-        if len(times) == MOST_FRAMES:
-            break
+    with _open_video(file) as container:
+        stream = _find_stream(container, max_pixels)
+        length = container.duration / MICROSECONDS if container.duration else 0.0
+        step = max(SECONDS_BETWEEN_FRAMES, length / MOST_FRAMES)
+        for frame in container.decode(stream):
+            if frame.pts is None:
+                continue
+            seconds = float((frame.pts - (stream.start_time or 0)) * stream.time_base)
+            time = round(max(0.0, seconds), 3)
+            if times and time - times[-1] < step:
+                continue
+            small = np.asarray(frame.to_image(width=SIDE, height=SIDE).convert("L"), np.float32)
+            if last is None or np.abs(small - last).mean() >= LEAST_DIFFERENCE:
+                times.append(time)
+                last = small
+            if len(times) == MOST_FRAMES:
+                break
     return times
 
 
-def read_frame(path: str | os.PathLike, time: float, max_pixels: int) -> Image.Image:
+def read_frame(file: str, time: float, max_pixels: int) -> Image.Image:
     """The key frame at `time` seconds, or the last one before it, upright."""
-    with _open_video(path) as container:
-        stream = _find_stream(container)
-        _check_size(stream, max_pixels)
+    with _open_video(file) as container:
+        stream = _find_stream(container, max_pixels)
         if time:
-            container.seek(round((time + 0.001) / stream.time_base) + _start(stream), stream=stream)
+            position = round((time + 0.001) / stream.time_base) + (stream.start_time or 0)
+            container.seek(position, stream=stream)
         for frame in container.decode(stream):
             turn = ROTATION.get(round(getattr(frame, "rotation", 0)) % 360)
             image = frame.to_image()
@@ -52,21 +60,9 @@ def read_frame(path: str | os.PathLike, time: float, max_pixels: int) -> Image.I
     raise UnreadableImage("the video has no frames")
 
 
-def _walk_key_frames(path: str | os.PathLike, max_pixels: int) -> Iterator[tuple[float, Any, float]]:
-    with _open_video(path) as container:
-        stream = _find_stream(container)
-        _check_size(stream, max_pixels)
-        length = container.duration / MICROSECONDS if container.duration else 0.0
-        step = max(SECONDS_BETWEEN_FRAMES, length / MOST_FRAMES)
-        for frame in container.decode(stream):
-            if frame.pts is not None:
-                seconds = float((frame.pts - _start(stream)) * stream.time_base)
-                yield round(max(0.0, seconds), 3), frame, step
-
-
-def read_video_metadata(path: str | os.PathLike) -> dict[str, Any]:
+def read_video_metadata(file: str) -> dict[str, Any]:
     """`width`, `height` and `taken`, if the file says when."""
-    with _open_video(path) as container:
+    with _open_video(file) as container:
         stream = container.streams.video[0]
         found: dict[str, Any] = {"width": stream.width, "height": stream.height}
         if text := container.metadata.get("creation_time"):
@@ -75,28 +71,20 @@ def read_video_metadata(path: str | os.PathLike) -> dict[str, Any]:
     return found
 
 
-def _open_video(path: str | os.PathLike) -> Any:
-    check_installed("video")
+def _open_video(file: str) -> Any:
     import av
 
     # Never lists of other files or addresses, such as playlists, whatever the name of the file says.
-    return av.open(os.fspath(path), options={"format_whitelist": CONTAINERS, "protocol_whitelist": "file"})
+    return av.open(file, options={"format_whitelist": CONTAINERS, "protocol_whitelist": "file"})
 
 
-def _find_stream(container):
+def _find_stream(container: Any, max_pixels: int) -> Any:
     if not container.streams.video:
         raise UnreadableImage("the file has no video")
     stream = container.streams.video[0]
-    stream.codec_context.skip_frame = "NONKEY"
-    return stream
-
-
-def _start(stream) -> int:
-    return stream.start_time or 0
-
-
-def _check_size(stream, max_pixels: int) -> None:
     if stream.width * stream.height > max_pixels:
-        raise UnreadableImage(
-            f"its frames have {stream.width} x {stream.height} pixels, more than {max_pixels:,}"
-        )
+        size = f"{stream.width} x {stream.height} pixels"
+        raise UnreadableImage(f"its frames have {size}, more than {max_pixels:,}")
+    stream.codec_context.skip_frame = "NONKEY"
+    stream.codec_context.thread_count = 1  # each thread would take memory of its own
+    return stream

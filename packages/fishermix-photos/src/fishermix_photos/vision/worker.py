@@ -1,10 +1,10 @@
 """Decoding in another process, with a limit on time and memory.
 
-Some pictures cost minutes or gigabytes, and a thread cannot be stopped. So pictures from the network, and
-files whose structure does not bound their cost, are decoded by worker processes. A worker that exceeds a
+Some pictures cost minutes or gigabytes, and a thread cannot be stopped. So videos, pictures from the network,
+and files whose structure does not bound their cost, are decoded by worker processes. A worker that exceeds a
 limit is ended, its picture is reported as unreadable, and the next picture gets a new worker.
 
-A request is a header, then the bytes of a file; a response is a line of JSON, then the pixels.
+A request is a line of JSON, then the bytes of a file; so is a response, with the pixels of a picture.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import struct
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import fishermix
 from PIL import Image
@@ -27,13 +29,13 @@ import fishermix_photos
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.limits import BYTES_PER_PIXEL
 
-SECONDS = 30.0  # for a file of this machine
+SECONDS = 30.0  # for a picture of this machine
 SECONDS_FROM_NETWORK = 10.0
+SECONDS_OF_FILE = 120.0  # for all pages or frames of a file, and for listing them
 SECONDS_TO_START = 60.0
 BYTES_BESIDES_PIXELS = 256 << 20  # what a decoder may use besides its 16 bytes per pixel
 MAX_IDLE = 4  # workers that are kept for the next pictures
 READY = b"ready\n"
-_HEADER = struct.Struct("<QQQQ")  # bytes of the file, most pixels, side, page
 _START = "import sys; sys.path[:] = sys.argv[1:]; from fishermix_photos.vision.worker import serve; serve()"
 _PACKAGES = [str(Path(str(module.__file__)).resolve().parents[1]) for module in (fishermix, fishermix_photos)]
 
@@ -42,20 +44,43 @@ class NetworkBytes(bytes):
     """The bytes of a picture that somebody sent. They are always decoded by a worker."""
 
 
-def decode_in_worker(data: bytes, max_pixels: int, side: int, page: int = 1) -> Image.Image:
-    """The upright RGB picture; raises `UnreadableImage`."""
-    seconds = SECONDS_FROM_NETWORK if isinstance(data, NetworkBytes) else SECONDS
+class TimeBudget:
+    """The seconds that are left for each file of one update: all its pages or frames share them."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def spend(self, file: str) -> Iterator[float]:
+        """Yield the seconds for the next picture of the file, and count those that it took."""
+        left = SECONDS_OF_FILE - self._spent[file]
+        if left <= 0:
+            raise UnreadableImage(f"the pictures in its file took too long (more than {SECONDS_OF_FILE:g} s)")
+        begun = time.monotonic()
+        try:
+            yield min(left, SECONDS)
+        finally:
+            self._spent[file] += time.monotonic() - begun
+
+
+def ask_worker(
+    task: str, data: bytes, max_pixels: int, seconds: float | None = None, **arguments: Any
+) -> Any:
+    """What the function of a task (see `serve`) returns for these arguments; raises `UnreadableImage`."""
+    if seconds is None:
+        seconds = SECONDS_FROM_NETWORK if isinstance(data, NetworkBytes) else SECONDS
+    most = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
+    request = {"task": task, "bytes": len(data), "max_pixels": most, "arguments": arguments}
     worker = _take()
     try:
-        most = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
-        answer, pixels = worker.ask(data, _HEADER.pack(len(data), most, side, page), seconds)
+        answer, pixels = worker.ask(request, data, seconds)
     except BaseException:
         worker.stop()
         raise
     _give_back(worker)
     if "reason" in answer:
         raise UnreadableImage(answer["reason"], may_change=answer["may_change"])
-    return Image.frombytes("RGB", tuple(answer["size"]), pixels)
+    return Image.frombytes("RGB", tuple(answer["size"]), pixels) if "size" in answer else answer["result"]
 
 
 class _Worker:
@@ -74,20 +99,20 @@ class _Worker:
                 self.stop()
                 raise UnreadableImage("the process that decodes pictures did not start")
 
-    def ask(self, data: bytes, header: bytes, seconds: float) -> tuple[dict, bytes]:
-        """Decode a picture; returns the answer and the pixels."""
+    def ask(self, request: dict, data: bytes, seconds: float) -> tuple[dict, bytes]:
+        """Send a request and the bytes of a file; returns the answer and the pixels."""
         assert self.process.stdin
+        assert self.process.stdout
         with self._limit(seconds) as limit:
             try:
-                self.process.stdin.write(header + data)
+                self.process.stdin.write(_encode(request) + data)
                 self.process.stdin.flush()
-                line = self.process.stdout.readline() if self.process.stdout else b""
-                answer = json.loads(line)
+                answer = json.loads(self.process.stdout.readline())
                 width, height = answer.get("size", (0, 0))
                 return answer, self._read(width * height * 3)
             except (OSError, ValueError, EOFError) as error:
                 if limit.exceeded:
-                    raise UnreadableImage(f"decoding it took too long (more than {seconds:g} s)") from error
+                    raise UnreadableImage(f"decoding it took too long (more than {seconds:.3g} s)") from error
                 raise UnreadableImage("its decoder crashed or needed too much memory") from error
 
     def _read(self, count: int) -> bytes:
@@ -187,31 +212,41 @@ if hasattr(os, "register_at_fork"):
 
 
 def serve() -> None:
-    """Decode pictures from standard input until it ends."""
-    from fishermix_photos.vision.decode import decode_bytes
+    """Do what standard input asks for until it ends."""
+    from fishermix_photos.vision import decode, metadata, video
 
+    tasks: dict[str, Callable[..., Any]] = {
+        "decode": decode.decode_bytes,
+        "count_pages": lambda data, _: len(decode.list_pages(data)),
+        "read_exif": lambda data, _: metadata.read_exif_details(data),
+        "frame": lambda _, max_pixels, **place: video.read_frame(max_pixels=max_pixels, **place),
+        "list_frames": lambda _, max_pixels, file: video.list_frame_times(file, max_pixels),
+        "read_video": lambda _, __, file: video.read_video_metadata(file),
+    }
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "wb") as nowhere:  # no library may write between the answers
         os.dup2(nowhere.fileno(), 1)
-    _answer(answers, READY)
-    while header := requests.read(_HEADER.size):
-        size, max_pixels, side, page = _HEADER.unpack(header)
-        Image.MAX_IMAGE_PIXELS = max_pixels
-        data = requests.read(size)
-        _limit_memory(max_pixels, size)
+    answers.write(READY)
+    answers.flush()
+    while line := requests.readline():
+        request = json.loads(line)
+        data = requests.read(request["bytes"])
+        Image.MAX_IMAGE_PIXELS = request["max_pixels"]
+        _limit_memory(request["max_pixels"], len(data))
         try:
-            image = decode_bytes(data, max_pixels, side, page)
-        except UnreadableImage as error:
-            failure = {"reason": error.reason, "may_change": error.may_change}
-            _answer(answers, json.dumps(failure).encode() + b"\n")
+            found = tasks[request["task"]](data, request["max_pixels"], **request["arguments"])
+        except Exception as error:
+            failure = decode.explain_failure(error, request["max_pixels"])
+            answers.write(_encode({"reason": failure.reason, "may_change": failure.may_change}))
         else:
-            _answer(answers, json.dumps({"size": image.size}).encode() + b"\n", image.tobytes())
+            is_picture = isinstance(found, Image.Image)
+            answers.write(_encode({"size": found.size} if is_picture else {"result": found}))
+            answers.write(found.tobytes() if is_picture else b"")
+        answers.flush()
 
 
-def _answer(stream: BinaryIO, *parts: bytes) -> None:
-    for part in parts:
-        stream.write(part)
-    stream.flush()
+def _encode(message: dict) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def _limit_memory(max_pixels: int, size: int) -> None:
