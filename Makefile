@@ -7,7 +7,9 @@ CACHE := .cache
 PYTEST_ARGS ?= -n 2
 PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml
 
-.PHONY: demo test test-minimum bench lint docs package fuzz kills word2vec model clean
+EXTRAS := serve watch dask raw video jxl tiff postgres plots onnx
+
+.PHONY: demo test test-minimum bench lint audit docs package fuzz kills word2vec model clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
@@ -23,6 +25,13 @@ lint: $(VENV)/.test
 	$(BIN)/python tools/count.py
 	$(BIN)/python tools/trace.py
 
+# Known faults of the minimum versions. It asks the advisory service of the package index, so it is no part of lint.
+audit: $(VENV)/bin/python
+	$(PIP) pip-audit
+	mkdir -p $(CACHE)
+	$(BIN)/python tools/list_minima.py $(EXTRAS) > $(CACHE)/minima.txt
+	$(BIN)/python -m pip_audit --strict --no-deps --disable-pip --requirement $(CACHE)/minima.txt
+
 # The tests that need no torch, with exactly the minimum versions in the pyproject.toml of both packages.
 MINIMUM := $(CACHE)/minimum
 SOURCES := $(CURDIR)/packages/fishermix/src:$(CURDIR)/packages/fishermix-photos/src
@@ -33,7 +42,7 @@ test-minimum: $(MINIMUM)/.installed
 
 $(MINIMUM)/.installed: $(PROJECTS) tools/list_minima.py
 	$(PYTHON) -m venv --clear $(MINIMUM)
-	$(PYTHON) tools/list_minima.py serve watch dask raw video jxl tiff postgres plots onnx test > $(MINIMUM)/pins.txt
+	$(PYTHON) tools/list_minima.py $(EXTRAS) test > $(MINIMUM)/pins.txt
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(MINIMUM)/pins.txt
 	touch $@
 

@@ -7,8 +7,10 @@ import socket
 import time
 
 import pytest
+from fishermix_photos.server.app import create_app
 from fishermix_photos.server.guards import Limits
 from PIL import Image
+from starlette.testclient import TestClient
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +162,12 @@ def test_odd_requests_are_answered_as_mistakes(strict, request_bytes):
     assert answer[:10] == b"HTTP/1.1 4"
     assert b"root:" not in answer
     assert is_well(strict)
+
+
+def test_no_setting_of_the_environment_sends_requests_elsewhere(shown, monkeypatch, caplog):
+    """FastAPI would send its requests to this address; without a package for it, it logs that it cannot."""
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    with TestClient(create_app(shown), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/health").json()["status"] == "ok"
+    assert "telemetry" not in caplog.text

@@ -146,7 +146,8 @@ def test_which_files_are_decoded_here():
     simple = {name for name, data in READABLE.items() if data[:3] in (b"\xff\xd8\xff", b"\x89PN")}
     assert here == simple - {"progressive.jpg"}
     assert is_bounded(b"")
-    assert is_bounded(b"a text")
+    assert not is_bounded(b"a text")
+    assert not is_bounded(b"\xff\x0a")  # JPEG XL
     assert not is_bounded(b"\0\0\0\x18ftypheic")
     assert not is_bounded(SLOW)
 

@@ -22,6 +22,8 @@ from fishermix_photos.server.originals import Downloads, can_reveal
 from fishermix_photos.server.routes import Site, router
 
 STATIC = Path(__file__).with_name("static")
+# FastAPI passes requests on to OpenTelemetry if the environment says so.
+NO_TELEMETRY = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 REFUSALS = describe_errors(400, 401, 403, 421, 429, 503, 504)
 
 
@@ -35,6 +37,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
         responses=REFUSALS,
+        telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
     downloads = Downloads(limits.downloads, limits.piece_seconds)
     app.state.site = Site(live, Work(limits), downloads, access)

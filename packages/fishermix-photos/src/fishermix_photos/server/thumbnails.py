@@ -23,14 +23,14 @@ from fishermix_photos.server.originals import find_inside, stat_inside
 THUMBNAILS_FILE = "thumbnails.sqlite"
 MOST_THUMBNAIL_BYTES = 256 << 20  # about 10,000 thumbnails
 SMALL_SIDE, LARGE_SIDE = 480, 1600
-KEEP_AFTER_EVICTION = 0.9  # of the bound, so that not every new thumbnail evicts one
-TABLES = """
-    CREATE TABLE IF NOT EXISTS thumbnails (
-        photo TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-        used INTEGER NOT NULL, jpeg BLOB NOT NULL
-    );
-    CREATE INDEX IF NOT EXISTS by_use ON thumbnails (used);
-"""
+TABLE = "thumbnails (photo TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, jpeg BLOB)"
+SETTINGS = {
+    "auto_vacuum": "FULL",
+    "secure_delete": "ON",
+    "journal_mode": "TRUNCATE",
+    "synchronous": "OFF",  # a cache that a crash damages is made again
+}
+EVICT = "DELETE FROM thumbnails WHERE rowid IN (SELECT rowid FROM thumbnails ORDER BY rowid LIMIT ?)"
 
 
 class Thumbnails:
@@ -39,9 +39,15 @@ class Thumbnails:
     def __init__(self, folder: Path, most_bytes: int = MOST_THUMBNAIL_BYTES):
         self.file, self.most_bytes = folder / THUMBNAILS_FILE, most_bytes
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._connection = sqlite3.connect(":memory:")
+        self._connection.close()  # without a file, each use fails and nothing is stored
         with suppress(OSError, sqlite3.Error):
-            self._open()
+            make_private_folder(folder)
+            try:
+                self._connect()
+            except sqlite3.DatabaseError:  # damaged: thumbnails can be made again
+                self.file.unlink(missing_ok=True)
+                self._connect()
 
     @classmethod
     def of_library(cls, library: PhotoLibrary) -> Thumbnails:
@@ -63,101 +69,54 @@ class Thumbnails:
         stamp = Stamp(status.st_size, status.st_mtime_ns)
         return self.get(photo.id, stamp, lambda: make_thumbnail(picture, SMALL_SIDE))
 
-    def _open(self) -> None:
-        make_private_folder(self.file.parent)
-        try:
-            self._connect()
-        except sqlite3.DatabaseError:  # damaged: thumbnails can be made again
-            self.file.unlink(missing_ok=True)
-            self._connect()
-
     def _connect(self) -> None:
         create_private_file(self.file)
         connection = sqlite3.connect(self.file, timeout=2, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA auto_vacuum = FULL")
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA journal_mode = TRUNCATE")
-            connection.execute("PRAGMA synchronous = OFF")  # a cache that a crash damages is made again
-            connection.executescript(TABLES)
-            used, self._bytes = connection.execute(
-                "SELECT coalesce(max(used), 0), coalesce(sum(length(jpeg)), 0) FROM thumbnails"
-            ).fetchone()
+            for name, value in SETTINGS.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+            connection.execute("SELECT photo, size, mtime_ns, jpeg FROM thumbnails LIMIT 1")
         except sqlite3.Error:
             connection.close()
             raise
-        self._used, self._connection = used, connection
+        self._connection = connection
 
     def get(self, photo: str, stamp: Stamp, make: Callable[[], bytes]) -> bytes:
         """The thumbnail of a photo; `make` makes it if it is not stored."""
-        if (found := self._read(photo, stamp)) is None:
-            found = make()
-            self._write(photo, stamp, found)
-        return found
+        query = "SELECT jpeg FROM thumbnails WHERE photo = ? AND size = ? AND mtime_ns = ?"
+        for (stored,) in self._run(query, photo, stamp.size, stamp.mtime_ns):
+            if isinstance(stored, bytes):
+                return stored
+        made = make()
+        values = photo, stamp.size, stamp.mtime_ns, made
+        self._run("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?, ?)", *values)
+        while self._is_too_large():  # the oldest tenth goes, so that not every new thumbnail evicts one
+            self._run(EVICT, self._read_number("SELECT count(*) FROM thumbnails") // 10 + 1)
+        return made
 
-    def _read(self, photo: str, stamp: Stamp) -> bytes | None:
+    def _is_too_large(self) -> bool:
+        used = self._read_number("PRAGMA page_count") * self._read_number("PRAGMA page_size")
+        return used > self.most_bytes and self._read_number("SELECT count(*) FROM thumbnails") > 1
+
+    def _read_number(self, query: str) -> int:
+        return next((number for (number,) in self._run(query)), 0)
+
+    def _run(self, query: str, *values: object) -> list[tuple]:
+        """The rows that a query finds; none if the file cannot be used."""
         with self._lock, suppress(sqlite3.Error):
-            if self._connection is None:
-                return None
-            found = self._connection.execute(
-                "SELECT jpeg FROM thumbnails WHERE photo = ? AND size = ? AND mtime_ns = ?",
-                (photo, stamp.size, stamp.mtime_ns),
-            ).fetchone()
-            if found is not None and isinstance(found[0], bytes):
-                return found[0]
-        return None
-
-    def _write(self, photo: str, stamp: Stamp, jpeg: bytes) -> None:
-        with self._lock, suppress(sqlite3.Error):
-            if self._connection is None:
-                return
-            self._remove("photo = ?", photo)
-            self._used += 1
-            self._connection.execute(
-                "INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?, ?, ?)",
-                (photo, stamp.size, stamp.mtime_ns, self._used, jpeg),
-            )
-            self._bytes += len(jpeg)
-            if self._bytes > self.most_bytes:
-                self._evict()
-
-    def _evict(self) -> None:
-        """Remove the oldest thumbnails."""
-        assert self._connection is not None
-        excess, last = self._bytes - KEEP_AFTER_EVICTION * self.most_bytes, 0
-        rows = self._connection.execute("SELECT used, length(jpeg) FROM thumbnails ORDER BY used").fetchall()
-        for used, length in rows:
-            if excess <= 0:
-                break
-            excess, last = excess - length, used
-        self._remove("used <= ?", last)
-
-    def _remove(self, condition: str, value: str | int) -> None:
-        assert self._connection is not None
-        (freed,) = self._connection.execute(
-            f"SELECT coalesce(sum(length(jpeg)), 0) FROM thumbnails WHERE {condition}", (value,)
-        ).fetchone()
-        if freed:
-            self._connection.execute(f"DELETE FROM thumbnails WHERE {condition}", (value,))
-            self._bytes -= freed
+            return self._connection.execute(query, values).fetchall()
+        return []
 
     def remove_stale(self, library: PhotoLibrary) -> None:
         """Remove the thumbnails of photos that were deleted or changed; not of a folder that is away."""
-        with self._lock, suppress(sqlite3.Error):
-            if self._connection is None:
-                return
-            rows = self._connection.execute("SELECT photo, size, mtime_ns FROM thumbnails").fetchall()
-        # Others are served while files are looked at.
-        stale = [photo for photo, *stamp in rows if _is_stale(library, photo, Stamp(*stamp))]
-        with self._lock, suppress(sqlite3.Error):
-            for photo in stale:
-                self._remove("photo = ?", photo)
+        for photo, *stamp in self._run("SELECT photo, size, mtime_ns FROM thumbnails"):
+            if _is_stale(library, photo, Stamp(*stamp)):
+                self._run("DELETE FROM thumbnails WHERE photo = ?", photo)
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._connection.close()
 
 
 def _is_stale(library: PhotoLibrary, id: str, stamp: Stamp) -> bool:

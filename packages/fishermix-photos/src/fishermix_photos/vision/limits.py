@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 
 from fishermix.errors import FishermixError
@@ -47,9 +48,6 @@ TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN, _END = b"\xda", b"\xd9"
 _FRAMES, _PROGRESSIVE = (b"\xc0", b"\xc1", b"\xc9"), (b"\xc2", b"\xca")
-# Formats whose cost their structure does not bound: TIFF and raw photos, GIF, WebP, BMP, PPM, and what is in
-# an ISO container (HEIC, AVIF, videos).
-_UNBOUNDED = re.compile(rb"II|MM|GIF8|RIFF|BM|P[1-7fF]|....ftyp", re.DOTALL)
 _PLAIN_PPM = re.compile(rb"P[123]\s")
 # Any marker of a JPEG but a stuffed byte, a restart and a filler.
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
@@ -133,19 +131,27 @@ def read_bytes(path: str | os.PathLike, max_pixels: int) -> bytes:
 
 
 def is_bounded(data: bytes) -> bool:
-    """Whether the structure of a file without excess bounds the cost of decoding it, so that it can be
-    decoded without a limit on time and memory.
+    """Whether the structure of a file bounds the cost of decoding it, so that no worker is needed: that of an
+    ordinary PNG, or of a JPEG with one scan. For several scans, libjpeg keeps all coefficients in memory.
     """
-    if data.startswith(_JPEG):
-        return _count_segments(data) <= MAX_SEGMENTS and not has_several_scans(data)
     if data.startswith(_PNG):
         return sum(1 for _ in list_png_chunks(data)) <= MAX_CHUNKS
-    return _UNBOUNDED.match(data) is None
+    if not data.startswith(_JPEG):
+        return not data
+    colors = 0
+    for kind, start, _ in islice(_list_markers(data), MAX_SEGMENTS):
+        if kind in _PROGRESSIVE:
+            return False
+        if kind in _FRAMES:
+            colors = int.from_bytes(data[start + 7 : start + 8])
+        elif kind == _SCAN:
+            return int.from_bytes(data[start + 2 : start + 3]) >= colors
+    return False
 
 
 def find_excess(data: bytes) -> str | None:
     """The reason why the bytes of a picture are not worth decoding; None if there is none."""
-    if data.startswith(_JPEG) and _has_many_scans(data):
+    if data.startswith(_JPEG) and not is_bounded(data) and count_scans(data) > MAX_SCANS:
         return f"it has more than {MAX_SCANS} scans; decoding it would take too long"
     if _PLAIN_PPM.match(data) and len(data) > MAX_PLAIN_BYTES:
         return (
@@ -170,7 +176,9 @@ def check_opened(
     limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
     pixels = full[0] * full[1]
     needed = max(width * height, pixels // LARGEST_REDUCTION)
-    if image.info.get("progressive") or (data is not None and has_several_scans(data)):
+    if image.info.get("progressive") or (
+        data is not None and data.startswith(_JPEG) and not is_bounded(data)
+    ):
         needed = max(needed, pixels * COEFFICIENT_BYTES // BYTES_PER_PIXEL)
         most_scans = MAX_SCANNED_PIXELS // max(1, pixels)
         if data is not None and most_scans < MAX_SCANS and count_scans(data) > most_scans:
@@ -203,45 +211,10 @@ def check_proportion(image: Image.Image, full: tuple[int, int], n_bytes: int) ->
         raise UnreadableImage(reason)
 
 
-def has_several_scans(data: bytes) -> bool:
-    """Whether libjpeg decodes a JPEG from several scans, for which it keeps all coefficients in memory: it is
-    progressive, or its first scan has not all colors.
-    """
-    if not data.startswith(_JPEG):
-        return False
-    colors = 0
-    for kind, start, _ in _list_markers(data):
-        if kind in _PROGRESSIVE:
-            return True
-        if kind in _FRAMES:
-            colors = int.from_bytes(data[start + 7 : start + 8])
-        elif kind == _SCAN:
-            return int.from_bytes(data[start + 2 : start + 3]) < colors
-    return False
-
-
-def _has_many_scans(data: bytes) -> bool:
-    # The first count is an upper limit and takes microseconds; the second one reads every byte of the scans.
-    return data.count(b"\xff\xda") > MAX_SCANS and count_scans(data) > MAX_SCANS
-
-
 def count_scans(data: bytes) -> int:
     """The number of scans of a JPEG up to its end; counting stops above `MAX_SCANS`."""
-    scans = 0
-    for kind, _, _ in _list_markers(data):
-        scans += kind == _SCAN
-        if scans > MAX_SCANS:
-            break
-    return scans
-
-
-def _count_segments(data: bytes) -> int:
-    """The number of segments before the first scan, which Pillow reads one by one."""
-    count = 0
-    for count, (kind, _, _) in enumerate(_list_markers(data), 1):
-        if kind == _SCAN or count > MAX_SEGMENTS:
-            break
-    return count
+    scans = (kind for kind, _, _ in _list_markers(data) if kind == _SCAN)
+    return sum(1 for _ in islice(scans, MAX_SCANS + 1))
 
 
 def _list_markers(data: bytes) -> Iterator[tuple[bytes, int, int]]:
