@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
+import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.details import DETAILS, Details, DetailsTypes
-from fishermix_photos.disk import DAMAGED, FULL, DiskFull, expect_readable
+from fishermix_photos.disk import DAMAGED, FULL, DiskFull
 from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
 from fishermix_photos.photo_files import Stamp
 from fishermix_photos.results import LibraryDamaged
@@ -36,8 +37,6 @@ from fishermix_photos.sqlite import (
     connect,
     explain_sqlite_error,
     open_empty,
-    select,
-    transaction,
 )
 from fishermix_photos.vision.formats import is_whole_file
 
@@ -150,6 +149,11 @@ def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
     return f"({' OR '.join(['p.path >= ? AND p.path < ?'] * len(starts))})", bounds
 
 
+def _expect_readable(file: Path) -> None:
+    if not os.access(file, os.R_OK):
+        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
+
+
 class Database:
     """What SQLite and PostgreSQL answer to the same SQL."""
 
@@ -162,6 +166,14 @@ class Database:
 
     def _damaged(self, problem: str) -> LibraryDamaged:
         raise NotImplementedError
+
+    def _convert(self, row: Any, found: list[tuple]) -> list[Any]:
+        """Rows of the database, each converted to a tuple type; raises if one is out of its bounds."""
+        try:
+            # Text is not bytes: without their names, msgspec would decode it as base64.
+            return msgspec.convert(found, list[row], builtin_types=(bytes,))
+        except msgspec.ValidationError as error:
+            raise self._damaged(f"is damaged: a value has a wrong type ({error})") from error
 
     def _ask_keys(self, row: Any, query: str, keys: Iterable[Any]) -> list[Any]:
         """The rows that a query, which ends in IN, finds for these keys."""
@@ -298,6 +310,8 @@ class LocalDatabase(Database):
         """This thread's connection: threads that search at the same time do not share a snapshot."""
         held = getattr(self._threads, "held", None)
         if held is None or (held.is_empty and self._exists()):
+            if self._exists():
+                _expect_readable(self._file)
             held = self._threads.held = _ThreadConnection(self._file if self._exists() else None)
             self._connections.add(held)
         return held.connection
@@ -324,12 +338,20 @@ class LocalDatabase(Database):
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         with self._explain_damage():
-            return select(self._connection, row, query, *values)
+            found = self._connection.execute(query, values).fetchall()
+        return self._convert(row, found)
 
     @contextmanager
-    def _transaction(self, kind: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
-        with self._explain_damage(), transaction(self._connection, kind):
-            yield self._connection
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Everything that is read in the block is of the same moment."""
+        with self._explain_damage():
+            connection = self._connection
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
 
     # Points
 
@@ -346,7 +368,7 @@ class LocalDatabase(Database):
                 path = self._point_file(state.generation)
                 if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
                     raise self._damaged(f"is damaged: {path.name} is missing or too short")
-                expect_readable(path)
+                _expect_readable(path)
                 points = np.memmap(path, np.float32, "r", shape=(rows, dimension))
             self._mapped = state.generation, points
         return points[:rows]
@@ -362,7 +384,7 @@ class LocalDatabase(Database):
         """What `read` finds in one snapshot. It is read again if a writer has just replaced the points."""
         for is_last in (False, True):
             try:
-                with self._transaction():
+                with self._snapshot():
                     state = self.state()
                     return read(state, self._points(state))
             except (LibraryDamaged, FileNotFoundError):

@@ -89,12 +89,6 @@ def find_obstacle(folder: Path) -> str | None:
         return explain_os_error(error)
 
 
-def expect_readable(file: Path) -> None:
-    """Raise if the permissions of a file forbid to read it."""
-    if not os.access(file, os.R_OK):
-        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
-
-
 def data_folder() -> Path:
     """The folder of the library and of added networks; `~` in FISHERMIX_HOME is the home folder."""
     if home := os.environ.get("FISHERMIX_HOME"):

@@ -18,7 +18,14 @@ from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.photo_files import add_slash, drop_covered, find_covering, parse_patterns, scan_folder
+from fishermix_photos.photo_files import (
+    add_slash,
+    drop_covered,
+    find_covering,
+    parse_patterns,
+    resolve,
+    scan_folder,
+)
 from fishermix_photos.query import (
     Filter,
     Term,
@@ -43,7 +50,7 @@ from fishermix_photos.results import (
     Summary,
     UnknownPhoto,
 )
-from fishermix_photos.search import PhotoSearch, count_facets, make_photos, resolve
+from fishermix_photos.search import PhotoSearch, count_facets, make_photos
 from fishermix_photos.store import LocalStore
 from fishermix_photos.update import FolderUpdate
 from fishermix_photos.vision.formats import is_whole_file
@@ -95,7 +102,7 @@ class PhotoLibrary:
         self._given_pool: tuple[Sequence[str], SentencePool] | None = None
         self._topics: tuple[tuple, list[str]] = ((), [])
         self._store = self._open_store(place)
-        self._search = PhotoSearch(self._store, lambda: self.model)
+        self._search = PhotoSearch(self._store)
 
     def _open_store(self, place: str | os.PathLike | None) -> LocalStore | PostgresStore:
         if place is not None and str(place).startswith(ADDRESSES):
@@ -300,9 +307,10 @@ class PhotoLibrary:
         query = replace(query, filter=filter)
         if not terms:
             return replace(self.browse(replace(query, sort="date")), remarks=tuple(remarks))
-        encoded = encode_terms(terms, self.model, self._find_point)
-        remarks += suggest_words(encoded.unknown_words, self.model)
-        found = self._search.find(query, encoded)
+        model = self.model
+        encoded = encode_terms(terms, model, self._find_point)
+        remarks += suggest_words(encoded.unknown_words, model)
+        found = self._search.find(query, encoded, model)
         return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
 
     def _read_terms(self, query: Query) -> tuple[list[Term], Filter, list[str]]:
@@ -335,7 +343,7 @@ class PhotoLibrary:
         folders : sequence of paths
             Only photos below one of these folders.
         """
-        scope = self._search.scope(folders)
+        scope = self._search.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
         photos = make_photos(self._search.find_files(vector, n + 1, Query(), scope))
         others = [other for other in photos if isinstance(photo, np.ndarray) or other.id != photo]
@@ -407,7 +415,7 @@ class PhotoLibrary:
 
         records = [
             record
-            for record in self._search.records(self._search.scope(folders))
+            for record in self._search.records(self._search.scope(folders, self.model.key))
             if is_whole_file(record.path)
         ]
         files: dict[int, dict[str, Any]] = {}
@@ -458,7 +466,7 @@ class PhotoLibrary:
         records = self._store.find([photo])
         if not records:
             return None
-        self._search.scope(())  # raises if the points are of another model
+        self._search.scope((), self.model.key)  # raises if the points are of another model
         return self._store.points([records[0].row])[0, : self.model.dimension]
 
     def photo(self, id: str) -> Photo:
@@ -482,7 +490,7 @@ class PhotoLibrary:
         folders : sequence of paths
             Only below one of these folders.
         """
-        return self._store.count(self._search.scope(folders, needs_points=False).prefixes)[0]
+        return self._store.count(self._search.scope(folders).prefixes)[0]
 
     def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
         """The years, folders and kinds of the photos, with their numbers.
@@ -492,7 +500,7 @@ class PhotoLibrary:
         folders : sequence of paths
             Only below one of these folders.
         """
-        return count_facets(self._store.files(self._search.scope(folders, needs_points=False).prefixes))
+        return count_facets(self._store.files(self._search.scope(folders).prefixes))
 
     def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
         """Words that the photos are about.
@@ -504,7 +512,7 @@ class PhotoLibrary:
         """
         from fishermix_photos.describe import find_topics
 
-        scope = self._search.scope(folders)
+        scope = self._search.scope(folders, self.model.key)
         key = (scope.version, *scope.prefixes)
         if self._topics[0] != key:
             files = self._store.files(scope.prefixes)

@@ -451,7 +451,7 @@ class ImageTextModel:
         """Whether this is the model in the package."""
         return self._saved is not None and self._saved.folder == SHIPPED
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identifies the vectors of photos that a library stores."""
         return self.joint_space.key(self._encoder_key)

@@ -162,6 +162,19 @@ def add_slash(folder: str | os.PathLike) -> str:
     return f"{os.fspath(folder).rstrip('/')}/"
 
 
+def resolve(folder: str | os.PathLike) -> Path:
+    """The absolute path of a folder, without links."""
+    return Path(folder).expanduser().resolve()
+
+
+def find_prefixes(folders: Iterable[str | os.PathLike], known: Iterable[str] = ()) -> list[str]:
+    """The beginnings of the paths of files below folders; empty if all `known` folders are below them."""
+    prefixes = [add_slash(resolve(folder)) for folder in folders]
+    places = [add_slash(folder) for folder in known]
+    covers_all = bool(places) and all(place.startswith(tuple(prefixes)) for place in places)
+    return [] if covers_all else prefixes
+
+
 def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
     """The innermost of `folders` that is `folder`, or contains it and does not leave it out."""
     for path in (folder, *folder.parents):
@@ -177,6 +190,11 @@ def is_covered(inner: Path, outer: Path, exclude: Sequence[str] = ()) -> bool:
     return not (
         exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
     )
+
+
+def find_covered(folders: Iterable[str], outer: Path, exclude: Sequence[str] = ()) -> list[str]:
+    """Those of the folders that a listing of `outer` shows."""
+    return [folder for folder in folders if is_covered(Path(folder), outer, exclude)]
 
 
 def drop_covered(folders: Iterable[Path], exclude: Sequence[str] = ()) -> list[Path]:
@@ -255,8 +273,8 @@ class _Walk:
             if any(entry.name == IGNORE_FILE for entry in entries):
                 self.rules = [*self.rules, *read_ignore_file(Path(place), prefix)]
             pictures: list[tuple[os.DirEntry[str], Format]] = []
-            for entry in entries:
-                format = find_format(entry.name)
+            formats = [find_format(entry.name) for entry in entries]
+            for entry, format in zip(entries, formats):
                 try:
                     if entry.is_symlink() or self._is_left_out(entry, format, prefix):
                         continue

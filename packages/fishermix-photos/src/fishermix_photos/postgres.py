@@ -7,7 +7,6 @@ all machines have the photos mounted at the same place. Changes take turns by an
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +31,6 @@ from fishermix_photos.database import (
 )
 from fishermix_photos.details import DETAILS
 from fishermix_photos.results import LibraryBusy, LibraryDamaged
-from fishermix_photos.sqlite import check_rows
 from fishermix_photos.store import DAYS_DEAD
 
 try:
@@ -124,13 +122,7 @@ class PostgresStore(Database):
             return cursor.fetchall() if cursor.description else []
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
-        return self._check(row, self._execute(query, *values))
-
-    def _check(self, row: Any, found: list[tuple]) -> list[Any]:
-        try:
-            return check_rows(row, found)
-        except sqlite3.DatabaseError as error:
-            raise self._damaged(f"is damaged: {error}") from error
+        return self._convert(row, self._execute(query, *values))
 
     def _damaged(self, problem: str) -> LibraryDamaged:
         advice = "Drop the schema `fishermix` of the database, and add your folders again."
@@ -261,7 +253,7 @@ class PostgresStore(Database):
             *(point, *bounds, *chosen, point, n),
         )
         scores = [float(score) for score, *_ in found]
-        return list(zip(self._make_records(self._check(RecordRow, [row[1:] for row in found])), scores))
+        return list(zip(self._make_records(self._convert(RecordRow, [row[1:] for row in found])), scores))
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         where, bounds = limit_to(prefixes)

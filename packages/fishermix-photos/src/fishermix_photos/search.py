@@ -17,16 +17,15 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from fishermix_photos.database import Record
 from fishermix_photos.details import find_kind
-from fishermix_photos.photo_files import add_slash, is_inside_ignored, parse_patterns
+from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
 from fishermix_photos.vision.formats import is_whole_file, split_place
@@ -57,31 +56,28 @@ class Scope(NamedTuple):
 
 
 class PhotoSearch:
-    """Searches and lists the photos of a store; `load_model` gives the model when it is needed."""
+    """Searches and lists the photos of a store."""
 
-    def __init__(self, store: LocalStore | PostgresStore, load_model: Callable[[], ImageTextModel]):
-        self._store, self._load_model = store, load_model
+    def __init__(self, store: LocalStore | PostgresStore):
+        self._store = store
         self._catalog: tuple[tuple, list[Record]] = ((), [])
 
-    def scope(self, folders: Folders, needs_points: bool = True) -> Scope:
-        """Where the photos of folders are; raises if points are needed and those are of another model."""
+    def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
+        """Where the photos of folders are; raises if their points are not of the model with this key."""
         state = self._store.state()
-        if needs_points and state.model_key not in ("", self._load_model().key):
+        if model_key is not None and state.model_key not in ("", model_key):
             raise OtherModel("The photo library was made with another model. Update it.")
-        prefixes = [add_slash(resolve(folder)) for folder in folders]
-        starts, known = tuple(prefixes), [add_slash(folder) for folder in state.folders]
-        covers_all = bool(known) and all(folder.startswith(starts) for folder in known)
-        return Scope(state.version, [] if covers_all else prefixes)
+        return Scope(state.version, find_prefixes(folders, state.folders))
 
-    def find(self, query: Query, encoded: EncodedQuery) -> Results:
-        """The photos of an encoded query, with their probabilities, in its order."""
+    def find(self, query: Query, encoded: EncodedQuery, model: ImageTextModel) -> Results:
+        """The photos of a query that this model encoded, with their probabilities, in its order."""
         # One more than asked for tells whether there are more.
         n = query.offset + query.n + 1 if query.sort == "score" else MOST_SORTED
-        scope = self.scope(query.folders)
+        scope = self.scope(query.folders, model.key)
         found = self.find_files(encoded.vector, n, query, scope)
         if not found:
             return Results()
-        probabilities, threshold = self._estimate(encoded, scope, found[0][1], query)
+        probabilities, threshold = self._estimate(encoded, model, query, scope, found[0][1])
         photos = make_photos(found, probabilities)
         chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
         if query.sort != "score":
@@ -112,7 +108,7 @@ class PhotoSearch:
             asked *= 4
 
     def _estimate(
-        self, encoded: EncodedQuery, scope: Scope, best: float, query: Query
+        self, encoded: EncodedQuery, model: ImageTextModel, query: Query, scope: Scope, best: float
     ) -> tuple[Probabilities | None, float]:
         """What turns the scores of a query into probabilities, and the score from which on photos are shown.
 
@@ -120,7 +116,7 @@ class PhotoSearch:
         is known, no photo is called more than unlikely.
         """
         is_limited = query.min_probability is not None or query.sort != "score"
-        calibration = self._load_model().calibration if encoded.n_words else None
+        calibration = model.calibration if encoded.n_words else None
         threshold = -np.inf if query.min_score is None else query.min_score
         if calibration is None and not is_limited:
             return None, threshold
@@ -128,7 +124,7 @@ class PhotoSearch:
         probabilities = None
         if calibration is not None:
             few = len(scores) < FEWEST_SCORES
-            others = self._load_model().score_training_photos(encoded.vector) if few else None
+            others = model.score_training_photos(encoded.vector) if few else None
             scale = measure_scale(scores, encoded.n_words, others)
             most = MOST_OF_A_GUESS if encoded.is_guess else 1.0
             probabilities = None if scale is None else Probabilities(calibration, scale, most)
@@ -140,7 +136,7 @@ class PhotoSearch:
 
     def browse(self, query: Query) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
-        selected = self._select(query, self.scope(query.folders, needs_points=False))
+        selected = self._select(query, self.scope(query.folders))
         files = [record for record in selected if is_whole_file(record.path)]
         files = _sort(files, "date" if query.sort == "score" else query.sort)
         page = [(record, None) for record in files[query.offset : query.offset + query.n]]
@@ -154,7 +150,7 @@ class PhotoSearch:
             found = [one for one in found if query.filter.matches(_name_file(one), one.details)]
         if query.exclude:
             rules = [parse_patterns(query.exclude)]
-            tops = sorted((add_slash(resolve(folder)) for folder in query.folders), key=len, reverse=True)
+            tops = sorted(find_prefixes(query.folders), key=len, reverse=True)
             found = [one for one in found if not is_inside_ignored(_relative_to(one, tops), rules)]
         return found
 
@@ -164,11 +160,6 @@ class PhotoSearch:
         if self._catalog[0] != key:
             self._catalog = key, self._store.records(scope.prefixes)
         return self._catalog[1]
-
-
-def resolve(folder: str | os.PathLike) -> Path:
-    """The absolute path of a folder, without links."""
-    return Path(folder).expanduser().resolve()
 
 
 def make_photos(

@@ -22,7 +22,6 @@ from fishermix_photos.disk import (
     FAULTY,
     FULL,
     NO_LOCKS,
-    expect_readable,
     find_obstacle,
     has_locks,
     is_full,
@@ -85,12 +84,8 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iter
 
 
 def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
-    """The rows that `query` finds, each of this tuple type."""
-    return check_rows(row, connection.execute(query, values).fetchall())
-
-
-def check_rows(row: type[T], found: list[Any]) -> list[T]:
-    """Rows of a database, converted to a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+    """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+    found = connection.execute(query, values).fetchall()
     try:
         # Text is not bytes: without their names, msgspec would decode it as base64.
         return msgspec.convert(found, list[row], builtin_types=(bytes,))  # type: ignore[valid-type]
@@ -123,7 +118,6 @@ def connect(file: Path, schema: Schema) -> sqlite3.Connection:
     SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
     database is opened as one that nobody changes, unless a log with newer content is there.
     """
-    expect_readable(file)
     kind, name = "?mode=rw", file.absolute().as_uri()
     if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
         log = file.with_name(f"{file.name}-wal")

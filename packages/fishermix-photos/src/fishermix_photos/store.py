@@ -43,7 +43,7 @@ from fishermix_photos.disk import (
 )
 from fishermix_photos.nearest import build_codes
 from fishermix_photos.results import LibraryBusy
-from fishermix_photos.sqlite import Row, connect
+from fishermix_photos.sqlite import Row, connect, transaction
 
 OWN_FILE = re.compile(
     r"(library|thumbnails)\.sqlite(-wal|-shm|-journal)?|points-\d+\.f32|codes-\d+-\d+\.(i8|\d+\.tmp)"
@@ -96,9 +96,9 @@ class LocalStore(LocalDatabase):
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A change: one process at a time; the others wait."""
         self._create()
-        with self._transaction("IMMEDIATE") as connection:
-            connection.execute("UPDATE state SET version = version + 1")
-            yield connection
+        with self._explain_damage(), transaction(self._connection):
+            self._connection.execute("UPDATE state SET version = version + 1")
+            yield self._connection
 
     @contextmanager
     def updating(self, folders: Sequence[str]) -> Iterator[None]:
@@ -272,7 +272,7 @@ class LocalStore(LocalDatabase):
 
     def _remove_stale_files(self) -> None:
         """Remove points and codes of earlier generations; a later one may yet be recovered, see above."""
-        with self._transaction("IMMEDIATE"):
+        with self._explain_damage(), transaction(self._connection):
             current = self.state().generation
             for path in [*self.folder.glob("points-*"), *self.folder.glob("codes-*")]:
                 if not OWN_FILE.fullmatch(path.name) or path.is_dir():
@@ -286,7 +286,7 @@ class LocalStore(LocalDatabase):
 
     def tune(self) -> None:
         """Write the codes of the points of a large library."""
-        with self._transaction():
+        with self._snapshot():
             state = self.state()
             points = self._points(state)
         build_codes(self.folder, state.generation, points)
@@ -301,7 +301,7 @@ class LocalStore(LocalDatabase):
 
     def verify(self) -> list[str]:
         """A sentence for each rule that the database, its references or a checksum breaks."""
-        with self._transaction() as connection:
+        with self._snapshot() as connection:
             lines = [line for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
             if lines:
                 return [f"The database is damaged: {line}." for line in lines]

@@ -22,8 +22,8 @@ from fishermix_photos.photo_files import (
     Listing,
     Stamp,
     add_slash,
+    find_covered,
     find_covering,
-    is_covered,
     is_inside_ignored,
     parse_patterns,
     scan_folder,
@@ -84,13 +84,13 @@ class FolderUpdate:
         exclude: Sequence[str] = (),
     ):
         self.folder, self.store, self.model, self.exclude = folder, store, model, exclude
-        self.prefix = add_slash(folder)
         self.state = store.state()
         known = self.state.folders
+        self.prefix = add_slash(folder)
         self.root = find_covering(folder, known) or folder
         self.is_new = str(self.root) not in known
         # A folder takes over those inside it that a listing shows.
-        self.inner = [path for path in known if is_covered(Path(path), folder, exclude)]
+        self.inner = find_covered(known, folder, exclude)
 
     def run(self) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
