@@ -211,7 +211,7 @@ def test_steps_travel():
 
     X = clusters(np.random.default_rng(5), 600, 5, 3)
     state = start(FAMILIES["all"], X, 3, np.random.default_rng(0))
-    fits = tuple(fit.begin(state.rows, np.dtype(float), np.inf, RowSorter()) for fit in state.fits)
+    fits = tuple(fit.begin(state.rows, np.dtype(float), np.inf, True, RowSorter()) for fit in state.fits)
     step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False)
     here, there = step(Block(X)), pickle.loads(pickle.dumps(step))(Block(X))
     assert pickle.loads(pickle.dumps(there)).keys() == here.keys()

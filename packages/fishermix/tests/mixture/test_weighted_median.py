@@ -18,7 +18,9 @@ def list_posteriors(posterior, weight, quantum):
     n, k = posterior.shape
     start, row, row_weight = np.empty(k + 1, np.int64), np.empty(n * k, np.int32), np.empty(n * k)
     by_component, sums = np.ascontiguousarray(posterior.T), (np.zeros(k), np.zeros(k))
-    kernels.list_posteriors(by_component, weight, 1e-12, quantum, (start, row, row_weight), sums)
+    kernels.list_posteriors(
+        by_component, weight, 1e-12, quantum, np.empty(len(weight)), start, row, row_weight, *sums
+    )
     return PanelPosteriors(start, row[: start[-1]], row_weight[: start[-1]])
 
 

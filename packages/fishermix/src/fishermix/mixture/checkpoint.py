@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, choose
+from fishermix.mixture.e_step import MixtureParameters
 from fishermix.mixture.em import Progress, State
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.rows.blocks import Block, RowSource, Statistics
@@ -166,8 +166,7 @@ def read_parameters(
     """Read the plain mixture of what `Mixture.to_tensors` wrote; error messages name `where`."""
     weights, choice, fits = parse_tensors(tensors, len(config.families), ("location", "scale"), where)
     families = [family_from_config(family) for family in config.families]
-    locations, scales = (choose(list(fits[name]), choice) for name in ("location", "scale"))
-    return MixtureParameters(families, weights, locations, scales, choice)
+    return MixtureParameters.choose(families, weights, list(fits["location"]), list(fits["scale"]), choice)
 
 
 def parse_tensors(

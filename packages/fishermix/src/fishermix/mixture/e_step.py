@@ -3,7 +3,9 @@
 log p(x, k) = log tau_k + sum_d [ log f_{kd}((x_d - location_kd) / scale_kd) - log scale_kd ]
 T_k(x)      = p(x, k) / sum_j p(x, j)
 
-`MixtureParameters.e_step` is the only one: EM, predictions and Fisher vectors call it for panels of rows.
+`MixtureParameters.e_step` is the only one: EM, predictions and Fisher vectors call it for panels of rows. Its
+loops are compiled (`kernels`). Data so small that compiling would take longer than fitting go through the
+same formulas in NumPy, at the end of this file: these sum in float64 and differ from the kernels by rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.rows.blocks import PANEL, Statistics, cut
 from fishermix.runtime import map_in_threads
 
@@ -24,6 +25,7 @@ from fishermix.runtime import map_in_threads
 NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}
 NEGLIGIBLE_LOG = {"f": -24.0, "d": -40.0}
 FARTHEST = -1e290  # log density of a row whose distances overflow float64
+SMALL = 16_384  # N K D: up to here an iteration in NumPy takes less than a millisecond
 FEW_ROWS = 64  # up to here NumPy is as fast as a kernel, and a single query does not wait for the compiler
 FEW_NUMBERS = 2_000_000  # rows * K * D that the NumPy version may expand to
 SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares float32 can sum over a panel
@@ -53,6 +55,13 @@ class PanelPosteriors(NamedTuple):
     def nbytes(self) -> int:
         return self.row.nbytes + self.weight.nbytes
 
+    def to_dense(self, n_rows: int) -> np.ndarray:
+        """The weights as a dense array (K, n)."""
+        dense = np.zeros((len(self.start) - 1, n_rows))
+        for of_component, first, last in zip(dense, self.start[:-1], self.start[1:]):
+            of_component[self.row[first:last]] = self.weight[first:last]
+        return dense
+
 
 @dataclass(frozen=True)
 class Posteriors:
@@ -64,7 +73,6 @@ class Posteriors:
     indptr: np.ndarray
     components: np.ndarray
     values: np.ndarray
-    n_components: int
 
     @classmethod
     def of_dense(cls, dense: np.ndarray, threshold: float) -> Posteriors:
@@ -72,7 +80,7 @@ class Posteriors:
         by_row = np.ascontiguousarray(dense.T)
         kept = (by_row > 0) & (by_row >= threshold)
         indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-        return cls(indptr, np.nonzero(kept)[1], by_row[kept], len(dense))
+        return cls(indptr, np.nonzero(kept)[1], by_row[kept])
 
     @classmethod
     def join(cls, panels: Sequence[Posteriors]) -> Posteriors:
@@ -82,7 +90,6 @@ class Posteriors:
             np.concatenate([[0], np.cumsum(counts)]),
             np.concatenate([panel.components for panel in panels]),
             np.concatenate([panel.values for panel in panels]),
-            panels[0].n_components,
         )
 
     @property
@@ -91,7 +98,7 @@ class Posteriors:
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
 
-class _Compiled(NamedTuple):
+class _Prepared(NamedTuple):
     """The arguments of `kernels.log_densities`, and the (k, d) whose families have no compiled form."""
 
     location: np.ndarray  # (K, padded D), as are the next two
@@ -111,27 +118,51 @@ class MixtureParameters:
     scales: np.ndarray
     choice: np.ndarray
 
+    @classmethod
+    def choose(
+        cls,
+        families: Sequence[Family],
+        weights: np.ndarray,
+        locations: Sequence[np.ndarray],
+        scales: Sequence[np.ndarray],
+        choice: np.ndarray,
+    ) -> MixtureParameters:
+        """The mixture of the chosen ones of the locations and scales (K, D) of each family."""
+        location, scale = locations[0].copy(), scales[0].copy()
+        for index in range(1, len(families)):
+            np.copyto(location, locations[index], where=choice == index)
+            np.copyto(scale, scales[index], where=choice == index)
+        return cls(families, weights, location, scale, choice)
+
     def e_step(
-        self, rows: np.ndarray, size: float = np.inf, buffer: np.ndarray | None = None
+        self, rows: np.ndarray, compiled: bool = True, buffer: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posteriors (K, n) and log likelihoods (n,) of a panel of rows; -inf where their type overflows.
 
-        `choose_kernels` explains `size`. The posteriors are written to `buffer` (n K or more,), if given.
+        The posteriors are written to `buffer` (n K or more,), if given.
         """
-        kernels, compiled = choose_kernels(size), self._compile(rows.dtype)
+        prepared, negligible = self._prepare(rows.dtype), NEGLIGIBLE_LOG[rows.dtype.char]
         shape, log_likelihood = (len(self.weights), len(rows)), np.empty(len(rows))
         joint = np.empty(shape) if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
-        kernels.log_densities(rows, compiled[:4], joint)
-        for family, k, dimensions in compiled.others:
+        if compiled:
+            from fishermix.mixture import kernels
+
+            kernels.log_densities(rows, *prepared[:4], joint)
+        else:
+            _write_log_densities(rows, prepared, joint)
+        for family, k, dimensions in prepared.others:
             location = self.locations[k, dimensions].astype(rows.dtype)
             z = (rows[:, dimensions] - location) / self.scales[k, dimensions].astype(rows.dtype)
             joint[k] += family.log_density(z).sum(axis=1, dtype=np.float64)
-        kernels.normalize(joint, self.weights, NEGLIGIBLE_LOG[rows.dtype.char], log_likelihood)
+        if compiled:
+            kernels.normalize(joint, self.weights, negligible, *np.empty((2, len(rows))), log_likelihood)
+        else:
+            _normalize(joint, self.weights, negligible, log_likelihood)
         if rows.dtype == np.float64:
             np.maximum(log_likelihood, FARTHEST, out=log_likelihood)
         return joint, log_likelihood
 
-    def posteriors(self, rows: np.ndarray, size: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+    def posteriors(self, rows: np.ndarray, compiled: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Posteriors (K, n) and log likelihoods (n,) of a panel of rows of any magnitude.
 
         Rows too far out for float32, and all rows if the parameters are, are computed in float64.
@@ -139,21 +170,22 @@ class MixtureParameters:
         if not self.suits(rows.dtype):
             rows = rows.astype(FLOAT64)
         with np.errstate(over="ignore", invalid="ignore"):
-            posterior, log_likelihood = self.e_step(rows, size)
+            posterior, log_likelihood = self.e_step(rows, compiled)
             far = ~np.isfinite(log_likelihood)
             if far.any():
-                posterior[:, far], log_likelihood[far] = self.e_step(rows[far].astype(FLOAT64), size)
+                posterior[:, far], log_likelihood[far] = self.e_step(rows[far].astype(FLOAT64), compiled)
         return posterior, log_likelihood
 
     def list_panel(self, rows: np.ndarray, threshold: float) -> PanelPosteriors:
         """The posteriors of a panel of rows of any magnitude that are at least the threshold."""
+        from fishermix.mixture import kernels
+
         posterior, _ = self.posteriors(rows)
-        n_components, capacity = len(posterior), posterior.size
-        start, row = np.empty(n_components + 1, np.int64), np.empty(capacity, np.int32)
-        found, sums = PanelPosteriors(start, row, np.empty(capacity)), np.zeros((2, n_components))
-        kernels = choose_kernels(np.inf)
-        kernels.list_posteriors(posterior, np.ones(len(rows)), threshold, FINEST, found, sums)
-        return PanelPosteriors(start, row[: start[-1]], found.weight[: start[-1]])
+        start, row = np.empty(len(posterior) + 1, np.int64), np.empty(posterior.size, np.int32)
+        weight, sums = np.empty(posterior.size), np.zeros((2, len(posterior)))
+        ones, rounded = np.ones((2, len(rows)))
+        kernels.list_posteriors(posterior, ones, threshold, FINEST, rounded, start, row, weight, *sums)
+        return PanelPosteriors(start, row[: start[-1]], weight[: start[-1]])
 
     def sparse_posteriors(self, rows: np.ndarray, threshold: float) -> Posteriors:
         """The posteriors of rows (n, D) that are at least the threshold.
@@ -161,7 +193,7 @@ class MixtureParameters:
         A few rows are computed in NumPy, without the compiler.
         """
         if len(rows) <= FEW_ROWS and rows.size * len(self.weights) <= FEW_NUMBERS:
-            return Posteriors.of_dense(self.posteriors(rows.astype(FLOAT64), size=0)[0], threshold)
+            return Posteriors.of_dense(self.posteriors(rows.astype(FLOAT64), compiled=False)[0], threshold)
 
         def list_panel(panel: slice) -> Posteriors:
             return Posteriors.of_dense(self.posteriors(rows[panel])[0], threshold)
@@ -169,14 +201,14 @@ class MixtureParameters:
         return Posteriors.join(list(map_in_threads(list_panel, cut(len(rows), PANEL))))
 
     def block_posteriors(
-        self, panels: Sequence[np.ndarray], weight: np.ndarray, quantum: float, size: float
+        self, panels: Sequence[np.ndarray], weight: np.ndarray, quantum: float, compiled: bool
     ) -> tuple[list[PanelPosteriors], Statistics]:
         """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
 
         weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
         panels overflows. See `kernels.list_posteriors` for `quantum`.
         """
-        kernels, threshold = choose_kernels(size), NEGLIGIBLE[panels[0].dtype.char]
+        threshold = NEGLIGIBLE[panels[0].dtype.char]
         n_components, found, first = len(self.weights), [], 0
         capacity = len(panels[0]) * n_components
         # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
@@ -187,13 +219,21 @@ class MixtureParameters:
             weight=np.zeros(n_components),
             squared=np.zeros(n_components),
         )
+        totals = sums["weight"], sums["squared"]
         for panel in panels:
             sample_weight = weight[first : first + len(panel)]
             first += len(panel)
-            posterior, log_likelihood = self.e_step(panel, size, joint)
+            posterior, log_likelihood = self.e_step(panel, compiled, joint)
             start = np.empty(n_components + 1, np.int64)
-            listed, totals = (start, rows, weights), (sums["weight"], sums["squared"])
-            kernels.list_posteriors(posterior, sample_weight, threshold, quantum, listed, totals)
+            listed, rounded = (start, rows, weights), np.empty(len(panel))
+            if compiled:
+                from fishermix.mixture import kernels
+
+                kernels.list_posteriors(
+                    posterior, sample_weight, threshold, quantum, rounded, *listed, *totals
+                )
+            else:
+                _list_posteriors(posterior, sample_weight, threshold, quantum, listed, totals)
             found.append(PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy()))
             sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
             sums["rows"] += start[1:] - start[:-1]
@@ -204,13 +244,13 @@ class MixtureParameters:
         return dtype == np.float64 or suits_float32(self.locations, self.scales)
 
     @cached_property
-    def _compiled(self) -> dict[str, _Compiled]:
+    def _prepared(self) -> dict[str, _Prepared]:
         return {}
 
-    def _compile(self, dtype: np.dtype) -> _Compiled:
+    def _prepare(self, dtype: np.dtype) -> _Prepared:
         """Prepare the E step of rows of this type, once."""
-        if dtype.char in self._compiled:
-            return self._compiled[dtype.char]
+        if dtype.char in self._prepared:
+            return self._prepared[dtype.char]
         forms = np.array([COMPILED.get(type(family), (0.0, 0.0, 0.0)) for family in self.families])
         at_center, square, linear = forms.T[:, self.choice]
         constant = np.log(self.weights) + (at_center - np.log(self.scales)).sum(axis=1)
@@ -226,8 +266,8 @@ class MixtureParameters:
             for k in range(len(self.weights))
             if len(dimensions := np.flatnonzero(self.choice[k] == index))
         ]
-        compiled = _Compiled(padded[0], padded[1], padded[2], constant, others)
-        return self._compiled.setdefault(dtype.char, compiled)
+        prepared = _Prepared(padded[0], padded[1], padded[2], constant, others)
+        return self._prepared.setdefault(dtype.char, prepared)
 
     @property
     def n_free(self) -> int:
@@ -244,15 +284,64 @@ class MixtureParameters:
         return self.locations[labels] + self.scales[labels] * z, labels
 
 
-def choose(parts: Sequence[np.ndarray], choice: np.ndarray) -> np.ndarray:
-    """Return the array (K, D) with parts[choice[k, d]][k, d], of parts (families, K, D)."""
-    chosen = parts[0].copy()
-    for index in range(1, len(parts)):
-        np.copyto(chosen, parts[index], where=choice == index)
-    return chosen
+def is_worth_compiling(size: float) -> bool:
+    """Whether data of this size N K D use the kernels, which are then imported.
+
+    N counts all rows, wherever they are, so that the bits do not depend on blocks. The import is here because
+    its warning, in a thread, would not point at the caller.
+    """
+    if size <= SMALL:
+        return False
+    import fishermix.mixture.kernels  # noqa: F401
+
+    return True
 
 
 def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
     """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
     largest = max(np.abs(locations).max(), scales.max())
     return bool(largest <= LONGEST and scales.min() >= SHORTEST)
+
+
+# The kernels of the same names in NumPy. No sum uses BLAS, whose threads would change bits.
+
+
+def _write_log_densities(rows: np.ndarray, prepared: _Prepared, out: np.ndarray) -> None:
+    parts = prepared.location, prepared.square, prepared.linear
+    location, square, linear = (part[:, None, : rows.shape[1]].astype(np.float64) for part in parts)
+    gap = np.abs(rows - location)
+    slope = square * gap
+    slope += linear
+    np.subtract(prepared.constant[:, None], np.einsum("knd,knd->kn", slope, gap), out=out)
+
+
+def _normalize(joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray) -> None:
+    top = np.fmax.reduce(joint, axis=0)
+    far = ~np.isfinite(top)
+    joint -= np.where(far, 0.0, top)
+    np.copyto(joint, -np.inf, where=~(joint > negligible))
+    np.exp(joint, out=joint)
+    joint[:, far] = prior[:, None]
+    total = joint.sum(axis=0)
+    log_likelihood[:] = np.where(far, -np.inf, top + np.log(total))
+    joint[:, ~far] /= total[~far]
+
+
+def _list_posteriors(
+    posterior: np.ndarray,
+    weight: np.ndarray,
+    threshold: float,
+    quantum: float,
+    listed: Sequence[np.ndarray],
+    sums: Sequence[np.ndarray],
+) -> None:
+    start, row, row_weight = listed
+    large = np.where(posterior >= threshold, posterior, 0.0)
+    rounded = np.floor(large * weight / quantum + 0.5) * quantum
+    kept = rounded > 0
+    start[0] = 0
+    np.cumsum(kept.sum(axis=1), out=start[1:])
+    row[: start[-1]] = np.nonzero(kept)[1]
+    row_weight[: start[-1]] = rounded[kept]
+    sums[0][:] += rounded.sum(axis=1)
+    sums[1][:] += np.einsum("kn,kn->k", rounded, rounded)

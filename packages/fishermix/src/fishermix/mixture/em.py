@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, choose, suits_float32
+from fishermix.mixture.e_step import MixtureParameters, is_worth_compiling, suits_float32
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.m_step import ComponentSums, FamilyFit, IRLSFit, MomentFit, RowSorter, sum_components
-from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.weighted_median import MedianFit
 from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics, cut
 
@@ -61,13 +60,9 @@ class State:
     @property
     def parameters(self) -> MixtureParameters:
         """Weights, and the locations and scales of the chosen families."""
-        return MixtureParameters(
-            [fit.family for fit in self.fits],
-            self.weights,
-            choose([fit.location for fit in self.fits], self.choice),
-            choose([fit.scale for fit in self.fits], self.choice),
-            self.choice,
-        )
+        families = [fit.family for fit in self.fits]
+        locations, scales = [fit.location for fit in self.fits], [fit.scale for fit in self.fits]
+        return MixtureParameters.choose(families, self.weights, locations, scales, self.choice)
 
 
 @dataclass
@@ -105,7 +100,7 @@ class Pass:
     dtype: np.dtype
     quantum: float
     again: bool  # in the same iteration: the posteriors are those of the pass before
-    size: float = np.inf  # N K D of all rows, by which the E step chooses its kernels
+    compiled: bool = True
 
     def __call__(self, block: Block) -> Statistics:
         rows = block.rows.astype(self.dtype, copy=False)
@@ -115,7 +110,9 @@ class Pass:
         with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
             if posteriors is None:
                 weight = np.ones(len(rows)) if block.weight is None else block.weight
-                posteriors, sums = self.parameters.block_posteriors(panels, weight, self.quantum, self.size)
+                posteriors, sums = self.parameters.block_posteriors(
+                    panels, weight, self.quantum, self.compiled
+                )
                 small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= max(rows.nbytes // 2, MEMO_BYTES)
                 block.memo["posteriors"] = posteriors if small else None
                 if not self.again:
@@ -139,15 +136,15 @@ def run_em(
     """
     quantum, sorter = find_quantum(source.total_weight), RowSorter()
     size = source.shape[0] * progress.state.choice.size
-    choose_kernels(size)  # here, because a warning in a thread would not point at the caller
+    compiled = is_worth_compiling(size)
     while not progress.converged and (state := progress.state).iteration < max_iter:
         parameters, again = state.parameters, False
-        fits, dtype = _begin_fits(state, source.dtype, size, sorter)
+        fits, dtype = _begin_fits(state, source.dtype, size, compiled, sorter)
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
-            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, size))
+            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, compiled))
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
-                (fits, dtype), again = _begin_fits(state, _widen(dtype), size, sorter), False
+                (fits, dtype), again = _begin_fits(state, _widen(dtype), size, compiled, sorter), False
                 continue
             if not again:
                 sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
@@ -188,12 +185,13 @@ def find_quantum(total_weight: float) -> float:
 
 
 def _begin_fits(
-    state: State, dtype: np.dtype, size: float, sorter: RowSorter
+    state: State, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
 ) -> tuple[list[FamilyFit], np.dtype]:
     """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
-    if dtype == np.float32 and not all(suits_float32(fit.location, fit.scale) for fit in state.fits):
+    parts = [np.stack([getattr(fit, name) for fit in state.fits]) for name in ("location", "scale")]
+    if dtype == np.float32 and not suits_float32(*parts):
         dtype = np.dtype(np.float64)
-    return list(map(methodcaller("begin", state.rows, dtype, size, sorter), state.fits)), dtype
+    return [fit.begin(state.rows, dtype, size, compiled, sorter) for fit in state.fits], dtype
 
 
 def _widen(dtype: np.dtype) -> np.dtype:

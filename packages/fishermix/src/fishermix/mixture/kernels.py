@@ -6,14 +6,13 @@ any order, so neither moves a median. Sums over a panel run in the type of the d
 float64 arrays. The sparse posteriors of a panel are `start`, `row` and `row_weight` of `list_posteriors`.
 
 An allocation or a view takes the compiler up to a tenth of a second, as does the first call of min or max,
-and every operation two milliseconds. So most kernels are a Python function that allocates and a compiled one
-that does not. `_log_densities` allocates for itself: its loops are slower on arrays that might overlap.
+and every operation two milliseconds. So most kernels are given their work space. `log_densities` allocates
+for itself: its loops are slower on arrays that might overlap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -22,24 +21,19 @@ from fishermix.mixture import compiling
 from fishermix.mixture.compiling import njit_inner
 from fishermix.mixture.e_step import UNROLLED
 
-Arrays = Sequence[np.ndarray]
 njit = partial(compiling.njit, no_rewrites=True)  # these kernels have no array expressions to fuse
 TILE = 128  # rows per inner loop of the densities
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
 
 
-def log_densities(x: np.ndarray, constants: Arrays, out: np.ndarray) -> None:
+@njit(fastmath={"contract"})
+def log_densities(x, location, square, linear, constant, out):
     """out[k, n] = constant[k] - sum_d (square |x - location|² + linear |x - location|)[k, d].
 
-    x (n, D); constants: location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,).
+    x (n, D); location, square, linear (K, P) with P the padded D, zero beyond D; constant (K,).
     Gaussian dimensions have linear 0, Laplacian ones square 0: one formula, no branch.
     """
-    _log_densities(x, *constants, out)
-
-
-@njit(fastmath={"contract"})
-def _log_densities(x, location, square, linear, constant, out):
     n = x.shape[0]
     k_count, padded = location.shape
     tile = np.empty((padded, TILE), x.dtype)
@@ -104,18 +98,13 @@ def _fill_tile(x, start, rows, tile):
             tile[d, i] = x[start + i, d]
 
 
-def normalize(joint: np.ndarray, prior: np.ndarray, negligible: float, log_likelihood: np.ndarray) -> None:
+@njit(fastmath={"contract"})
+def normalize(joint, prior, negligible, top, total, log_likelihood):
     """Turn joint log densities (K, n) into posteriors in place, and write the log_likelihood (n,).
 
     A row so far out that every density is 0 or its distances overflow gets the prior (K,). Densities below
-    the largest times e^negligible count as 0.
+    the largest times e^negligible count as 0. top and total (n,) are work space.
     """
-    n = joint.shape[1]
-    _normalize(joint, prior, negligible, np.empty(n), np.empty(n), log_likelihood)
-
-
-@njit(fastmath={"contract"})
-def _normalize(joint, prior, negligible, top, total, log_likelihood):
     k_count, n = joint.shape
     for i in range(n):
         top[i], total[i] = -np.inf, 0.0
@@ -165,22 +154,16 @@ def _exp(x):
     return term * np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
 
 
-def list_posteriors(
-    posterior: np.ndarray, weight: np.ndarray, threshold: float, quantum: float, listed: Arrays, sums: Arrays
-) -> None:
+@njit()
+def list_posteriors(posterior, weight, threshold, quantum, rounded, start, row, row_weight, sums, squares):
     """List the rows of each component whose posterior (K, n) is at least `threshold`.
 
-    listed: start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]].
-    Their row_weight is the posterior times the sample weight (n,), rounded to a multiple of the power of two
+    start (K + 1,), row and row_weight (n K,): component k has the rows row[start[k]:start[k+1]]. Their
+    row_weight is the posterior times the sample weight (n,), rounded to a multiple of the power of two
     `quantum`. Sums of such numbers are exact in float64 in any order, so medians have the same bits in one
-    piece, in blocks and on a cluster. sums: two arrays (K,) += the weights and their squares.
+    piece, in blocks and on a cluster. sums and squares (K,) += the weights and their squares. rounded (n,) is
+    work space.
     """
-    rounded = np.empty(len(weight))
-    _list_posteriors(posterior, weight, threshold, quantum, rounded, *listed, *sums)
-
-
-@njit()
-def _list_posteriors(posterior, weight, threshold, quantum, rounded, start, row, row_weight, sums, squares):
     k_count, n = posterior.shape
     count = np.uint64(0)  # unsigned: numba need not ask whether it counts from the end
     for k in range(k_count):
@@ -207,15 +190,12 @@ def _add_weights(weight, k, sums, squares):
     squares[k] += squared
 
 
-def add_moments(x: np.ndarray, listed: Arrays, center: np.ndarray, sums: Arrays) -> None:
-    """sums: two arrays (K, D) += row_weight (x - center) and row_weight (x - center)² of the listed rows."""
-    ones, twos = np.empty((2, x.shape[1]), x.dtype)
-    start, row, row_weight = listed
-    _add_moments(x, start, row, row_weight.astype(x.dtype, copy=False), center, ones, twos, *sums)
-
-
 @njit(fastmath={"contract"})
-def _add_moments(x, start, row, weight, center, ones, twos, first, second):
+def add_moments(x, start, row, weight, center, ones, twos, first, second):
+    """first and second (K, D) += weight (x - center) and weight (x - center)² of the listed rows.
+
+    weight has the type of x; ones and twos (D,) are work space of that type.
+    """
     k_count, d_count = center.shape
     for k in range(k_count):
         for d in range(d_count):
@@ -245,18 +225,12 @@ def _add_moments(x, start, row, weight, center, ones, twos, first, second):
             second[k, d] += twos[d]
 
 
-def find_medians(columns: np.ndarray, order: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@njit(fastmath={"reassoc", "contract"})
+def find_medians(columns, order, weight, median, deviation):
     """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|.
 
     order (D, n) sorts the columns. The sums of the weights have to be exact.
     """
-    median, deviation = np.empty((2, len(weight), len(columns)))
-    _find_medians(columns, order, weight, median, deviation)
-    return median, deviation
-
-
-@njit(fastmath={"reassoc", "contract"})
-def _find_medians(columns, order, weight, median, deviation):
     n = weight.shape[1]
     for k in range(weight.shape[0]):
         total = 0.0
@@ -274,21 +248,14 @@ def _find_medians(columns, order, weight, median, deviation):
             deviation[k, d] = away
 
 
-def add_histogram(
-    x: np.ndarray, listed: Arrays, seen: np.ndarray, wanted: np.ndarray, bins: Arrays, histogram: np.ndarray
-) -> None:
-    """histogram (W, D, B) += the weights of the listed rows by bin, for the components `wanted` (W,).
-
-    Rows that weigh less than seen (K,) times the largest weight of their component are ignored. bins: low and
-    per_bin (K, D). The bin of a value is the integer part of (x - low) per_bin + 1; values outside go to the
-    first or the last bin.
-    """
-    flat, place = histogram.reshape(len(histogram), -1), np.empty(x.shape[1], np.int32)
-    _add_histogram(x, *listed, seen, wanted, *bins, place, histogram.shape[2], flat)
-
-
 @njit()
-def _add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, bins, histogram):
+def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, bins, histogram):
+    """histogram (W, D bins) += the weights of the listed rows by bin, for the components `wanted` (W,).
+
+    Rows that weigh less than seen (K,) times the largest weight of their component are ignored. The bin of a
+    value is the integer part of (x - low) per_bin + 1, with low and per_bin (K, D); values outside go to the
+    first or the last bin. place (D,) is work space.
+    """
     d_count = low.shape[1]
     last = x.dtype.type(bins - 1)
     one = x.dtype.type(1)
@@ -355,37 +322,22 @@ def find_bins(
                 inside[k, d] += counted[b]
 
 
-def collect(
-    x: np.ndarray,
-    listed: Arrays,
-    bracket: Arrays,
-    sums: Arrays,
-    entries: Arrays,
-    resume: np.ndarray,
-    count: int,
-) -> int:
-    """Append the values of the listed rows with low <= x < high to the entries, of which `count` are in use.
-
-    bracket: low, high and center (K, D); an infinite low skips the (k, d).
-    sums: below (K, D) += the weight of the values under low; deviation (K, D) += row_weight |x - center|;
-    newest (K, D) is the last entry of each (k, d) and newest_value its value, at first NaN: a value equal to
-    it is merged into it, so that ties take little room.
-    entries: where (capacity,) is k D + d; value and weight have the same shape.
-    Returns the number of entries; if there is no room for four more rows, resume (2,) says where to continue,
-    else it is (K, 0).
-    """
-    d_count = x.shape[1]
-    hit = np.zeros((d_count + 7) // 8 * 8, np.uint8)
-    work = np.empty(d_count, np.int64), hit, hit.view("<u8"), np.empty(d_count), np.empty(d_count, x.dtype)
-    light = listed[2].astype(x.dtype, copy=False)
-    return _collect(x, *listed, light, *bracket, *work, *sums, *entries, resume, count)
-
-
 @njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
-def _collect(
+def collect(
     x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,
     below, deviation, newest, newest_value, where, value, weight, resume, count,
 ):  # fmt: skip
+    """Append the values of the listed rows with low <= x < high to the entries, of which `count` are in use.
+
+    light: row_weight in the type of x. low, high and center (K, D); an infinite low skips the (k, d).
+    wanted, hit, eight_hits (the same bytes in words), under and away (D,) are work space.
+    below (K, D) += the weight of the values under low; deviation (K, D) += row_weight |x - center|.
+    newest (K, D) is the last entry of each (k, d) and newest_value its value, at first NaN: a value equal to
+    it is merged into it, so that ties take little room.
+    The entries are where (capacity,), which is k D + d, value and weight of the same shape.
+    Returns the number of entries; if there is no room for four more rows, resume (2,) says where to continue,
+    else it is (K, 0).
+    """
     k_count, d_count = low.shape
     zero, none, one = 0.0, np.uint8(0), np.uint8(1)
     for k in range(resume[0], k_count):

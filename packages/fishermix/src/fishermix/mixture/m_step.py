@@ -2,7 +2,7 @@
 
 A fit asks for passes over the rows until it is done:
 
-    fit = fit.begin(rows, dtype, size, sorter)
+    fit = fit.begin(rows, dtype, size, compiled, sorter)
     while not fit.done:
         fit = fit.advance(sum over all blocks of fit.summarize(panels, posteriors), sums)
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.families import Family
-from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.rows.blocks import Statistics
 
 IRLS_STEPS = 2  # per iteration of EM: more steps would fit posteriors that are about to change
@@ -81,14 +80,16 @@ class FamilyFit(ABC):
     expected_log_likelihood: np.ndarray
     floor: float
     done: bool = False
-    size: float = np.inf
+    compiled: bool = True
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> FamilyFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
+    ) -> FamilyFit:
         """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one.
 
-        `size` is N K D, by which the algorithm is chosen. `sorter` is the same in all iterations of a fit.
+        `size` is N K D. `sorter` is the same in all iterations of a fit.
         """
-        return replace(self, done=False, size=size)
+        return replace(self, done=False, compiled=compiled)
 
     @abstractmethod
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
@@ -103,16 +104,29 @@ class FamilyFit(ABC):
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> MomentFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
+    ) -> MomentFit:
         # The center of the sums is a number of the rows' type, the same one for every block.
-        return replace(self, location=self.location.astype(dtype).astype(float), done=False, size=size)
+        return replace(
+            self, location=self.location.astype(dtype).astype(float), done=False, compiled=compiled
+        )
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         center = self.location.astype(panels[0].dtype)
         sums = Statistics(first=np.zeros(center.shape), second=np.zeros(center.shape))
-        kernels = choose_kernels(self.size)
         for panel, posterior in zip(panels, posteriors):
-            kernels.add_moments(panel, posterior, center, list(sums.values()))
+            if self.compiled:
+                from fishermix.mixture import kernels
+
+                start, row, weight = posterior
+                work = np.empty((2, panel.shape[1]), panel.dtype)
+                weight = weight.astype(panel.dtype, copy=False)
+                kernels.add_moments(panel, start, row, weight, center, *work, *sums.values())
+            else:
+                dense, gap = posterior.to_dense(len(panel)), panel - center[:, None].astype(np.float64)
+                sums["first"] += np.einsum("kn,knd->kd", dense, gap)
+                sums["second"] += np.einsum("kn,knd,knd->kd", dense, gap, gap)
         return sums
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MomentFit:
@@ -141,7 +155,9 @@ class IRLSFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> IRLSFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
+    ) -> IRLSFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:

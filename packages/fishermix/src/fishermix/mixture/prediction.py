@@ -12,9 +12,8 @@ import scipy.sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fishermix.mixture.e_step import MixtureParameters, Posteriors
+from fishermix.mixture.e_step import MixtureParameters, Posteriors, is_worth_compiling
 from fishermix.mixture.families import Family
-from fishermix.mixture.numpy_kernels import choose_kernels
 from fishermix.mixture.start import find_source
 from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
 
@@ -79,7 +78,7 @@ class PredictionMixin:
             Posteriors below it are 0 and are not stored.
         """
         found = Posteriors.join(self._map_panels(X, partial(_keep_large, threshold=threshold)))
-        shape = len(found.indptr) - 1, found.n_components
+        shape = len(found.indptr) - 1, len(self.weights_)
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -150,9 +149,8 @@ class PredictionMixin:
             source = ArraySource(X, threads=self.n_jobs)
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
-        size = source.shape[0] * parameters.choice.size
-        choose_kernels(size)  # here, because a warning in a thread would not point at the caller
-        return source.total(_MapPanels(parameters, use, size))["panels"]
+        compiled = is_worth_compiling(source.shape[0] * parameters.choice.size)
+        return source.total(_MapPanels(parameters, use, compiled))["panels"]
 
 
 @dataclass(frozen=True)
@@ -161,11 +159,11 @@ class _MapPanels:
 
     parameters: MixtureParameters
     use: Callable[[np.ndarray, np.ndarray], Any]
-    size: float  # N K D of all rows
+    compiled: bool
 
     def __call__(self, block: Block) -> Statistics:
         panels = cut(len(block.rows), PANEL)
-        found = [self.use(*self.parameters.posteriors(block.rows[panel], self.size)) for panel in panels]
+        found = [self.use(*self.parameters.posteriors(block.rows[panel], self.compiled)) for panel in panels]
         return Statistics(panels=found)
 
 

@@ -1,7 +1,7 @@
 """The M step of the Laplacian: exact weighted medians and mean absolute deviations.
 
 The weighted median is the first value in ascending order at which half of the weight is reached. The rows of
-small data are sorted (`find_medians` of the kernels). For others `MedianSearch` finds it without sorting, for
+small data are sorted (`_find_medians`). For others `MedianSearch` finds it without sorting, for
 all (component, dimension) at once, from sufficient statistics that add up over blocks, in one or two passes
 over the rows:
 
@@ -28,7 +28,6 @@ import numpy as np
 
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.m_step import ComponentSums, FamilyFit, RowSorter
-from fishermix.mixture.numpy_kernels import choose_kernels, spread_weights
 from fishermix.rows.blocks import Statistics
 from fishermix.runtime import available_threads
 
@@ -61,23 +60,25 @@ class MedianFit(FamilyFit):
     search: MedianSearch | None = None
     sorter: RowSorter | None = None
 
-    def begin(self, rows: np.ndarray, dtype: np.dtype, size: float, sorter: RowSorter) -> MedianFit:
+    def begin(
+        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
+    ) -> MedianFit:
         search = None
         if size > min(SORTED * len(self.location), WALKED):
             search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, size=size, search=search, sorter=sorter)
+        return replace(self, done=False, compiled=compiled, search=search, sorter=sorter)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
         if self.search is not None:
             return self.search.summarize(panels, posteriors)
-        weights = [spread_weights(posterior, len(panel)) for panel, posterior in zip(panels, posteriors)]
+        weights = [posterior.to_dense(len(panel)) for panel, posterior in zip(panels, posteriors)]
         return Statistics(rows=list(panels), weights=weights)  # few enough to be sorted
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
         if self.search is None:
             assert self.sorter is not None
             rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
-            median, deviation = choose_kernels(self.size).find_medians(*self.sorter.sort(rows), weights)
+            median, deviation = _find_medians(*self.sorter.sort(rows), weights, self.compiled)
             return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
         search = self.search.advance(statistics, sums)
         if not search.done:
@@ -98,6 +99,23 @@ class MedianFit(FamilyFit):
             sorter=None,
             done=True,
         )
+
+
+def _find_medians(
+    columns: np.ndarray, order: np.ndarray, weight: np.ndarray, compiled: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|."""
+    if compiled:
+        from fishermix.mixture import kernels
+
+        median, deviation = np.empty((2, len(weight), len(columns)))
+        kernels.find_medians(columns, order, weight, median, deviation)
+        return median, deviation
+    reached = np.cumsum(weight[:, order], axis=2)
+    place = np.count_nonzero(reached < 0.5 * reached[:, :, -1:], axis=2)
+    d = np.arange(len(columns))
+    median = columns[d, order[d, place]] + 0.0  # never -0.0, whichever came first
+    return median, np.einsum("kn,kdn->kd", weight, np.abs(columns - median[:, :, None]))
 
 
 @dataclass(frozen=True)
@@ -163,8 +181,9 @@ class MedianSearch:
             per_bin = np.clip(per_bin, np.finfo(dtype).tiny, np.finfo(dtype).max)
             from fishermix.mixture import kernels
 
+            flat, place = histogram.reshape(len(wanted), -1), np.empty(low.shape[1], np.int32)
             for panel, posterior in zip(panels, posteriors):
-                kernels.add_histogram(panel, posterior, self.seen, wanted, (low, per_bin), histogram)
+                kernels.add_histogram(panel, *posterior, self.seen, wanted, low, per_bin, place, BINS, flat)
         if (collecting := self.status == COLLECT).any():
             limit, nowhere = _limit(self.low.dtype), np.array(np.inf, dtype)
             first = np.where(collecting, np.where(low > -limit, low, -nowhere), nowhere)
@@ -372,16 +391,24 @@ def _collect(
     """Collect the values with first <= x < last of a block, and the sums outside of these brackets (K, D)."""
     from fishermix.mixture import kernels
 
-    n_components, n_features = first.shape
+    (n_components, n_features), dtype = first.shape, first.dtype
     below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.empty(first.shape, np.int64)
-    newest_value = np.full(first.shape, np.nan, first.dtype)
-    bracket, sums = (first, last, reference), (below, deviation, newest, newest_value)
+    sums = below, deviation, newest, np.full(first.shape, np.nan, dtype)
+    hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
+    work = (
+        np.empty(n_features, np.int64),
+        hit,
+        hit.view("<u8"),
+        np.empty(n_features),
+        np.empty(n_features, dtype),
+    )
     capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
-    entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, first.dtype), np.empty(capacity)
+    entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, dtype), np.empty(capacity)
     for panel, posterior in zip(panels, posteriors):
-        resume = np.zeros(2, np.int64)
+        resume, light = np.zeros(2, np.int64), posterior.weight.astype(dtype, copy=False)
+        given = panel, *posterior, light, first, last, reference, *work, *sums
         while True:
-            count = kernels.collect(panel, posterior, bracket, sums, entries, resume, count)
+            count = kernels.collect(*given, *entries, resume, count)
             if resume[0] == n_components:
                 break
             where, value, weight = entries

@@ -9,14 +9,17 @@ import numpy as np
 import oracles
 import pytest
 from fishermix.mixture import (
+    Gaussian,
     GaussianMixture,
     HybridMixture,
+    Laplace,
     LaplacianMixture,
+    e_step,
     kernels,
-    numpy_kernels,
     weighted_median,
 )
-from fishermix.mixture.m_step import RowSorter
+from fishermix.mixture.em import State
+from fishermix.mixture.m_step import RowSorter, sum_components
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -29,46 +32,34 @@ def clusters(n=300, d=5, dtype=np.float64):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_functions_agree_with_the_compiled_ones(dtype):
+def test_the_steps_agree_with_the_compiled_ones(dtype):
     rng = np.random.default_rng(1)
     x, k, n, d = clusters(dtype=dtype), 4, 300, 5
     x[7] = 1e30 if dtype == np.float32 else 1e200  # its distances overflow
-    padded = np.zeros((3, k, 8), dtype)
-    padded[:, :, :d] = rng.normal(size=(k, d)), rng.random((k, d)), rng.random((k, d))
-    constant, prior, weight = rng.normal(size=k), rng.dirichlet(np.ones(k)), rng.random(n)
-    found = []
-    for module in (kernels, numpy_kernels):
-        joint, log_likelihood, sums = np.empty((k, n)), np.empty(n), np.zeros((2, k))
-        start, row, row_weight = np.empty(k + 1, np.int64), np.zeros(n * k, np.int32), np.zeros(n * k)
+    start = rng.dirichlet(np.ones(k)), rng.normal(size=(k, d)), 0.5 + rng.random((k, d))
+    state = State.start([Gaussian(), Laplace()], start, 1e-3, n, seed=0)
+    choice = np.eye(k, d, dtype=np.int64)  # in each component a Gaussian, whose squares overflow
+    mixture = e_step.MixtureParameters([Gaussian(), Laplace()], *start, choice)
+    weight, others, found = rng.random(n), np.arange(n) != 7, []
+    for compiled in (True, False):
         with np.errstate(over="ignore", invalid="ignore"):
-            module.log_densities(x, (*padded, constant), joint)
-            module.normalize(joint, prior, -24.0, log_likelihood)
-        module.list_posteriors(joint, weight, 1e-6, 2.0**-40, (start, row, row_weight), sums)
-        listed = start, row[: start[-1]], row_weight[: start[-1]]
-        x[7] = 0
-        center = np.zeros((k, d), dtype)
-        first, second = np.zeros((k, d)), np.zeros((k, d))
-        module.add_moments(x, listed, center, (first, second))
-        found.append([joint, log_likelihood, sums, *listed, first, second])
-        x[7] = 1e30 if dtype == np.float32 else 1e200
-    tolerance = 1e-11 if dtype == np.float64 else 1e-4
-    others = np.arange(n) != 7
-    np.testing.assert_allclose(found[0][0][:, others], found[1][0][:, others], atol=tolerance)
-    np.testing.assert_allclose(found[0][1][others], found[1][1][others], rtol=tolerance)
-    if dtype == np.float64:
-        for compiled, plain in zip(found[0], found[1]):
-            np.testing.assert_allclose(plain, compiled, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("module", [kernels, numpy_kernels])
-def test_medians_are_those_of_sorting(module):
-    rng = np.random.default_rng(2)
-    x = np.round(clusters(dtype=np.float32), 1)
-    weight = np.floor(rng.random((3, 300)) * 8) / 8  # sums without rounding; some are 0
-    median, deviation = module.find_medians(*RowSorter().sort(x), weight)
-    for k in range(3):
-        np.testing.assert_array_equal(median[k], oracles.weighted_median(x, weight[k]))
-        np.testing.assert_allclose(deviation[k], weight[k] @ np.abs(x - median[k]), rtol=1e-12)
+            posterior, log_likelihood = mixture.e_step(x, compiled)
+            listed, sums = mixture.block_posteriors([x[others]], weight[others], 2.0**-40, compiled)
+        if dtype == np.float64:
+            np.testing.assert_array_equal(posterior[:, 7], start[0])
+        fits = [fit.begin(state.rows, x.dtype, n * k * d, compiled, RowSorter()) for fit in state.fits]
+        fitted = [fit.summarize([x[others]], listed) for fit in fits]
+        medians = fits[1].advance(fitted[1], sum_components(sums))
+        found.append(
+            [posterior[:, others], log_likelihood[others], *sums.values(), *fitted[0].values()]
+            + [medians.location, medians.scale]
+        )
+        for component, of_component in enumerate(fitted[1]["weights"][0]):
+            median = oracles.weighted_median(x[others], of_component)
+            np.testing.assert_array_equal(medians.location[component], median)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-4
+    for one, other in zip(*found):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_rows_are_sorted_once_and_again_if_they_change():
@@ -102,7 +93,7 @@ def test_a_small_fit_agrees_with_the_compiled_one(cls, dtype, monkeypatch):
     small = mixture.fit(X, sample_weight=weight)
     fitted = [getattr(small, name) for name in FITTED]
     posterior, scores = small.predict_proba(X), small.score_samples(X)
-    monkeypatch.setattr(numpy_kernels, "SMALL", 0)
+    monkeypatch.setattr(e_step, "SMALL", 0)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     for sorts in (True, False):
         monkeypatch.setattr(weighted_median, "SORTED", weighted_median.SORTED * sorts)
