@@ -11,7 +11,7 @@ _MODULE_OF = {
     "GaussianMixture": "mixture",
     "LaplacianMixture": "mixture",
     "HybridMixture": "mixture",
-    "from_sklearn": "mixture.convert",
+    "from_sklearn": "mixture.mixture",
     "FisherEncoder": "fisher.encoder",
     "OnRows": "fisher.encoder",
     "RegularizedCCA": "cca.estimator",

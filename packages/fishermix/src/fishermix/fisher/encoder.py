@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,12 +18,9 @@ from sklearn.utils.validation import _num_samples, check_array, check_is_fitted
 
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import FisherScores
-from fishermix.mixture.convert import check_convertible, from_sklearn
 from fishermix.mixture.em import too_large
+from fishermix.mixture.mixture import Mixture, check_convertible, from_sklearn
 from fishermix.rows.blocks import is_table
-
-if TYPE_CHECKING:
-    from fishermix.mixture import Mixture
 
 INFORMATION = ("closed-form", "empirical")
 

@@ -15,7 +15,6 @@ few rows of all of them, so that a search does not wait for a compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -110,12 +109,16 @@ class FisherScores:
         if self.linear_sign_form is not None:
             self._encode_compiled(rows, offsets, out)
             return out
-        sizes = np.diff(offsets)
-        set_of_row = np.repeat(np.arange(len(out)), sizes)
-        posteriors = self.find_posteriors(rows)
-        for chosen, components, _, weighted in self._score_chunks(rows, posteriors):
-            _add_groups(weighted, set_of_row[chosen], components, self._by_component(out))
-        self.normalize(out, sizes)
+        # A set has the same bits alone and among others: kernels whatever the number of rows, own chunks.
+        posteriors = self.parameters.sparse_posteriors(rows, self._find_threshold(rows.dtype), few=0)
+        set_of_row, bounds = np.repeat(np.arange(len(out)), np.diff(offsets)), posteriors.indptr[offsets]
+        runs, large = _find_runs(bounds, CHUNK_ENTRIES)
+        chunks = [slice(bounds[run.start], bounds[run.stop]) for run in runs]
+        chunks += [chunk for s in large for chunk in _cut_entries(bounds[s], bounds[s + 1])]
+        for chunk in chunks:
+            sets, components = set_of_row[posteriors.rows[chunk]], posteriors.components[chunk]
+            _add_groups(self._score(rows, posteriors, chunk), sets, components, self._by_component(out))
+        self.normalize(out, np.diff(offsets))
         return out
 
     def _encode_compiled(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
@@ -174,15 +177,17 @@ class FisherScores:
         """The mean squared gradient over rows (n, D): (2, K, D)."""
         squares = np.zeros((1, 2, *self.parameters.locations.shape))
         posteriors = self.find_posteriors(rows)
-        for _, components, _, weighted in self._score_chunks(rows, posteriors):
-            _add_groups(np.square(weighted, dtype=np.float64), np.zeros_like(components), components, squares)
+        for chunk in _cut_entries(0, len(posteriors.values)):
+            gradients = np.square(self._score(rows, posteriors, chunk), dtype=np.float64)
+            components = posteriors.components[chunk]
+            _add_groups(gradients, np.zeros_like(components), components, squares)
         return squares[0] / len(rows)
 
     def score_entries(self, rows: np.ndarray, posteriors: Posteriors, out: np.ndarray) -> None:
         """Scores of each entry of the posteriors, in their order, into the zeros `out` (E, 2, D)."""
         if self.linear_sign_form is None or len(rows) <= FEW_ROWS:
-            for _, _, entries, weighted in self._score_chunks(rows, posteriors):
-                out[entries] = weighted.swapaxes(0, 1)
+            for chunk in _cut_entries(0, len(posteriors.values)):
+                out[chunk] = self._score(rows, posteriors, chunk).swapaxes(0, 1)
             return
         from fishermix.fisher import kernels
 
@@ -191,23 +196,18 @@ class FisherScores:
         constants = self._kernel_constants(rows.dtype)[:4]
         score_rows(rows, posteriors.indptr, posteriors.components, values, *constants, out)
 
-    def _score_chunks(
-        self, rows: np.ndarray, posteriors: Posteriors
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, slice, np.ndarray]]:
-        """Some entries of the posteriors at a time: their rows (n,) and components (n,), which entries they
-        are, and T * (location score, scale score) (2, n, D)."""
-        mixture, dtype, row_of = self.parameters, rows.dtype, posteriors.rows
-        for entries in cut(len(row_of), CHUNK_ENTRIES):
-            k = posteriors.components[entries]
-            z = rows[row_of[entries]] - mixture.locations[k].astype(dtype)
-            z /= mixture.scales[k].astype(dtype)
-            scores = np.empty((2, *z.shape), dtype)
-            for index, family in enumerate(mixture.families):
-                chosen = mixture.choice[k] == index
-                scores[0, chosen] = family.location_score(z[chosen])
-                scores[1, chosen] = family.scale_score(z[chosen])
-            scores *= posteriors.values[entries, None].astype(dtype)
-            yield row_of[entries], k, entries, scores
+    def _score(self, rows: np.ndarray, posteriors: Posteriors, chunk: slice) -> np.ndarray:
+        """T * (location score, scale score) (2, n, D) of some entries of the posteriors."""
+        mixture, dtype, k = self.parameters, rows.dtype, posteriors.components[chunk]
+        z = rows[posteriors.rows[chunk]] - mixture.locations[k].astype(dtype)
+        z /= mixture.scales[k].astype(dtype)
+        scores = np.empty((2, *z.shape), dtype)
+        for index, family in enumerate(mixture.families):
+            chosen = mixture.choice[k] == index
+            scores[0, chosen] = family.location_score(z[chosen])
+            scores[1, chosen] = family.scale_score(z[chosen])
+        scores *= posteriors.values[chunk, None].astype(dtype)
+        return scores
 
     def normalize(self, out: np.ndarray, sizes: Any) -> None:
         """Turn gradients `out` (n_sets, 2 K D) of sets of these sizes into Fisher vectors, in place."""
@@ -245,6 +245,10 @@ def _find_runs(offsets: np.ndarray, run_rows: int) -> tuple[list[slice], list[in
             runs.append(slice(first, stop))
             first = stop
     return runs, large
+
+
+def _cut_entries(first: int, last: int) -> list[slice]:
+    return [slice(begin, min(begin + CHUNK_ENTRIES, last)) for begin in range(first, last, CHUNK_ENTRIES)]
 
 
 def _add_groups(weighted: np.ndarray, sets: np.ndarray, components: np.ndarray, out: np.ndarray) -> None:

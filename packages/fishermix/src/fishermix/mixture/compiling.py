@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from fishermix.errors import warn_user
 from fishermix.progress import tell_person
-
-_listening = _warned = False
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
@@ -18,7 +17,6 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     numba writes it next to the module, or into the cache folder of the user, or to NUMBA_CACHE_DIR. If none
     of them is writable, as in a read-only container, every process compiles again, and one warning says so.
     """
-
     import numba
 
     _watch_compiler()
@@ -47,15 +45,12 @@ def njit_inner(**options: Any) -> Callable[[Callable], Any]:
     return numba.njit(**settings)
 
 
+@cache
 def _watch_compiler() -> None:
     """Say once that numba compiles a function of fishermix, and let no garbage be collected meanwhile.
 
     The compiler makes a million objects. To look through them again and again takes a tenth of its time.
     """
-    global _listening
-    if _listening:
-        return
-    _listening = True
     from numba.core import event
 
     class Watcher(event.Listener):
@@ -87,11 +82,9 @@ def _is_ours(event: Any) -> bool:
     return module.startswith("fishermix.")
 
 
+@cache
 def _warn_once() -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warn_user(
-            "Compiled code cannot be kept: neither the installation nor the home folder is writable, so each "
-            "process spends some seconds compiling. Set NUMBA_CACHE_DIR to a writable folder to avoid this."
-        )
+    warn_user(
+        "Compiled code cannot be kept: neither the installation nor the home folder is writable, so each "
+        "process spends some seconds compiling. Set NUMBA_CACHE_DIR to a writable folder to avoid this."
+    )

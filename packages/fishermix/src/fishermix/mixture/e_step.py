@@ -92,7 +92,7 @@ class Posteriors:
             np.concatenate([panel.values for panel in panels]),
         )
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """The row of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
@@ -187,12 +187,9 @@ class MixtureParameters:
         kernels.list_posteriors(posterior, ones, threshold, FINEST, rounded, start, row, weight, *sums)
         return PanelPosteriors(start, row[: start[-1]], weight[: start[-1]])
 
-    def sparse_posteriors(self, rows: np.ndarray, threshold: float) -> Posteriors:
-        """The posteriors of rows (n, D) that are at least the threshold.
-
-        A few rows are computed in NumPy, without the compiler.
-        """
-        if len(rows) <= FEW_ROWS and rows.size * len(self.weights) <= FEW_NUMBERS:
+    def sparse_posteriors(self, rows: np.ndarray, threshold: float, few: int = FEW_ROWS) -> Posteriors:
+        """The posteriors of rows (n, D) that are at least the threshold; a few rows without the compiler."""
+        if len(rows) <= few and rows.size * len(self.weights) <= FEW_NUMBERS:
             return Posteriors.of_dense(self.posteriors(rows.astype(FLOAT64), compiled=False)[0], threshold)
 
         def list_panel(panel: slice) -> Posteriors:

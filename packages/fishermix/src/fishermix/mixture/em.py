@@ -144,7 +144,10 @@ def run_em(
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
             statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, compiled))
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
-                (fits, dtype), again = _begin_fits(state, _widen(dtype), size, compiled, sorter), False
+                if dtype == np.float64:
+                    raise too_large()
+                fits, dtype = _begin_fits(state, np.dtype(np.float64), size, compiled, sorter)
+                again = False
                 continue
             if not again:
                 sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
@@ -192,12 +195,6 @@ def _begin_fits(
     if dtype == np.float32 and not suits_float32(*parts):
         dtype = np.dtype(np.float64)
     return [fit.begin(state.rows, dtype, size, compiled, sorter) for fit in state.fits], dtype
-
-
-def _widen(dtype: np.dtype) -> np.dtype:
-    if dtype == np.float64:
-        raise too_large()
-    return np.dtype(np.float64)
 
 
 def too_large() -> FishermixError:

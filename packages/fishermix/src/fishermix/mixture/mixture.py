@@ -16,6 +16,7 @@ from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture as SklearnMixture
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -48,6 +49,7 @@ from fishermix.storage import (
 ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
+SKLEARN_PARAMETERS = ("tol", "max_iter", "n_init", "random_state", "warm_start")
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
@@ -353,8 +355,13 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
         self._last, self._memory = state, None
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
-        for name, value in _list_attributes(state).items():
-            setattr(self, name, value)
+        parameters = state.parameters
+        self.families_, self.weights_ = parameters.families, parameters.weights
+        self.locations_, self.scales_, self.choice_ = (
+            parameters.locations,
+            parameters.scales,
+            parameters.choice,
+        )
         self._first_iteration = first
         self.n_iter_, self.lower_bounds_ = state.iteration - first, list(state.lower_bounds[first:])
         self.converged_ = converged
@@ -520,20 +527,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         return mixture
 
 
-def _list_attributes(state: State) -> dict[str, Any]:
-    """Return the fitted attributes of a state."""
-    parameters = state.parameters
-    return {
-        "families_": parameters.families,
-        "weights_": parameters.weights,
-        "locations_": parameters.locations,
-        "scales_": parameters.scales,
-        "choice_": parameters.choice,
-        "lower_bounds_": list(state.lower_bounds),
-        "n_iter_": state.iteration,
-    }
-
-
 M = TypeVar("M", bound=Mixture)
 
 
@@ -607,3 +600,58 @@ class HybridMixture(Mixture):
 
     ``choice_[k, d]`` is 0 for a Gaussian and 1 for a Laplacian. See `Mixture` for the density.
     """
+
+
+def from_sklearn(mixture: SklearnMixture) -> GaussianMixture:
+    """Return a fitted scikit-learn mixture as a `fishermix.GaussianMixture`, with the same densities.
+
+    Parameters
+    ----------
+    mixture : sklearn.mixture.GaussianMixture
+        Fitted, with ``covariance_type="diag"`` or ``"spherical"``. Mixtures of fishermix are diagonal, so
+        "full" and "tied" covariances are refused.
+
+    Returns
+    -------
+    mixture : GaussianMixture
+        Its `predict_proba`, `score_samples`, `bic` and `aic` equal the given mixture's. (The BIC and AIC of a
+        spherical mixture differ, because fishermix counts one scale per dimension.)
+
+    Examples
+    --------
+    >>> from sklearn.mixture import GaussianMixture as SklearnMixture
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> theirs = SklearnMixture(2, covariance_type="diag", random_state=0).fit(X)
+    >>> np.allclose(from_sklearn(theirs).score_samples(X), theirs.score_samples(X))
+    True
+    """
+    check_convertible(mixture)
+    check_is_fitted(mixture)
+    covariances = np.asarray(mixture.covariances_, np.float64)
+    if mixture.covariance_type == "spherical":
+        covariances = np.repeat(covariances[:, None], np.shape(mixture.means_)[1], axis=1)
+    ours = GaussianMixture.from_parameters(mixture.weights_, mixture.means_, np.sqrt(covariances))
+    ours.set_params(**{name: getattr(mixture, name) for name in SKLEARN_PARAMETERS})
+    bounds = [float(bound) for bound in getattr(mixture, "lower_bounds_", [mixture.lower_bound_])]
+    state = replace(ours._recover_state(), iteration=int(mixture.n_iter_), lower_bounds=bounds)
+    ours._set_state(state, bool(mixture.converged_), state.rows)
+    if hasattr(mixture, "feature_names_in_"):
+        ours.feature_names_in_ = mixture.feature_names_in_
+    return ours
+
+
+def check_convertible(mixture: Any) -> None:
+    """Raise an error unless `from_sklearn` can convert this mixture, once it is fitted."""
+    kind = type(mixture)
+    if not isinstance(mixture, SklearnMixture):
+        raise FishermixError(
+            f"mixture is a {kind.__module__}.{kind.__qualname__}, neither a mixture of fishermix nor "
+            "sklearn.mixture.GaussianMixture. Use fishermix.GaussianMixture, LaplacianMixture, HybridMixture "
+            "or Mixture."
+        )
+    if mixture.covariance_type not in ("diag", "spherical"):
+        raise FishermixError(
+            f"This {kind.__qualname__} has covariance_type='{mixture.covariance_type}', but mixtures and "
+            "Fisher vectors of fishermix are diagonal: one scale per dimension, no correlations. "
+            "Fit it with covariance_type='diag', after PCA if the dimensions are correlated."
+        )

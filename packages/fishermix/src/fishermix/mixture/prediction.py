@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,8 @@ from fishermix.mixture.e_step import MixtureParameters, Posteriors, is_worth_com
 from fishermix.mixture.families import Family
 from fishermix.mixture.start import find_source
 from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
+
+Use = Callable[[np.ndarray, np.ndarray], Any]
 
 
 class PredictionMixin:
@@ -55,7 +56,7 @@ class PredictionMixin:
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
         """
-        return np.concatenate(self._map_panels(X, _keep_posteriors))
+        return np.concatenate(self._map_panels(X, lambda posterior, _: np.ascontiguousarray(posterior.T)))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most likely component of each row (N,).
@@ -77,7 +78,8 @@ class PredictionMixin:
         threshold : float, optional
             Posteriors below it are 0 and are not stored.
         """
-        found = Posteriors.join(self._map_panels(X, partial(_keep_large, threshold=threshold)))
+        panels = self._map_panels(X, lambda posterior, _: Posteriors.of_dense(posterior, threshold))
+        found = Posteriors.join(panels)
         shape = len(found.indptr) - 1, len(self.weights_)
         return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
@@ -89,7 +91,7 @@ class PredictionMixin:
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
         """
-        return np.concatenate(self._map_panels(X, _keep_log_likelihoods))
+        return np.concatenate(self._map_panels(X, lambda _, log_likelihood: log_likelihood))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log likelihood per row.
@@ -140,7 +142,7 @@ class PredictionMixin:
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return parameters.sample(n_samples, np.random.default_rng(seed))
 
-    def _map_panels(self, X, use: Callable[[np.ndarray, np.ndarray], Any]) -> list[Any]:
+    def _map_panels(self, X: Any, use: Use) -> list[Any]:
         """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
         parameters = self.parameters_
         source = find_source(X, None, self.n_jobs)
@@ -150,30 +152,10 @@ class PredictionMixin:
         elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
             raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
         compiled = is_worth_compiling(source.shape[0] * parameters.choice.size)
-        return source.total(_MapPanels(parameters, use, compiled))["panels"]
+        return source.total(partial(_use_panels, parameters, compiled, use))["panels"]
 
 
-@dataclass(frozen=True)
-class _MapPanels:
-    """A step that keeps what `use` makes of each panel of a block."""
-
-    parameters: MixtureParameters
-    use: Callable[[np.ndarray, np.ndarray], Any]
-    compiled: bool
-
-    def __call__(self, block: Block) -> Statistics:
-        panels = cut(len(block.rows), PANEL)
-        found = [self.use(*self.parameters.posteriors(block.rows[panel], self.compiled)) for panel in panels]
-        return Statistics(panels=found)
-
-
-def _keep_posteriors(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(posterior.T)
-
-
-def _keep_large(posterior: np.ndarray, log_likelihood: np.ndarray, threshold: float) -> Posteriors:
-    return Posteriors.of_dense(posterior, threshold)
-
-
-def _keep_log_likelihoods(posterior: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    return log_likelihood
+def _use_panels(parameters: MixtureParameters, compiled: bool, use: Use, block: Block) -> Statistics:
+    """A step that keeps use(posteriors (K, n), log likelihoods (n,)) of each panel of a block."""
+    panels = cut(len(block.rows), PANEL)
+    return Statistics(panels=[use(*parameters.posteriors(block.rows[panel], compiled)) for panel in panels])

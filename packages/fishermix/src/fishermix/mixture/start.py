@@ -12,8 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import LONGEST, SHORTEST
 from fishermix.mixture.em import LARGEST, Start, too_large
-from fishermix.mixture.families import REGISTERED, Family
-from fishermix.mixture.family_check import check_family
+from fishermix.mixture.families import REGISTERED, Family, check_family
 from fishermix.rows.blocks import ArraySource, RowSource
 from fishermix.rows.sources import open_rows
 

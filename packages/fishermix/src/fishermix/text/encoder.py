@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture as SklearnMixture
 
 from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import FisherEncoder
-from fishermix.mixture.convert import from_sklearn
+from fishermix.mixture.mixture import from_sklearn
 from fishermix.text.sentences import (
     BLOCK_SENTENCES,
     SentenceVectors,
