@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from fishermix.measures.ranks import annotation_ranks, search_ranks
+from fishermix.measures.ranks import task_ranks
 
 from benchmarks.timing import Row, compare, peak_memory, roofline, thread_counts, use_threads
 
 
 def run() -> list[Row]:
     images, sentences, image_of = _points(5000, 5, 256)
-    same = _full_search(images, sentences, image_of) == search_ranks(images, sentences, image_of)
+    sides = images, sentences, image_of
+    same = _full_search(*sides) == task_ranks(*sides, tasks=["search"])["search"]
     assert same.mean() > 0.999, "ranks differ from plain numpy's by more than near ties"
-    _, memory = peak_memory(lambda: search_ranks(images, sentences, image_of))
+    _, memory = peak_memory(lambda: task_ranks(*sides, tasks=["search"]))
     _, full_memory = peak_memory(lambda: _full_search(images, sentences, image_of))
     memories = f"{memory / 2**20:.0f} MiB, numpy {full_memory / 2**20:.0f} MiB"
-    sides = images, sentences, image_of
     runs = {
-        "search": (lambda: search_ranks(*sides), lambda: _full_search(*sides)),
-        "annotation": (lambda: annotation_ranks(*sides), lambda: _full_annotation(*sides)),
+        "search": (lambda: task_ranks(*sides, tasks=["search"]), lambda: _full_search(*sides)),
+        "annotation": (lambda: task_ranks(*sides, tasks=["annotation"]), lambda: _full_annotation(*sides)),
     }
     table = []
     for threads in thread_counts():

@@ -8,9 +8,9 @@ from fishermix import Captioner, HybridMixture, Mixture, RegularizedCCA
 from fishermix.caption.decoding import Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
-from fishermix.joint import HubnessCorrection
+from fishermix.joint import HUBNESS_KIND, HubnessCorrection
 from fishermix.rows.sources import open_table
-from fishermix.storage import Count, Json, Number, PlainName, Struct, dump, parse_json
+from fishermix.storage import Count, Json, Number, PlainName, Struct, dump, load_folder, parse_json
 
 RNG = np.random.default_rng(0)
 
@@ -26,6 +26,10 @@ def make_cca(folder):
 
 def make_hubness(folder):
     HubnessCorrection.from_points(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
+
+
+def load_hubness(folder):
+    return HubnessCorrection.from_saved(load_folder(folder, HUBNESS_KIND), 3)
 
 
 def make_captioner(folder):
@@ -90,7 +94,12 @@ def change(path, **fields):
         (make_mixture, Mixture.load, {"seed": 10**400}, "seed"),
         (make_cca, RegularizedCCA.load, {"params": {"scale": {}}}, r"params\.scale"),
         (make_cca, RegularizedCCA.load, {"method": []}, "method"),
-        (make_hubness, lambda f: HubnessCorrection.load(f, 3), {"neighbors": 10**400}, "neighbors"),
+        (
+            make_hubness,
+            load_hubness,
+            {"neighbors": 10**400},
+            "neighbors",
+        ),
     ],
 )
 def test_a_damaged_folder_is_one_error(make, load, fields, named, tmp_path):

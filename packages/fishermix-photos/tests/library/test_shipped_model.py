@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from fishermix.measures.ranks import search_ranks, summary
+from fishermix.measures.ranks import summary, task_ranks
 from fishermix_photos.cli import load_commands
 from fishermix_photos.cli.demo import copy_packaged_photos
 from fishermix_photos.lab.datasets import open_dataset
@@ -94,12 +94,13 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
         library.update([folder])
         points = np.stack([library.encode_photo(folder / path.name) for path in test.image_paths])
     queries = np.arange(0, len(test.sentences), 20)
-    expected = search_ranks(
+    expected = task_ranks(
         points,
         model.encode_text([test.sentences[q] for q in queries]),
         test.image_of[queries],
         model.hubness.of_images(points),
-    )
+        tasks=["search"],
+    )["search"]
     app, found = load_commands(), []
     monkeypatch.setattr(ImageTextModel, "load", classmethod(lambda cls, folder=None: model))
     for query in queries:

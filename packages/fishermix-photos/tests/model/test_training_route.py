@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fishermix import HybridMixture, SentenceEncoder, WordVectors
 from fishermix.cca.dual import choose_method
-from fishermix.measures.ranks import search_ranks
+from fishermix.measures.ranks import task_ranks
 from fishermix_photos.lab import training
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import Recipe
@@ -48,12 +48,12 @@ def fit(pairs, encoder, folder, recipe):
     cca, space = training.fit_joint_space(
         dataset, features, [features.shape[1]], encoder, recipe, Stages(folder)
     )
-    ranks = search_ranks(
+    ranks = task_ranks(
         space.image_points(features),
         space.sentence_points(encoder.transform(dataset.sentences)),
         dataset.image_of,
     )
-    return cca, ranks
+    return cca, ranks["search"]
 
 
 @pytest.mark.parametrize("csls", [0, 5])

@@ -32,7 +32,6 @@ from fishermix.storage import (
     SavedFolder,
     Size,
     Struct,
-    load_folder,
     require_tensors,
     save_folder,
 )
@@ -176,11 +175,6 @@ class HubnessCorrection:
         """Write the banks as a folder."""
         config = HubnessConfig(self.neighbors, self.mean_of_images, self.mean_of_sentences)
         save_folder(folder, HUBNESS_KIND, config, {"images": self.images, "sentences": self.sentences})
-
-    @classmethod
-    def load(cls, folder: Path, dimension: int) -> HubnessCorrection:
-        """Read a folder that `save` wrote; its points must have this dimension."""
-        return cls.from_saved(load_folder(folder, HUBNESS_KIND), dimension)
 
     @classmethod
     def from_saved(cls, saved: SavedFolder, dimension: int) -> HubnessCorrection:

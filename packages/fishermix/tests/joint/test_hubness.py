@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.joint import HubnessCorrection
+from fishermix.joint import HUBNESS_KIND, HubnessCorrection
 from fishermix.measures.ranks import recall_sum
+from fishermix.storage import load_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -82,13 +83,13 @@ def test_it_takes_hubs_out_of_the_way():
 def test_saved_and_loaded_it_is_the_same(tmp_path):
     hubness = HubnessCorrection.from_points(random_points(0, 30), random_points(1, 40), 3)
     hubness.save(tmp_path / "c")
-    again = HubnessCorrection.load(tmp_path / "c", 8)
+    again = HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 8)
     images = random_points(2, 5)
     np.testing.assert_array_equal(again.csls_images(images), hubness.csls_images(images))
     assert again.key == hubness.key
     with pytest.raises(FishermixError, match="shape"):
-        HubnessCorrection.load(tmp_path / "c", 9)
+        HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 9)
     config = tmp_path / "c" / "config.json"
     config.write_text(config.read_text().replace('"neighbors": 3', '"neighbors": "many"'))
     with pytest.raises(FishermixError, match="damaged"):
-        HubnessCorrection.load(tmp_path / "c", 8)
+        HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fishermix.measures import ranks as module
-from fishermix.measures.ranks import annotation_ranks, search_ranks, similarity_ranks, summary
+from fishermix.measures.ranks import summary, task_ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -31,6 +31,22 @@ def naive(images, sentences, image_of):
     search = [naive_rank(sentences[j], images, {image_of[j]}) for j in range(len(sentences))]
     similarity = [naive_rank(s, sentences, own[image_of[j]] - {j}, {j}) for j, s in enumerate(sentences)]
     return [[rank for rank in task if rank is not None] for task in (annotation, search, similarity)]
+
+
+def search_ranks(images, sentences, image_of, hubness=None):
+    return task_ranks(images, sentences, image_of, image_hubness=hubness, tasks=["search"])["search"]
+
+
+def annotation_ranks(images, sentences, image_of, hubness=None):
+    return task_ranks(images, sentences, image_of, sentence_hubness=hubness, tasks=["annotation"])[
+        "annotation"
+    ]
+
+
+def similarity_ranks(sentences, image_of):
+    """No rank if every image has one sentence."""
+    images = np.ones((max(image_of) + 1, sentences.shape[1]))
+    return task_ranks(images, sentences, image_of, tasks=["similarity"]).get("similarity", np.array([], int))
 
 
 def ours(images, sentences, image_of):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.runtime import count_threads
+from fishermix.rows.blocks import count_threads
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from fishermix_photos.vision.crops import count_crops, cut_crops, parse_view

@@ -56,12 +56,11 @@ class CovarianceSums:
     ) -> CovarianceSums:
         """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
 
-        Without `pairs`, row j of X belongs to row j of Y. With `X=None` the blocks are tuples
-        (X block, Y block) of rows that belong together.
+        Without `pairs`, row j of X belongs to row j of Y.
         """
         sums = None
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
-            for x, y, rows in _pair_blocks(blocks) if X is None else _join_blocks(X, blocks, pairs):
+            for x, y, rows in _join_blocks(X, blocks, pairs):
                 if sums is None:
                     sums = cls(x.shape[1], y.shape[1], np.result_type(x, y), y_groups)
                 sums.add(x, y, rows)
@@ -198,18 +197,6 @@ class CovarianceSums:
 def choose_block_rows(n_features: int) -> int:
     """The number of rows for blocks of about 256 MB of float32."""
     return max(512, min(8192, NUMBERS_IN_A_BLOCK // max(n_features, 1)))
-
-
-def _pair_blocks(blocks: Iterable) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
-    for block in blocks:
-        if not isinstance(block, tuple | list) or len(block) != 2:
-            raise FishermixError("Without X, the blocks must be tuples (X block, Y block).")
-        x, y = _table("X", block[0]), _table("Y", block[1])
-        if len(x) != len(y):
-            raise FishermixError(
-                f"A block has {len(x)} rows of X and {len(y)} rows of Y. The numbers must be equal."
-            )
-        yield x, y, None
 
 
 def _join_blocks(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:

@@ -170,8 +170,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X : array of shape (m, p)
             The rows of one side.
         Y : array of shape (n, q), iterator of blocks of rows, or dask.array
-            The rows of the other side. Each block is read once and not kept. With `X=None` the blocks are
-            tuples (X block, Y block).
+            The rows of the other side. Each block is read once and not kept.
         pairs : array of shape (n,), optional
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
         """

@@ -23,8 +23,7 @@ import numpy as np
 
 from fishermix.mixture.e_step import COMPILED, FEW_ROWS, NEGLIGIBLE, MixtureParameters, Posteriors
 from fishermix.mixture.families import Family
-from fishermix.rows.blocks import PANEL, cut
-from fishermix.runtime import map_in_threads
+from fishermix.rows.blocks import PANEL, cut, map_in_threads
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 DENSE_NUMBERS = 2**17  # posteriors of a run of sets: they stay in the cache

@@ -10,7 +10,7 @@ it comes last. A query without any right answer has no rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,52 +19,7 @@ from fishermix.joint import BLOCK_CELLS, unit_rows
 
 Figures = dict[str, dict[str, float]]
 TIE = 1e-6
-
-
-def annotation_ranks(
-    image_points: np.ndarray,
-    sentence_points: np.ndarray,
-    image_of: np.ndarray,
-    sentence_hubness: np.ndarray | None = None,
-) -> np.ndarray:
-    """Image annotation: the query is an image, its own sentences are right.
-
-    image_points (n_images, d), sentence_points (n_sentences, d), image_of (n_sentences,) -> int64 ranks, one
-    for each image that has a sentence, counting from 1. Half of `sentence_hubness` (n_sentences,) is
-    subtracted from the cosines of each sentence.
-    """
-    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
-    answers = _Answers(np.arange(len(images)), image_of, len(images))
-    return _ranks(images, sentences, answers, hubness=sentence_hubness)
-
-
-def search_ranks(
-    image_points: np.ndarray,
-    sentence_points: np.ndarray,
-    image_of: np.ndarray,
-    image_hubness: np.ndarray | None = None,
-) -> np.ndarray:
-    """Image search: the query is a sentence, its image is right; int64 ranks (n_sentences,) from 1.
-
-    Half of `image_hubness` (n_images,) is subtracted from the cosines of each image.
-    """
-    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
-    answers = _Answers(image_of, np.arange(len(images)), len(images))
-    return _ranks(sentences, images, answers, hubness=image_hubness)
-
-
-def similarity_ranks(sentence_points: np.ndarray, image_of: np.ndarray) -> np.ndarray:
-    """Sentence similarity: the query is a sentence, the other sentences of its image are right.
-
-    The query itself is not an item. Int64 ranks from 1, one for each sentence of an image with several.
-    """
-    sentences = _parse_rows(sentence_points)
-    _, group = np.unique(image_of, return_inverse=True)
-    if group.shape != (len(sentences),):
-        raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
-    return _ranks(
-        sentences, sentences, _Answers(group, group, int(group.max(initial=-1)) + 1), without_itself=True
-    )
+TASKS = ("search", "annotation", "similarity")
 
 
 def summary(ranks: np.ndarray) -> dict[str, float]:
@@ -82,10 +37,15 @@ def task_ranks(
     image_of: np.ndarray,
     image_hubness: np.ndarray | None = None,
     sentence_hubness: np.ndarray | None = None,
+    *,
+    tasks: Sequence[str] = TASKS,
 ) -> dict[str, np.ndarray]:
-    """The rank of the first right answer of every query of each task, by the name of the task.
+    """The rank of the first right answer of every query of each task, int64 from 1, by the name of the task.
 
-    The sentence similarity task is skipped if every image has one sentence.
+    - search: the query is a sentence, its image is right.
+    - annotation: the query is an image with at least one sentence, its own sentences are right.
+    - similarity: the query is a sentence of an image with several, the others are right; the query itself is
+      not an item. The task is skipped if every image has one sentence.
 
     Parameters
     ----------
@@ -99,14 +59,21 @@ def task_ranks(
         The hubness of the images; half of it is subtracted from their cosines.
     sentence_hubness : array of shape (n,), optional
         The hubness of the sentences; half of it is subtracted from their cosines.
+    tasks : sequence of str
+        The names of the tasks.
     """
-    several = np.bincount(image_of, minlength=len(image_points))[image_of] > 1
-    ranks = {
-        "search": search_ranks(image_points, sentence_points, image_of, image_hubness),
-        "annotation": annotation_ranks(image_points, sentence_points, image_of, sentence_hubness),
-    }
-    if several.any():
-        ranks["similarity"] = similarity_ranks(sentence_points, image_of)
+    images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
+    every_image, n_images = np.arange(len(images)), len(images)
+    ranks = {}
+    if "search" in tasks:
+        answers = _Answers(image_of, every_image, n_images)
+        ranks["search"] = _ranks(sentences, images, answers, hubness=image_hubness)
+    if "annotation" in tasks:
+        answers = _Answers(every_image, image_of, n_images)
+        ranks["annotation"] = _ranks(images, sentences, answers, hubness=sentence_hubness)
+    if "similarity" in tasks and len(np.unique(image_of)) < len(image_of):
+        answers = _Answers(image_of, image_of, n_images)
+        ranks["similarity"] = _ranks(sentences, sentences, answers, without_itself=True)
     return ranks
 
 
@@ -129,11 +96,9 @@ def recall_sum(
     sentence_hubness: np.ndarray | None = None,
 ) -> float:
     """r@1 + r@5 + r@10 of search and of annotation: the score that training maximizes on the "dev" images."""
-    found = (
-        summary(search_ranks(image_points, sentence_points, image_of, image_hubness)),
-        summary(annotation_ranks(image_points, sentence_points, image_of, sentence_hubness)),
-    )
-    return sum(task[recall] for task in found for recall in ("r@1", "r@5", "r@10"))
+    hubness = image_hubness, sentence_hubness
+    found = figures(task_ranks(image_points, sentence_points, image_of, *hubness, tasks=TASKS[:2]))
+    return sum(found[task][recall] for task in found for recall in ("r@1", "r@5", "r@10"))
 
 
 @dataclass
@@ -205,11 +170,9 @@ def _cosine_blocks(
 def _parse_points(
     image_points: np.ndarray, sentence_points: np.ndarray, image_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    images, sentences, image_of = (
-        _parse_rows(image_points),
-        _parse_rows(sentence_points),
-        np.asarray(image_of),
-    )
+    """Points of both as rows of length 1 in float32, and `image_of`, checked; zero rows stay zero."""
+    images, sentences = _scale_rows(np.asarray(image_points)), _scale_rows(np.asarray(sentence_points))
+    image_of = np.asarray(image_of)
     if images.shape[1] != sentences.shape[1]:
         raise ValueError(
             f"Images have {images.shape[1]} dimensions, but sentences have {sentences.shape[1]}."
@@ -218,16 +181,14 @@ def _parse_points(
         raise ValueError(f"image_of must have one entry for each of the {len(sentences)} sentences.")
     if len(image_of) and (image_of.min() < 0 or image_of.max() >= len(images)):
         raise ValueError("image_of refers to an image that does not exist.")
-    return images, sentences, image_of
+    return unit_rows(images), unit_rows(sentences), image_of
 
 
-def _parse_rows(points: np.ndarray) -> np.ndarray:
-    """Points as rows of length 1 in float32, checked; zero rows stay zero."""
-    points = np.asarray(points)
+def _scale_rows(points: np.ndarray) -> np.ndarray:
+    """Rows divided by their largest entry, in float32, so that no square overflows or vanishes."""
     if points.ndim != 2:
         raise ValueError(f"Points must have two dimensions, not {points.ndim}.")
     largest = np.maximum(points.max(axis=1, initial=0), -points.min(axis=1, initial=0))[:, None]
     if not np.isfinite(largest).all():
         raise ValueError("Points must be finite.")
-    # Divided by the largest entry first, so that no square overflows or vanishes.
-    return unit_rows((points / np.where(largest > 0, largest, 1)).astype(np.float32, copy=False))
+    return (points / np.where(largest > 0, largest, 1)).astype(np.float32, copy=False)

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.rows.blocks import PANEL, Statistics, cut
-from fishermix.runtime import map_in_threads
+from fishermix.rows.blocks import PANEL, Statistics, cut, map_in_threads
 
 # Posteriors, and their logarithms, that rounding of the densities would hide, by type of the rows.
 NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}

@@ -8,15 +8,18 @@ cluster implement the same `RowSource` and run the same steps.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.runtime import map_in_threads
+from fishermix.runtime import available_threads
+
+T = TypeVar("T")
+Item = TypeVar("Item")
 
 PANEL = 1024  # rows per kernel call: few enough for the L2 cache, enough to hide the cost of the call
 FEWEST_ROWS, MOST_ROWS = 2 * PANEL, 64 * PANEL  # of a block
@@ -128,7 +131,7 @@ class ArraySource(RowSource):
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
         super().__init__((rows.shape[0], rows.shape[1]), rows.dtype, weight)
-        self.rows, self.threads = np.ascontiguousarray(rows, self.dtype), threads
+        self.rows, self.threads = np.ascontiguousarray(rows, self.dtype), count_threads(threads)
         parts = cut(len(rows), block_rows(len(rows)))
         self.blocks = [Block(self.rows[part], self._weigh(part)) for part in parts]
 
@@ -160,6 +163,29 @@ def block_rows(n_rows: int) -> int:
 def cut(n: int, size: int) -> list[slice]:
     """Cut 0, ..., n - 1 into slices of `size`; the last one may be shorter."""
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """The number of threads `n_jobs` means, as in joblib: None or -1 is every core, -2 all but one."""
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    return max(available_threads() + 1 + (n_jobs or -1), 1)
+
+
+def map_in_threads(use: Callable[[Item], T], items: Sequence[Item], n_jobs: int | None = None) -> Iterator[T]:
+    """Iterate over use(item) of each item, in their order.
+
+    The calls must be independent of each other: threads may change the time, and not a bit of the result.
+    """
+    threads = min(count_threads(n_jobs), len(items)) if len(items) > 1 else 1
+    if threads == 1:
+        return map(use, items)
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
+
+    pool = ThreadPoolExecutor(threads)
+    results = pool.map(use, items)
+    pool.shutdown(wait=False)  # the threads end after the last item
+    return results
 
 
 def sum_in_tree(results: Iterator[Statistics]) -> Statistics:

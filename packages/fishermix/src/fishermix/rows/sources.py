@@ -26,10 +26,10 @@ from fishermix.rows.blocks import (
     Step,
     block_rows,
     check_finite,
+    count_threads,
     cut,
     sum_in_tree,
 )
-from fishermix.runtime import count_threads
 from fishermix.storage import DTYPES, explain_damage, read_tensor_header
 
 SUFFIXES = (".npy", ".safetensors")
