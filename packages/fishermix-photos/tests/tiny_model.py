@@ -9,7 +9,8 @@ import numpy as np
 from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
 from fishermix.joint import HubnessCorrection
-from fishermix.text.tokens import Vocabulary, suggest_spelling
+from fishermix.text.tokens import Vocabulary
+from fishermix_photos.spelling import suggest_spelling
 from PIL import Image
 
 COLOURS = {

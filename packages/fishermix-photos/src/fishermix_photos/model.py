@@ -318,7 +318,7 @@ class ImageTextModel:
         word : str
             A word.
         """
-        from fishermix.text.tokens import suggest_spelling
+        from fishermix_photos.spelling import suggest_spelling
 
         return suggest_spelling(word, self.sentence_vectors.lookup.vocabulary, self._word_counts)
 

@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.text.tokens import Vocabulary, suggest_spelling
+from fishermix.text.tokens import Vocabulary
 from fishermix_photos.dates import read_words
 from fishermix_photos.query import (
     Term,
@@ -17,6 +17,7 @@ from fishermix_photos.query import (
     read_terms,
     suggest_words,
 )
+from fishermix_photos.spelling import suggest_spelling
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_model import NAMES, TinyModel, paint

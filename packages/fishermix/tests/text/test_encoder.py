@@ -310,8 +310,10 @@ def test_a_fitted_mixture_of_scikit_learn_is_taken():
 def test_feature_groups_are_the_columns_of_the_components():
     encoder = SentenceEncoder(VECTORS, WHITENING, (HYBRID, HEAVY))
     names = encoder.get_feature_names_out()
-    columns = [[name for part in group for name in names[part]] for group in encoder.feature_groups]
+    columns = [
+        [name for part in group for name in names[part]] for group in encoder.sentence_vectors.feature_groups
+    ]
     assert sorted(name for group in columns for name in group) == sorted(names)
     of_second = [[f"mixture_1_{half}_3_{d}" for half in ("location", "scale") for d in range(6)]]
     assert [group for group in columns if group[0] == "mixture_1_location_3_0"] == of_second
-    assert SentenceEncoder(VECTORS, WHITENING, ()).feature_groups is None
+    assert SentenceEncoder(VECTORS, WHITENING, ()).sentence_vectors.feature_groups is None

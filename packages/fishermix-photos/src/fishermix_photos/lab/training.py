@@ -274,7 +274,9 @@ def _sum_pairs(
         if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
             return GramSums(images, encoder.transform(part.sentences), part.image_of)
         blocks = encoder.blocks(part.sentences)
-        return CovarianceSums.from_blocks(images, blocks, part.image_of, encoder.feature_groups)
+        return CovarianceSums.from_blocks(
+            images, blocks, part.image_of, encoder.sentence_vectors.feature_groups
+        )
     from fishermix.distributed.covariances import covariance_sums
 
     return covariance_sums(images, part.sentences, part.image_of, client, encoder)

@@ -25,7 +25,7 @@ class CovarianceSums:
     end subtracts little. The side with fewer features and any side of up to 2,048 features are summed in
     float64; a larger side is summed in the type of its data, usually float32.
 
-    y_groups : groups of columns of Y that are zero together in most rows, as `SentenceEncoder.feature_groups`
+    y_groups : groups of columns of Y that are zero together in most rows, as `SentenceVectors.feature_groups`
         gives them; their zero blocks are skipped
     """
 

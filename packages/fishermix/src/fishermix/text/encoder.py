@@ -159,11 +159,6 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         warn_if_empty(self.sentence_vectors.count_empty(bags), len(X))
         return out
 
-    @property
-    def feature_groups(self) -> list[list[slice]] | None:
-        """The columns of each component, in which many sentences are zero; None without mixtures."""
-        return self.sentence_vectors.feature_groups
-
     def blocks(self, sentences: Iterable[Sentence], rows: int = BLOCK_SENTENCES) -> Iterator[np.ndarray]:
         """The rows of `transform(sentences)` in blocks of `rows`, with one block in memory at a time.
 
