@@ -19,10 +19,13 @@ from fishermix.storage import save_folder
 from fishermix_photos import disk, nearest
 from fishermix_photos.cli import main
 from fishermix_photos.contact_sheet import write_contact_sheet
+from fishermix_photos.database import Entry
 from fishermix_photos.disk import create_private_file, explain_os_error, make_private_folder
 from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.photo_files import Stamp
 from fishermix_photos.results import LibraryDamaged
 from fishermix_photos.sqlite import explain_sqlite_error
+from fishermix_photos.store import LocalStore
 from fishermix_photos.vision.features import write_table
 from tiny_model import NAMES, TinyModel, paint
 
@@ -72,6 +75,32 @@ def test_a_full_disk_is_called_full_each_time_and_the_library_survives(small_dis
     with PhotoLibrary(place / "library", TinyModel()) as library:
         assert library.update([photos]).encoded == len(NAMES)
         assert library.verify() == []
+
+
+@pytest.mark.parametrize("kilobytes", [32, 64])
+def test_a_folder_can_be_removed_when_there_is_no_space_to_copy_the_points_of_the_others(
+    small_disk, kilobytes
+):
+    place, leave = small_disk
+    store = LocalStore(place / "library")
+    store.adopt("model", 4096)  # 16 kB each
+    for folder, count in (("/a", 9), ("/b", 7)):
+        store.add_folder(folder)
+        points = [np.full(4096, number, np.float32) for number in range(count)]
+        digests = [folder.encode() * 15 + bytes([0, number]) for number in range(count)]
+        store.write(
+            folder,
+            [Entry(f"{folder}/{n}.jpg", Stamp(1, 2), digests[n], points[n]) for n in range(count)],
+        )
+    leave(kilobytes)
+    store.remove_folder("/a")
+    assert store.state().folders == ("/b",)
+    assert {record.path for record in store.records()} == {f"/b/{n}.jpg" for n in range(7)}
+    assert store.verify() == []
+    assert len(list(store.folder.glob("points-*"))) == 1  # no half of a copy
+    found = store.nearest(np.ones(4096, np.float32), 3)
+    assert [record.path for record, _ in found] == ["/b/6.jpg", "/b/5.jpg", "/b/4.jpg"]
+    store.close()
 
 
 def test_a_full_disk_while_a_model_is_saved(small_disk, monkeypatch, capsys):

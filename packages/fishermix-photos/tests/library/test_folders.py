@@ -4,8 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
+from fishermix_photos.database import Entry
+from fishermix_photos.photo_files import Stamp
 from fishermix_photos.query import parse_query
 from fishermix_photos.results import NotInLibrary, Query
+from fishermix_photos.store import LocalStore
 from tiny_model import NAMES, paint
 
 
@@ -30,8 +33,8 @@ def update(library):
     return update
 
 
-def names(library, line, *folders, n=100):
-    found = library.search(Query(parse_query(line), n=n, folders=folders)).photos
+def names(library, line, *folders, n=100, **options):
+    found = library.search(Query(parse_query(line), n=n, folders=folders, **options)).photos
     return [photo.path.rpartition("/")[2] for photo in found]
 
 
@@ -133,3 +136,27 @@ def test_two_libraries_know_nothing_of_each_other(library, update, photos, tmp_p
     update(photos)
     with PhotoLibrary(tmp_path / "second", library.model) as second:
         assert second.update([photos]).encoded == 10
+
+
+def test_the_root_of_the_disk_may_be_a_folder(library, tmp_path):
+    store = LocalStore(library.place)
+    store.adopt(library.model.key, library.model.csls_dimension)
+    store.add_folder("/")
+    points = np.eye(len(NAMES), dtype=np.float32)
+    for number, path in enumerate(("/red.jpg", "/a/green.png", "/a/b/blue.png")):
+        store.write("/", [Entry(path, Stamp(1, 2), bytes([number]) * 32, points[number])])
+    store.close()
+    assert names(library, "green", "/") == ["green.png", "red.jpg", "blue.png"]
+    assert names(library, "green", "/a") == ["green.png", "blue.png"]
+    listed = library.browse(Query(folders=("/",), sort="name")).photos
+    assert [(photo.relative, photo.name) for photo in listed] == [
+        ("a/b/blue.png", "a/b/blue.png"),
+        ("a/green.png", "a/green.png"),
+        ("red.jpg", "red.jpg"),
+    ]
+    assert library.facets().folders == (("a", 2), ("a/b", 1))
+    assert names(library, "green", "/", exclude=("/a",)) == ["red.jpg"]
+    assert str(library.covering(tmp_path)) == "/"
+    assert library.count(["/a"]) == library.status("/a").photos == 2
+    assert library.remove("/") == 3
+    assert library.verify() == []
