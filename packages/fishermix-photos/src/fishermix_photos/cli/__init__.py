@@ -74,7 +74,7 @@ class Command(TyperCommand):
         return [re.sub(r"\[(\w+)\]\.\.\.", r"[\1...]", re.sub("[{}]", "", piece)) for piece in pieces]
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands whose help shows no types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -95,7 +95,7 @@ class App(typer.Typer):
     """A Typer application whose commands are `Command`s."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=Group, no_args_is_help=True, **settings)
+        super().__init__(cls=CommandGroup, no_args_is_help=True, **settings)
 
     def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any):
         return super().command(name, cls=cls or Command, **settings)

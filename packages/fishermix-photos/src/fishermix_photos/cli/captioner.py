@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from fishermix.errors import FishermixError
@@ -29,6 +29,7 @@ from fishermix_photos.cli.train import (
 )
 
 if TYPE_CHECKING:
+    from fishermix.caption.captioner import Captioner
     from fishermix.measures.captions import Originality
 
 captioner_app = App(help="Train and evaluate the network that writes captions.")
@@ -45,37 +46,40 @@ class Decoding:
     rerank_weight: float = 8.0
 
 
-@captioner_app.command(
-    "train", epilog="Example: fishermix captioner train --model model/ --data flickr8k:DIR"
-)
-def train_captioner(
-    model: Annotated[
-        Path, typer.Option("--model", help="Folder of a trained model; the captioner is saved in it.")
-    ],
+CaptionRecipeOption = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        help="Training recipe: default, paper, or fine-tune (start from the captioner of the model).",
+    ),
+]
+CaptionSetOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a field of the recipe: epochs=5, min_count=6 (words that occur less often are not "
+        "written), units=256, … Can be given several times.",
+    ),
+]
+CaptionWorkOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--work",
+        help="Folder for image features, the checkpoint, and captioner.json with the loss and the dev scores "
+        "of every epoch. Default: MODEL.work.",
+    ),
+]
+
+
+@captioner_app.command("train", epilog="Example: fishermix captioner train --model model --data coco:DIR")
+def train_and_save(
+    model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is saved in it.")],
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: OnlyTrainOption = [],  # noqa: B006
-    recipe: Annotated[
-        str,
-        typer.Option(
-            help="Training recipe: default, paper, or fine-tune (start from the captioner of the model)."
-        ),
-    ] = "default",
-    changes: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change a field of the recipe: epochs=5, min_count=6 (words that occur less often are not "
-            "written), units=256, … Can be given several times.",
-        ),
-    ] = [],  # noqa: B006
-    work: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for image features, the checkpoint, and captioner.json with the loss and the dev "
-            "scores of every epoch. Default: MODEL.work."
-        ),
-    ] = None,
+    recipe: CaptionRecipeOption = "default",
+    changes: CaptionSetOption = [],  # noqa: B006
+    work: CaptionWorkOption = None,
 ) -> None:
     """Train a captioner for a model.
 
@@ -83,49 +87,32 @@ def train_captioner(
     """
     from fishermix.caption.recipe import CAPTION_RECIPES
 
-    from fishermix_photos.lab import captioners
+    from fishermix_photos.lab.captioners import train_captioner
     from fishermix_photos.lab.datasets import combine
 
     if recipe not in CAPTION_RECIPES:
         raise FishermixError(f"There is no recipe '{recipe}'. Choose one of {', '.join(CAPTION_RECIPES)}.")
     chosen = apply_changes(CAPTION_RECIPES[recipe], changes)
+    if recipe == "fine-tune" and any(change.startswith("min_count=") for change in changes):
+        raise FishermixError("--recipe fine-tune keeps the words of the captioner. Omit --set min_count.")
     dataset = combine(open_training_data(data, data_only_train))
     loaded, model = open_model(model), model.absolute()
-    if recipe == "fine-tune":
-        _check_start(loaded.captioner is not None, changes)
     folder = work or model.with_name(f"{model.name}.work")
 
-    def tell_start(training: Any) -> None:
-        if training.position.history:
-            tell(f"Resuming after epoch {training.position.epoch} from the checkpoint in {folder}.")
-
-    def save_best(training: Any) -> None:
-        training.best.save(model / "captioner")
-        history = training.position.history
+    def save(captioner: Captioner, history: list[dict[str, float]], best_epoch: int) -> None:
+        captioner.save(model / "captioner")
         write_json(folder / "captioner.json", history)
-        best = history[training.position.best_epoch - 1]
+        best = history[best_epoch - 1]
         scores = ", ".join(f"{name} {best[name]:.2f}" for name in ("dev_loss", "bleu1", "bleu4", "cider_d"))
-        tell(
-            f"Saved the captioner of epoch {training.position.best_epoch} in {model / 'captioner'}. "
-            f"Greedy search on dev: {scores}."
-        )
+        tell(f"Saved the captioner of epoch {best_epoch} in {model / 'captioner'}. On dev: {scores}.")
 
-    best = captioners.train_captioner(loaded, dataset, chosen, folder, tell_start, save_best)
-    best.save(model / "captioner")
-
-
-def _check_start(has_captioner: bool, changes: list[str]) -> None:
-    """Raise if there is nothing to fine-tune, or if it would change the vocabulary."""
-    if any(change.startswith("min_count=") for change in changes):
-        raise FishermixError("--recipe fine-tune keeps the words of the captioner. Omit --set min_count.")
-    if not has_captioner:
-        raise FishermixError("The model has no captioner to start from. Train one with --recipe default.")
+    train_captioner(loaded, dataset, chosen, folder, save).save(model / "captioner")
 
 
 @captioner_app.command(
     "evaluate", epilog="Example: fishermix captioner evaluate --data flickr8k:DIR --split test"
 )
-def evaluate_captioner(
+def measure_captions(
     data: DataOption,
     split: Annotated[str, typer.Option(help="The split to use: train, dev or test.")] = "test",
     model: ModelOption = None,
@@ -144,14 +131,14 @@ def evaluate_captioner(
     ] = None,
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
-    from fishermix_photos.lab import captioners
+    from fishermix_photos.lab.captioners import evaluate_captioner
 
     check_output_files(json_file)
     decoding = asdict(apply_changes(Decoding(), changes))
     loaded = open_model(model)
     captioner = require_captioner(loaded)
     dataset = open_combined(data)
-    found = captioners.evaluate_captioner(loaded, captioner, dataset, split, work, decoding)
+    found = evaluate_captioner(loaded, captioner, dataset, split, work, decoding)
     title = f"{dataset.name} {split}, {len(found.sentences)} photos, beam {decoding['beam']}"
     say_table(title, list(found.scores), [[f"{value:.1f}" for value in found.scores.values()]])
     _print_originality(found.originality)

@@ -13,7 +13,7 @@ import os
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -138,8 +138,8 @@ def clean(text: str) -> str:
 
 
 def say(*lines: str) -> None:
-    """Print lines of the result; without any, an empty line."""
-    _write(sys.stdout, "".join(f"{clean(line)}\n" for line in lines or ("",)))
+    """Print lines of the result."""
+    _write(sys.stdout, "".join(f"{clean(line)}\n" for line in lines))
 
 
 def say_paths(paths: Iterable[str], end: str = "\n") -> None:
@@ -173,18 +173,10 @@ def tell(*messages: str) -> None:
             complain(message)
 
 
-def tell_skipped(skipped: Mapping[str, int]) -> None:
-    """Report the files that look like photos and are not read, by suffix."""
-    from fishermix_photos.vision.formats import explain_skipped
-
-    tell(*explain_skipped(skipped))
-
-
 def tell_unknown_words(words: Sequence[str], model: ImageTextModel) -> None:
     """Report out-of-vocabulary words of a query, and what the model makes of them."""
-    if words:
-        kind = "Unknown words, matched by spelling" if model.reads_unknown_words else "Unknown words, ignored"
-        tell(f"{kind}: {', '.join(words)}.")
+    kind = "Unknown words, matched by spelling" if model.reads_unknown_words else "Unknown words, ignored"
+    tell(f"{kind}: {', '.join(words)}.")
 
 
 def complain(message: str) -> None:

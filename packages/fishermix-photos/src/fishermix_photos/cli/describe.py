@@ -156,8 +156,9 @@ def explain(
     with open_library(None, model) as library:
         library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
         explanation = library.explain(sentence, library.encode_photo(photo))
-        tell_unknown_words(explanation.out_of_vocabulary, library.model)
-        tell(*suggest_words(explanation.out_of_vocabulary, library.model))
+        if unknown := explanation.out_of_vocabulary:
+            tell_unknown_words(unknown, library.model)
+            tell(*suggest_words(unknown, library.model))
     if as_json:
         say_json(asdict(explanation))
     else:

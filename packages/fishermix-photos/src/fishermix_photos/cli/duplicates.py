@@ -79,7 +79,7 @@ def duplicates(
         return
     for number, group in enumerate(groups):
         if number and not null and not omit_first:
-            say()
+            say("")
         paths = [names.write(path) for path in list(group.files)[start:]]
         say_paths(paths, end="\0" if null else "\n")
     count = sum(len(group.files) for group in groups)

@@ -20,7 +20,6 @@ from fishermix_photos.cli.common import (
     say,
     say_json,
     tell,
-    tell_skipped,
 )
 
 if TYPE_CHECKING:
@@ -182,6 +181,8 @@ def verify(library: LibraryOption = None) -> None:
 
 def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str] | None) -> None:
     """Update folders and print what changed."""
+    from fishermix_photos.vision.formats import explain_skipped
+
     changes = photos.update(folders, exclude or ())
     say(
         f"{photos.count(folders):,} photos: {changes.encoded:,} encoded, {changes.recognized:,} recognized "
@@ -190,6 +191,6 @@ def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str
     tell(
         *(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()),
         *(f"{path}: {reason}" for path, reason in changes.unreadable.items()),
+        *explain_skipped(changes.skipped),
+        *changes.remarks,
     )
-    tell_skipped(changes.skipped)
-    tell(*changes.remarks)

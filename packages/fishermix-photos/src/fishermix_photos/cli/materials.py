@@ -12,8 +12,6 @@ from fishermix_photos.cli import App, app
 from fishermix_photos.cli.common import MaxPixelsOption, complain, say
 from fishermix_photos.cli.train import DATA_FORMS
 
-FAILURES_SHOWN = 20
-
 networks = App(help="List and add the networks that encode photos.")
 vectors = App(help="Import and inspect word vectors.")
 datasets = App(help="Inspect captioned image sets.")
@@ -153,8 +151,7 @@ def show_dataset(
         say(f"{split or 'in no split'}: {images} images, {sentences} sentences")
     if dataset.protocol:
         say(f"No official splits: this is the first of the paper's {dataset.repeats} random splits.")
-    for problem in dataset.problems:
-        say(f"problem: {problem}")
+    say(*(f"problem: {problem}" for problem in dataset.problems))
 
 
 @app.command(epilog="Example: fishermix features flickr8k:~/flickr8k --view flip --out flickr8k-features")
@@ -167,9 +164,6 @@ def features(
     view: Annotated[
         str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")
     ] = "squeeze",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads. Default: all cores.", show_default=False)
-    ] = None,
     max_pixels: MaxPixelsOption = None,
 ) -> None:
     """Compute the image features of a data set.
@@ -183,16 +177,14 @@ def features(
     from fishermix_photos.vision.features import extract, write_table
 
     images = open_dataset(dataset)
-    result = extract(images.image_paths, ImageEncoder(encoder, view=view, threads=threads), out)
+    result = extract(images.image_paths, ImageEncoder(encoder, view=view), out)
     write_table(out, images.image_names, result.features)
     speed = f", {result.images_per_second:.1f} images/s" if result.encoded else ""
     say(
         f"{len(images.image_names):,} images with {result.features.shape[1]} features each in {out}: "
         f"{result.encoded:,} encoded in {result.seconds:.1f} s{speed}, {len(result.failed):,} failed"
     )
-    for name, reason in list(result.failed.items())[:FAILURES_SHOWN]:
+    for name, reason in result.failed.items():
         complain(f"Failed: {name}: {reason}")
-    if len(result.failed) > FAILURES_SHOWN:
-        complain(f"Failed: and {len(result.failed) - FAILURES_SHOWN:,} more")
     if images.image_names and len(result.failed) == len(images.image_names):
         raise FishermixError(f"No image of {dataset} could be read.")

@@ -27,7 +27,6 @@ from fishermix_photos.cli.common import (
     say_json,
     say_paths,
     tell,
-    tell_skipped,
     tell_unknown_words,
 )
 
@@ -158,8 +157,7 @@ def search(
 ) -> None:
     """Find the photos that a sentence describes.
 
-    The first search of a folder encodes every photo; later searches encode only new photos. Nothing leaves
-    this machine.
+    The first search of a folder encodes every photo; later ones encode only new photos, all on this machine.
 
     The higher the score, the better the match. On a terminal, headings say which photos are likely right
     (probability 0.5 or more) and which may be (0.2 or more).
@@ -185,8 +183,6 @@ def search(
     elif null or paths_only:
         say_paths([names.write(photo.path) for photo in results.photos], end="\0" if null else "\n")
     else:
-        if results.nothing_matches:
-            tell(NOTHING)
         _print_lines(results, names, has_headings=sort is SortBy.score and sys.stdout.isatty())
 
 
@@ -197,8 +193,10 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
             library.check(query)  # before hours of work
         update_folders(library, query.folders, query.exclude)
     results = library.search(query)
-    tell(*results.remarks)
-    tell_unknown_words(results.unknown_words, library.model)
+    if results.remarks:
+        tell(*results.remarks)
+    if results.unknown_words:
+        tell_unknown_words(results.unknown_words, library.model)
     if not results.photos:
         count = library.count(query.folders)
         empty = explain_empty(library, query.folders, query.exclude, update)
@@ -208,14 +206,16 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
 
 def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None:
     """Print scores and paths, with headings for the photos that are likely right and those that may be."""
+    if results.nothing_matches:
+        tell(NOTHING)
+        has_headings = False
     band, lines = None, []
     for photo, place in zip(results.photos, names.describe(results.photos)):
-        if has_headings and not results.nothing_matches and photo.band not in (None, band):
+        if has_headings and photo.band not in (None, band):
             band = photo.band
             lines.append(HEADINGS[photo.band])
         lines.append(place if photo.score is None else f"{photo.score:.3f}  {place}")
-    if lines:
-        say(*lines)
+    say(*lines)
 
 
 def _describe_photo(photo: Photo, names: PathNames) -> dict[str, str | float | int]:
@@ -365,15 +365,18 @@ def update_folders(library: PhotoLibrary, folders: Sequence[Path], exclude: Sequ
 
 def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
     """Report what an update could not read."""
-    tell(*(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()))
+    from fishermix_photos.vision.formats import explain_skipped
+
+    remarks = [f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()]
     if changes.unreadable:
         first = next(iter(changes.unreadable))
         place = library.covering(os.path.dirname(first.rstrip("/"))) or "FOLDER"
-        tell(
+        remarks.append(
             f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
             f"`fishermix library info {shlex.quote(str(place))}` lists all of them."
         )
-    tell_skipped(changes.skipped)
+    if remarks or changes.skipped:
+        tell(*remarks, *explain_skipped(changes.skipped))
 
 
 def explain_empty(

@@ -114,7 +114,7 @@ def serve(
         exclude=exclude or (),
         update=None if not update else "polling" if poll else "events",
     )
-    _run(live, access, listener, _make_address(host, port, bool(tls)), tls, browser)
+    _answer_requests(live, access, listener, _make_address(host, port, bool(tls)), tls, browser)
 
 
 def _expect_packages() -> None:
@@ -128,7 +128,7 @@ def _expect_packages() -> None:
         ) from error
 
 
-def _run(
+def _answer_requests(
     live: LiveLibrary,
     access: Access,
     listener: socket.socket,

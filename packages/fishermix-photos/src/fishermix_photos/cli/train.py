@@ -57,6 +57,26 @@ WorkOption = Annotated[
     Path | None,
     typer.Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
 ]
+WordsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Vocabulary size: all caption words, then the most frequent others. Default: all words of the "
+        "vectors.",
+    ),
+]
+ClusterOption = Annotated[
+    str | None, typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.")
+]
+VariantsOption = Annotated[
+    str, typer.Option(help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}.")
+]
+TestImagesOption = Annotated[
+    int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
+]
+CsvOption = Annotated[
+    Path | None, typer.Option("--csv", help="Write the table with the published figures to this CSV file.")
+]
 JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Write the results to this JSON file.")]
 
 
@@ -71,21 +91,11 @@ def train(
     work: Annotated[
         Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
     ] = None,
-    words: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Vocabulary size: all caption words, then the most frequent others. Default: all words of "
-            "the vectors.",
-        ),
-    ] = None,
+    words: WordsOption = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store vectors and weights in half precision.")
     ] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes."),
-    ] = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Train a model on captioned photos.
 
@@ -148,26 +158,19 @@ def reproduce(
     data: Annotated[
         str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP}")
     ],
-    variants: Annotated[
-        str, typer.Option(help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}.")
-    ] = "mean,gmm,lmm,hglmm,gmm+hglmm",
+    variants: VariantsOption = "mean,gmm,lmm,hglmm,gmm+hglmm",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
     ] = None,
     recipe: RecipeOption = "paper",
     changes: SetOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
-    test_images: Annotated[
-        int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
-    ] = None,
+    test_images: TestImagesOption = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
         ".cache/reproduce"
     ),
     json_file: JsonFileOption = None,
-    csv_file: Annotated[
-        Path | None,
-        typer.Option("--csv", help="Write the table with the published figures to this CSV file."),
-    ] = None,
+    csv_file: CsvOption = None,
 ) -> None:
     """Measure the variants of the paper and print them next to the published tables.
 

@@ -15,6 +15,7 @@ from fishermix.caption.recipe import CaptionRecipe
 from fishermix.caption.vocabulary import CaptionSet
 from fishermix.errors import FishermixError
 from fishermix.measures.captions import Originality, caption_scores, originality
+from fishermix.progress import tell_person
 from fishermix.runtime import install_command
 
 from fishermix_photos.lab.datasets import Dataset
@@ -24,7 +25,6 @@ from fishermix_photos.model import ImageTextModel
 
 FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
 CHECKPOINT = "captioner"  # in the work folder
-Training = Any  # of `fishermix.caption.trainer`, which needs torch
 
 
 def train_captioner(
@@ -32,24 +32,24 @@ def train_captioner(
     dataset: Dataset,
     recipe: CaptionRecipe,
     work: Path,
-    on_start: Callable[[Training], None] = lambda training: None,
-    on_end: Callable[[Training], None] = lambda training: None,
+    save: Callable[[Captioner, list[dict[str, float]], int], None],
 ) -> Captioner:
     """Train on the "train" photos of a data set; its "dev" photos choose the epoch and fit the confidence.
 
-    A training that was interrupted is resumed. `on_start` is called before the first step; `on_end` after the
-    last one, and also after Ctrl-C.
+    A training that was interrupted is resumed. At its end, and after Ctrl-C, `save` gets the best captioner,
+    the losses and dev scores of every epoch, and the number of the best epoch.
     """
     stages = Stages(work)
     dataset = with_dev(dataset, seed=0)
     with stages.hold():
         training = _prepare(model, dataset, recipe, stages.folder)
-        on_start(training)
+        if training.position.history:
+            tell_person(f"Resuming after epoch {training.position.epoch} from the checkpoint in {work}.")
         try:
             training.run()
         finally:
             if training.best is not None:
-                on_end(training)
+                save(training.best, training.position.history, training.position.best_epoch)
         best = training.best
         if best.confidence is None or len(training.dev.points) >= FEWEST_TO_CALIBRATE:
             _calibrate(model, best, training.dev)
@@ -57,7 +57,10 @@ def train_captioner(
     return best
 
 
-def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, work: Path) -> Training:
+def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, work: Path) -> Any:
+    is_fine_tuned = recipe.name == "fine-tune"
+    if is_fine_tuned and model.captioner is None:
+        raise FishermixError("The model has no captioner to start from. Train one with --recipe default.")
     try:
         from fishermix.caption.trainer import Training
     except ModuleNotFoundError as error:
@@ -71,7 +74,7 @@ def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, wor
         recipe,
         folder=work / CHECKPOINT,
         model_key=model.space_key,
-        start=model.captioner if recipe.name == "fine-tune" else None,
+        start=model.captioner if is_fine_tuned else None,
     )
 
 

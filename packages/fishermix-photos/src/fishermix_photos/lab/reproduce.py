@@ -48,14 +48,8 @@ class Result:
         return VARIANTS[self.variant].label
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "variant": self.variant,
-            "encoder": self.encoder,
-            **self.figures,
-            "chosen": self.chosen,
-            "laplacian": self.laplacian,
-            "seconds": self.seconds,
-        }
+        values = asdict(self)
+        return values.pop("figures") | values
 
 
 @dataclass(frozen=True)

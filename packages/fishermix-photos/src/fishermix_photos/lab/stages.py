@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +30,7 @@ from fishermix_photos.vision.features import open_cache, read_vector
 if TYPE_CHECKING:
     from distributed import Client
 
-T = TypeVar("T")
+Stage = TypeVar("Stage")
 SENTENCES_FILE = "sentences.sqlite"
 TABLE = "vectors (transformer TEXT, sentence BLOB, vector BLOB NOT NULL, PRIMARY KEY (transformer, sentence))"
 INSERT = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)"
@@ -51,20 +51,10 @@ class Stages:
             raise FishermixError(f"Cannot create the work folder {folder} ({error.strerror}).") from error
         self.seconds: dict[str, float] = {}
         self.client: Client | None = None
-        self.held = False
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Keep other processes out of the folder; inside another `hold` of the same object, do nothing."""
-        if self.held:
-            yield
-            return
-        with hold_folder(self.folder, "--work"):
-            self.held = True
-            try:
-                yield
-            finally:
-                self.held = False
+    def hold(self) -> AbstractContextManager[Path]:
+        """Keep other processes out of the folder; the same thread may hold it again."""
+        return hold_folder(self.folder, "--work")
 
     @contextmanager
     def clock(self, name: str) -> Iterator[None]:
@@ -79,10 +69,10 @@ class Stages:
         self,
         name: str,
         inputs: Any,
-        make: Callable[[], T],
-        save: Callable[[T, Path], None],
-        load: Callable[[Path], T],
-    ) -> T:
+        make: Callable[[], Stage],
+        save: Callable[[Stage, Path], None],
+        load: Callable[[Path], Stage],
+    ) -> Stage:
         """The result of a stage: loaded if it was finished before, else made and saved.
 
         inputs : JSON values that determine the result

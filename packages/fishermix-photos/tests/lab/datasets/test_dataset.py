@@ -99,7 +99,7 @@ def test_combined_sets_keep_paths_and_have_unique_names():
     both = combine([one, two, three])
     assert sorted(pairs(both)) == sorted([*pairs(one), *pairs(two), *pairs(three)])
     assert len(set(both.image_names)) == 18
-    assert {"one/0.jpg", "two/0.jpg", "two-2/0.jpg", "6.jpg"} <= set(both.image_names)
+    assert {"one/0.jpg", "two/0.jpg", "two-3/0.jpg", "two/6.jpg"} <= set(both.image_names)
     assert combine([one]) is one
 
 

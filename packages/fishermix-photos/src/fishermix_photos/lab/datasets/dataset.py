@@ -174,8 +174,8 @@ class Dataset:
 def combine(datasets: Sequence[Dataset]) -> Dataset:
     """Concatenate the images, sentences and splits of several sets.
 
-    A name that occurs in more than one set gets the name of its set as a prefix (`coco/1.jpg`), with a number
-    if the sets have the same name (`folder-2/1.jpg`).
+    Image names get the name of their set as a prefix (`coco/1.jpg`), with a number if an earlier set has the
+    same name (`folder-2/1.jpg`).
     """
     if not datasets:
         raise ValueError("There are no data sets to combine.")
@@ -184,7 +184,7 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     starts = np.cumsum([0, *(len(dataset) for dataset in datasets)])
     return Dataset(
         name="+".join(dataset.name for dataset in datasets),
-        image_names=_make_unique_names(datasets),
+        image_names=_prefix_names(datasets),
         image_paths=[path for dataset in datasets for path in dataset.image_paths],
         sentences=[sentence for dataset in datasets for sentence in dataset.sentences],
         image_of=np.concatenate([dataset.image_of + start for dataset, start in zip(datasets, starts)]),
@@ -193,19 +193,9 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     )
 
 
-def _make_unique_names(datasets: Sequence[Dataset]) -> list[str]:
-    """The names of all images, with a prefix where several sets have the same."""
-    times = Counter(name for dataset in datasets for name in dataset.image_names)
-    taken = set(times)
-    calls: Counter[str] = Counter()
-    names: list[str] = []
-    for dataset in datasets:
-        calls[dataset.name] += 1
-        prefix = dataset.name if calls[dataset.name] == 1 else f"{dataset.name}-{calls[dataset.name]}"
-        for name in dataset.image_names:
-            if times[name] > 1:
-                while name in taken:
-                    name = f"{prefix}/{name}"
-                taken.add(name)
-            names.append(name)
-    return names
+def _prefix_names(datasets: Sequence[Dataset]) -> list[str]:
+    """The names of all images, each with the name of its set."""
+    prefixes: list[str] = []
+    for number, dataset in enumerate(datasets, 1):
+        prefixes.append(f"{dataset.name}-{number}" if dataset.name in prefixes else dataset.name)
+    return [f"{prefix}/{name}" for prefix, part in zip(prefixes, datasets) for name in part.image_names]
