@@ -23,8 +23,8 @@ MODULES = {
     "fishermix.distributed.cluster": "connect",
     "fishermix.distributed.mixtures": "ClusterSource",
     "fishermix.distributed.covariances": "covariance_sums",
-    "fishermix_photos.query": "Term parse_query parse_arguments",
-    "fishermix_photos.details": "Details Filter",
+    "fishermix_photos.query": "Term Filter parse_query parse_arguments",
+    "fishermix_photos.details": "Details",
     "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "
     "LibraryBusy LibraryDamaged OtherModel FolderAway NotInLibrary UnknownPhoto",
     "fishermix_photos.vision.open": "open_photo list_photos",

@@ -96,7 +96,7 @@ class ModelConfig(Struct, kw_only=True):
 
 
 class Calibration(Struct, kw_only=True):
-    """`calibration.json`: what turns scores into probabilities (see `probability`), and the key of the model
+    """`calibration.json`: what turns scores into probabilities (see `search`), and the key of the model
     whose scores it is for.
     """
 
@@ -108,7 +108,7 @@ class Calibration(Struct, kw_only=True):
     log_words: Number
 
     def apply(self, numbers: np.ndarray) -> np.ndarray:
-        """The probabilities (n,) of what `probability.describe_scores` gave (n, 4)."""
+        """The probabilities (n,) of what `search.describe_scores` gave (n, 4)."""
         weights = np.array([self.score, self.deviations, self.log_photos, self.log_words])
         return 1 / (1 + np.exp(-(self.intercept + numbers @ weights)))
 
