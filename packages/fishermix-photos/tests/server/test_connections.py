@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from fishermix_photos.server.app import create_app
-from fishermix_photos.server.guards import Limits
 from serving import id_of, make_library, show
 from tiny_model import TinyModel, paint
 
@@ -116,7 +115,7 @@ def test_a_long_download_goes_on_while_it_is_read(served, tmp_path):
     paint(tmp_path / "photos" / "red.png", "red")
     with make_library(tmp_path / "photos", tmp_path / "library", TinyModel()) as library:
         (tmp_path / "photos" / "red.png").write_bytes(bytes(40_000_000))
-        address = served(app=create_app(show(library), Limits(piece_seconds=0.5)))
+        address = served(app=create_app(show(library)), stalled_seconds=0.5)
         path = f"/api/photos/{id_of(library, 'red.png')}/original"
         began, received = time.monotonic(), 0
         with open_download(address, path) as reader:

@@ -75,7 +75,7 @@ class Access:
         """
         name, _, port = host.lower().rpartition(":") if PORT.search(host) else (host.lower(), "", "")
         return int(port or 0) <= LARGEST_PORT and (
-            name in self._names or (not self.local and _is_address(name))
+            name in self._names or (not self.local and _parse_address(name.strip("[]")) is not None)
         )
 
     def describe_hosts(self) -> str:
@@ -124,12 +124,8 @@ def find_token(query: bytes) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _parse_address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def find_own_address(host: str) -> str:
@@ -147,18 +143,16 @@ def find_own_address(host: str) -> str:
             return "127.0.0.1" if host == "0.0.0.0" else "::1"
 
 
-def _is_address(name: str) -> bool:
+def _parse_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
-def _group(address: str) -> str:
+def _group(name: str) -> str:
     """An IPv4 address, or the network of an IPv6 address: a device chooses the rest itself."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else str(found)
+    address = _parse_address(name.partition("%")[0])
+    if address is not None and address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return name if address is None else str(address)

@@ -39,8 +39,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         responses=REFUSALS,
         telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
-    downloads = Downloads(limits.downloads, limits.piece_seconds)
-    app.state.site = Site(live, Work(limits), downloads, access)
+    app.state.site = Site(live, Work(limits), Downloads(limits.downloads), access)
     app.include_router(router)
     _add_error_handlers(app)
 

@@ -44,7 +44,13 @@ class Server(uvicorn.Server):
     tls : uvicorn's settings for HTTPS
     """
 
-    def __init__(self, app: ASGIApp, head_seconds: float = HEAD_SECONDS, **tls: Any):
+    def __init__(
+        self,
+        app: ASGIApp,
+        head_seconds: float = HEAD_SECONDS,
+        stalled_seconds: float = STALLED_SECONDS,
+        **tls: Any,
+    ):
         files = raise_file_limit()
         config = uvicorn.Config(
             app,
@@ -61,7 +67,8 @@ class Server(uvicorn.Server):
             **tls,
         )
         super().__init__(config)
-        self.head_seconds, self.most_idle = head_seconds, min(MOST_IDLE, files // 2)
+        self.head_seconds, self.stalled_seconds = head_seconds, stalled_seconds
+        self.most_idle = min(MOST_IDLE, files // 2)
         self._since: dict[tuple[H11Protocol, RequestResponseCycle | None, int], float] = {}
 
     async def on_tick(self, counter: int) -> bool:
@@ -81,7 +88,7 @@ class Server(uvicorn.Server):
         for state, since in self._since.items():
             connection, cycle, unread = state
             if unread:
-                if now - since > STALLED_SECONDS:
+                if now - since > self.stalled_seconds:
                     connection.transport.abort()
             elif cycle is None or cycle.response_complete:
                 if now - since > self.head_seconds:

@@ -49,7 +49,6 @@ class Limits:
     workers: int = 2
     waiting: int = 64
     downloads: int = 16
-    piece_seconds: float = 15.0
 
     def explain_size(self) -> str:
         return f"The body is larger than {self.body_bytes:,} bytes. Send a smaller photo."

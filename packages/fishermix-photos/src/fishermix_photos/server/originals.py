@@ -4,7 +4,6 @@ sent, or shown in the file manager of this machine.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import shutil
@@ -22,7 +21,7 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fishermix.errors import FishermixError
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from fishermix_photos.results import Photo, replace_undecodable
 from fishermix_photos.vision.formats import suffix_of
@@ -51,9 +50,6 @@ class Original:
     path: Path
     handle: int
     status: os.stat_result
-
-    def close(self) -> None:
-        os.close(self.handle)
 
 
 def find_inside(photo: Photo) -> Path | None:
@@ -96,7 +92,7 @@ def has_any_file(photos: Iterable[Photo]) -> bool:
     """Whether the file of one of the photos is still there, and can be read."""
     for photo in photos:
         if (original := open_original(photo)) is not None:
-            original.close()
+            os.close(original.handle)
             return True
     return False
 
@@ -106,14 +102,16 @@ def find_type(name: str) -> str | None:
     return SHOWN.get(suffix_of(name))
 
 
+TOO_MANY_DOWNLOADS = JSONResponse(
+    {"detail": "Too many downloads at once. Try again in a moment."}, 503, {"Retry-After": "2"}
+)
+
+
 class Downloads:
-    """Limits how many files are sent at the same time, and how slowly a client may read one.
+    """Limits how many files are sent at the same time."""
 
-    piece_seconds : in which a client must read a piece of at most 256 kB
-    """
-
-    def __init__(self, most: int, piece_seconds: float):
-        self.free, self.piece_seconds = most, piece_seconds  # changed by the event loop's thread only
+    def __init__(self, most: int):
+        self.free = most  # changed by the event loop's thread only
 
     def send_file(self, original: Original, download: bool) -> Response:
         """The file, or the part of it that a `Range` header asks for."""
@@ -138,33 +136,21 @@ class Downloads:
 
 
 class Download(Response):
-    """A response that gives its place back at the end, also if the client goes away or reads too slowly."""
+    """A response that gives its place back at the end, also if the client goes away."""
 
     def __init__(self, downloads: Downloads, response: Response, original: Original | None = None):
         super().__init__()
         self._downloads, self._response, self._original = downloads, response, original
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
-            await asyncio.wait_for(send(message), self._downloads.piece_seconds)
-
+        response = self._response if self._downloads.free > 0 else TOO_MANY_DOWNLOADS
+        self._downloads.free -= 1
         try:
-            if not self._downloads.free:
-                await self._refuse(scope, receive, send)
-                return
-            self._downloads.free -= 1
-            try:
-                with suppress(TimeoutError):
-                    await self._response(scope, receive, send_in_time)
-            finally:
-                self._downloads.free += 1
+            await response(scope, receive, send)
         finally:
+            self._downloads.free += 1
             if self._original is not None:
-                self._original.close()
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = {"detail": "Too many downloads at once. Try again in a moment."}
-        await JSONResponse(detail, 503, {"Retry-After": "2"})(scope, receive, send)
+                os.close(self._original.handle)
 
 
 class _Pieces(io.RawIOBase):

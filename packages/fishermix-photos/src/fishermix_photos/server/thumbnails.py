@@ -59,8 +59,7 @@ class Thumbnails:
 
     def make_picture(self, photo: Photo, size: str) -> bytes | None:
         """A photo as JPEG, small or large; None if its file is gone or leads out of its folder."""
-        file = find_inside(photo)
-        status = stat_inside(photo)
+        file, status = find_inside(photo), stat_inside(photo)
         if file is None or status is None:
             return None
         picture = f"{file}{photo.picture.removeprefix(photo.path)}"

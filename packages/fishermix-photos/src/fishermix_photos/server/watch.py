@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from fishermix.errors import FishermixError
@@ -32,7 +33,7 @@ class FolderWatcher:
         self, list_folders: Callable[[], Sequence[Path]], stop: threading.Event, polling: bool = False
     ):
         self.list_folders, self.stop = list_folders, stop
-        self.polling = polling or not _has_watchfiles()
+        self.polling = polling or find_spec("watchfiles") is None
         self._seen: dict[Path, Listing | None] = {}  # None: the folder cannot be read
         self._looked, self._cost = 0.0, 0.0  # when, and how many seconds it took
         self._events: Iterator[object] | None = None
@@ -96,11 +97,3 @@ class FolderWatcher:
             yield_on_timeout=True,
             raise_interrupt=False,
         )
-
-
-def _has_watchfiles() -> bool:
-    try:
-        import watchfiles  # noqa: F401
-    except ImportError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.progress import progress
+from fishermix.progress import Bar, progress
 from fishermix.storage import write_atomically
 
 from fishermix_photos.disk import DAMAGED, create_private_file, explain_os_error, make_private_folder
@@ -164,39 +164,32 @@ class _FeatureCache:
         return [name for name in keys if self.contents.get(name) not in self.known]
 
     def fill(self, names: Sequence[str]) -> int:
-        """Encode the images of these files that the cache lacks; returns how many images were encoded.
-
-        Progress counts files whose result is saved: an interruption does not lose what it shows.
-        """
+        """Encode the images of these files that the cache lacks; returns how many images were encoded."""
         submitted: list[bytes] = []
-        encoded = files_read = files_saved = 0
+        encoded = 0
 
-        def read_new() -> Iterator[bytes]:
-            nonlocal files_read
+        def read_new(bar: Bar) -> Iterator[bytes]:
             for name in names:
-                files_read += 1
                 data = self._read(name)
                 if data is None or (content := self.contents[name]) in self.known:
+                    bar.advance()
                     continue
                 self.known.add(content)
                 submitted.append(content)
                 yield data
 
         with progress("encoding photos", len(names)) as bar:
-            for position, vector in self.encoder.stream(read_new()):
+            for position, vector in self.encoder.stream(read_new(bar)):
                 content = submitted[position]
                 if isinstance(vector, UnreadableImage):
                     self.damaged[content] = vector.reason
                 else:
                     self.new_vectors.append((self.key, content, vector.astype("<f4").tobytes()))
                     encoded += 1
+                bar.advance()
                 if time.monotonic() - self.committed > SECONDS_BETWEEN_COMMITS:
                     self._commit()
-                    files_in_flight = len(submitted) - position - 1
-                    bar.advance(files_read - files_in_flight - files_saved)
-                    files_saved = files_read - files_in_flight
             self._commit()
-            bar.advance(len(names) - files_saved)
         return encoded
 
     def _read(self, name: str) -> bytes | None:

@@ -36,16 +36,9 @@ HOW_TO_GET = {
 LARGEST_SIDE = 4096  # more would take gigabytes per image
 # Increase it when decoding or resampling changes the numbers: it is part of every `features_key`.
 PREPARATION = 1
-EXAMPLE = json.dumps(
-    {
-        "size": 224,
-        "layout": "NCHW",
-        "channels": "RGB",
-        "mean": [123.675, 116.28, 103.53],
-        "std": [58.395, 57.12, 57.375],
-        "input": "image",
-        "output": "features",
-    }
+EXAMPLE = (
+    '{"size": 224, "layout": "NCHW", "channels": "RGB", "mean": [123.675, 116.28, 103.53], '
+    '"std": [58.395, 57.12, 57.375], "input": "image", "output": "features"}'
 )
 
 
@@ -121,10 +114,8 @@ class Network:
         if not os.path.isfile(graph):
             raise FishermixError(f"The network file {graph} does not exist.")
         if not sidecar.is_file():
-            raise FishermixError(
-                f"{graph} needs {sidecar.name} next to it, which says how to prepare an image. "
-                f"Example: {EXAMPLE}"
-            )
+            reason = f"{graph} needs {sidecar.name} next to it, which says how to prepare an image."
+            raise FishermixError(f"{reason} Example: {EXAMPLE}")
         advice = f"Example: {EXAMPLE}"
         return cls(graph=graph, **structs.asdict(parse_json(sidecar.read_bytes(), Sidecar, sidecar, advice)))
 

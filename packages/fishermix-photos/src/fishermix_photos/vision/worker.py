@@ -103,7 +103,7 @@ class _Worker:
         """Send a request and the bytes of a file; returns the answer and the pixels."""
         assert self.process.stdin
         assert self.process.stdout
-        with self._limit(seconds) as limit:
+        with self._limit(seconds) as exceeded:
             try:
                 self.process.stdin.write(_encode(request) + data)
                 self.process.stdin.flush()
@@ -111,7 +111,7 @@ class _Worker:
                 width, height = answer.get("size", (0, 0))
                 return answer, self._read(width * height * 3)
             except (OSError, ValueError, EOFError) as error:
-                if limit.exceeded:
+                if exceeded.is_set():
                     raise UnreadableImage(f"decoding it took too long (more than {seconds:.3g} s)") from error
                 raise UnreadableImage("its decoder crashed or needed too much memory") from error
 
@@ -122,8 +122,22 @@ class _Worker:
             raise EOFError
         return data
 
-    def _limit(self, seconds: float) -> _Limit:
-        return _Limit(self.process, seconds)
+    @contextmanager
+    def _limit(self, seconds: float) -> Iterator[threading.Event]:
+        """Kill the process if it is still at work after `seconds`; the event says that it was."""
+        exceeded = threading.Event()
+
+        def end() -> None:
+            exceeded.set()
+            self.process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield exceeded
+        finally:
+            timer.cancel()
 
     def stop(self) -> None:
         self.process.kill()
@@ -142,26 +156,6 @@ def _import_folders() -> list[str]:
         for folder in (*sys.path, *_PACKAGES)
         if os.path.isabs(folder) and (folder in _PACKAGES or os.path.realpath(folder) != here)
     ]
-
-
-class _Limit:
-    """Kills a process that is still at work after `seconds`."""
-
-    def __init__(self, process: subprocess.Popen, seconds: float):
-        self.process, self.exceeded = process, False
-        self.timer = threading.Timer(seconds, self._end)
-        self.timer.daemon = True
-
-    def _end(self) -> None:
-        self.exceeded = True
-        self.process.kill()
-
-    def __enter__(self) -> _Limit:
-        self.timer.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.timer.cancel()
 
 
 _idle: list[_Worker] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,14 @@ def import_onnx():
             f"Adding an encoder needs the package onnx. Run: {install_command('onnx')}"
         ) from error
     return onnx
+
+
+def describe_input(
+    name: str, size: int, channels: str, mean: Sequence[float], std: Sequence[float]
+) -> dict[str, Any]:
+    """The JSON next to a graph (see `fishermix_photos.vision.network`)."""
+    pixels = {"layout": "NCHW", "channels": channels, "mean": list(mean), "std": list(std)}
+    return {"name": name, "size": size, **pixels, "input": Graph.INPUT, "output": "features"}
 
 
 class Graph:

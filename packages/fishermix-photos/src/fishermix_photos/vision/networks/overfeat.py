@@ -13,20 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from fishermix.errors import FishermixError
 
-from fishermix_photos.vision.networks.graph import Graph
+from fishermix_photos.vision.networks.graph import Graph, describe_input
 
 SIZE = 221
 FLOOR = 1e-6  # the authors' rectifier replaces everything that is not positive by this value
-SIDECAR = {
-    "name": "overfeat",
-    "size": SIZE,
-    "layout": "NCHW",
-    "channels": "RGB",
-    "mean": [118.380948] * 3,
-    "std": [61.896913] * 3,
-    "input": Graph.INPUT,
-    "output": "features",
-}
+SIDECAR = describe_input("overfeat", SIZE, "RGB", mean=[118.380948] * 3, std=[61.896913] * 3)
 
 
 class Layer(NamedTuple):

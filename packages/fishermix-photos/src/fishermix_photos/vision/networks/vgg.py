@@ -14,7 +14,7 @@ from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 from fishermix.storage import explain_damage
 
-from fishermix_photos.vision.networks.graph import Graph
+from fishermix_photos.vision.networks.graph import Graph, describe_input
 
 SIZE, FEATURES = 224, 4096
 # Channels of the convolutions, all 3x3; "pool" halves rows and columns.
@@ -27,12 +27,8 @@ LAYERS: tuple[int | str, ...] = (
 )
 # Weights from torchvision need one normalization, those converted from the authors' Caffe files the other.
 PREPROCESSING = {
-    "torchvision": {
-        "channels": "RGB",
-        "mean": [123.675, 116.28, 103.53],
-        "std": [58.395, 57.12, 57.375],
-    },
-    "caffe": {"channels": "BGR", "mean": [103.939, 116.779, 123.68], "std": [1.0, 1.0, 1.0]},
+    "torchvision": ("RGB", (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "caffe": ("BGR", (103.939, 116.779, 123.68), (1.0, 1.0, 1.0)),
 }
 
 
@@ -48,9 +44,8 @@ def build_vgg19(weights: Path | None, preprocessing: str = "torchvision") -> tup
         )
     if not weights.is_file():
         raise FishermixError(f"The file {weights} does not exist.")
-    sidecar = {"name": "vgg19", "size": SIZE, "layout": "NCHW", **PREPROCESSING[preprocessing]}
-    model = build_graph(read_pth(weights), str(weights))
-    return model, {**sidecar, "input": Graph.INPUT, "output": "features"}
+    sidecar = describe_input("vgg19", SIZE, *PREPROCESSING[preprocessing])
+    return build_graph(read_pth(weights), str(weights)), sidecar
 
 
 def list_shapes() -> dict[str, tuple[int, ...]]:
