@@ -370,7 +370,7 @@ def test_https(tmp_path, certificate):
     [
         (["--key", "key.pem"], "--key needs --cert"),
         (["--cert", "nowhere.pem"], "The certificate nowhere.pem cannot be used"),
-        (["--host", "no.such.host.invalid"], "is no address of this machine"),
+        (["--host", "no.such.host.invalid"], "is not an address of this machine"),
     ],
 )
 def test_mistakes_are_reported_at_once(tmp_path, options, message):

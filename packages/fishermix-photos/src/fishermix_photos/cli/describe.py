@@ -42,7 +42,7 @@ def caption(
 ) -> None:
     """Write a sentence for each photo.
 
-    "(unsure)" after a sentence means that it matches the photo hardly better than a random caption would.
+    "(unsure)" means that the sentence matches the photo barely better than a random caption.
 
     Photos that cannot be read are reported, and the exit code is then 1.
     """

@@ -61,9 +61,9 @@ def duplicates(
 ) -> None:
     """Find copies of photos: equal files, and others in another size, format or quality.
 
-    Prints one path per line, an empty line between groups, and in each group the photo with the most pixels
-    first; of equal ones, the one with a date of its camera, then the one that is not called a copy, then the
-    oldest. No photo is changed or deleted.
+    Prints one path per line, with an empty line between groups. The photo with the most pixels comes first;
+    among equals, a photo with a camera date, then one that is not named as a copy, then the oldest. No photo
+    is changed or deleted.
     """
     with open_library(library, model) as photos:
         chosen = choose_folders(photos, folders or [])

@@ -166,7 +166,7 @@ def remove(
 
 @library_app.command(epilog="Example: fishermix library verify && echo OK")
 def verify(library: LibraryOption = None) -> None:
-    """Check the database, every reference and every checksum. The exit code is 1 if one is wrong."""
+    """Check the database, every reference and every checksum. The exit code is 1 if anything is wrong."""
     with open_library(library, None) as photos:
         problems = photos.verify()
         place = photos.place

@@ -104,7 +104,9 @@ InOption = Annotated[
 ]
 CameraOption = Annotated[
     str | None,
-    typer.Option("--camera", metavar="NAME", help="Only photos of cameras whose name contains this."),
+    typer.Option(
+        "--camera", metavar="NAME", help="Only photos taken with a camera whose name contains this."
+    ),
 ]
 NearOption = Annotated[
     str | None,

@@ -49,7 +49,8 @@ HostOption = Annotated[
     ),
 ]
 TokenOption = Annotated[
-    bool, typer.Option("--token", help="Ask for a token on this machine too; other hosts always do.")
+    bool,
+    typer.Option("--token", help="Require a token on this machine too; with --host it is always required."),
 ]
 CertOption = Annotated[
     Path | None, typer.Option("--cert", help="Certificate for HTTPS (PEM file, with its chain).")
@@ -60,10 +61,11 @@ KeyOption = Annotated[
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your browser.")]
 FollowOption = Annotated[
     bool,
-    typer.Option("--update/--no-update", help="Follow the folders: new, changed and deleted photos appear."),
+    typer.Option("--update/--no-update", help="Keep looking for new, changed and deleted photos."),
 ]
 PollOption = Annotated[
-    bool, typer.Option("--poll", help="Look at the folders every few seconds instead of asking the system.")
+    bool,
+    typer.Option("--poll", help="Scan the folders every few seconds; for drives that report no changes."),
 ]
 
 
@@ -203,7 +205,9 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise FishermixError(f"--host {host} is no address of this machine ({error.strerror}).") from error
+        raise FishermixError(
+            f"--host {host} is not an address of this machine ({error.strerror})."
+        ) from error
     listener = socket.socket(family, kind)
     if os.name == "posix":  # on Windows, it would allow two servers on one port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -237,8 +241,8 @@ def _say_address(address: str, access: Access) -> str:
     say(link)
     if not address.startswith("https:") and not access.local:
         tell(
-            "Without --cert, whoever can listen to this network can read what is sent, the token included. "
-            "Use it in networks that you trust."
+            "Without --cert, anyone who can listen on this network can read what is sent, even the token. "
+            "Use it only on networks that you trust."
         )
     return link
 
