@@ -75,9 +75,6 @@ class CaptionNetwork(nn.Module):
         for name, value in self.named_parameters():
             value.copy_(torch.from_numpy(getattr(weights, name)))
 
-    def to_weights(self) -> Weights:
-        return copy_weights(dict(self.named_parameters()))
-
 
 def copy_weights(parameters: dict[str, Tensor] | dict[str, nn.Parameter]) -> Weights:
     """A float32 copy of the parameters for decoding."""

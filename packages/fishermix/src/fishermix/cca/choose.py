@@ -1,4 +1,12 @@
-"""Cross-validation of a CCA with `pairs`: an image and all its sentences are on the same side of a split."""
+"""Cross-validation of a CCA with `pairs`: an image and all its sentences are on the same side of a split.
+
+>>> rng = np.random.default_rng(0)
+>>> images, pairs = rng.standard_normal((50, 4)), np.repeat(np.arange(50), 3)
+>>> sentences = images[pairs] + rng.standard_normal((150, 4))
+>>> cca = choose_ridges(RegularizedCCA(2), images, sentences, pairs, reg_x=[0.01, 1], reg_y=0.01)
+>>> len(cca.cv_scores_)
+2
+"""
 
 from __future__ import annotations
 
@@ -46,15 +54,6 @@ def choose_ridges(
         The ridges to try.
     n_splits : int, default 5
         The number of folds of the rows of X, which are shuffled with the seed 0.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> images, pairs = rng.standard_normal((50, 4)), np.repeat(np.arange(50), 3)
-    >>> sentences = images[pairs] + rng.standard_normal((150, 4))
-    >>> cca = choose_ridges(RegularizedCCA(2), images, sentences, pairs, reg_x=[0.01, 1], reg_y=0.01)
-    >>> len(cca.cv_scores_)
-    2
     """
     X, Y = np.asarray(X), np.asarray(Y)
     pairs = parse_pairs(pairs, len(X), len(Y))
