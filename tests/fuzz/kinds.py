@@ -18,7 +18,7 @@ from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.cca.estimator import RegularizedCCA
 from fishermix.joint import HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
-from fishermix.mixture.checkpoint import KIND as MIXTURE_CHECKPOINT
+from fishermix.mixture.checkpoint import CHECKPOINT_KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
 from fishermix.rows.sources import open_table
 from fishermix.storage import dump, load_folder, save_folder

@@ -92,7 +92,7 @@ class CheckpointConfig(Struct, kw_only=True):
     best: StateConfig | None = None
 
 
-KIND = FolderKind("mixture checkpoint", 1, CheckpointConfig)
+CHECKPOINT_KIND = FolderKind("mixture checkpoint", 1, CheckpointConfig)
 
 
 def family_to_config(family: Family) -> FamilyConfig:
@@ -208,10 +208,10 @@ class Checkpoint:
 
     def read(self) -> Progress | None:
         """Read the progress, or return None if there is none; raise an error if it belongs to another fit."""
-        if is_vacant(self.folder, KIND):
+        if is_vacant(self.folder, CHECKPOINT_KIND):
             return None
         try:
-            saved = load_folder(self.folder, KIND)
+            saved = load_folder(self.folder, CHECKPOINT_KIND)
             config, tensors = saved.config, saved.tensors
             states = [
                 unpack_state(state, _find_tensors(tensors, name), self.folder) if state else None
@@ -249,7 +249,7 @@ class Checkpoint:
             state=configs[0],
             best=configs[1],
         )
-        save_folder(self.folder, KIND, config, tensors)
+        save_folder(self.folder, CHECKPOINT_KIND, config, tensors)
 
 
 def hash_block(block: Block) -> Statistics:

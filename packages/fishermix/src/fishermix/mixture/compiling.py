@@ -20,7 +20,14 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     import numba
 
     _watch_compiler()
-    options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, **options}
+    # No rewrites: the kernels have no array expressions to fuse.
+    always: dict[str, Any] = {
+        "error_model": "numpy",
+        "nogil": True,
+        "no_cfunc_wrapper": True,
+        "no_rewrites": True,
+    }
+    options = {**always, **options}
 
     def decorate(function: Callable) -> Any:
         try:

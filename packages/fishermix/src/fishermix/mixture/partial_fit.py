@@ -29,6 +29,7 @@ import numpy as np
 
 from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, Progress, State, run_em
 from fishermix.mixture.m_step import FamilyFit, MomentFit
+from fishermix.mixture.start import ROWS_PER_COMPONENT
 from fishermix.rows.blocks import ArraySource, RowSource
 from fishermix.storage import require_tensor
 
@@ -36,7 +37,6 @@ VISITS = 64.0  # of rows in the memory, per row of the stream
 PASSES = 4  # over the memory, at least, in a replay
 GROWTH = 1.125  # of the stream between two new starts
 CAPACITY = 16_384  # rows, or ROWS_PER_COMPONENT per component if that is more
-ROWS_PER_COMPONENT = 20
 PREFIX = "memory."
 
 Restart = Callable[[RowSource], Progress]  # EM from new seeds on these rows
