@@ -152,18 +152,7 @@ class FolderUpdate:
         present = {self.prefix + path: stamp for path, stamp in listing.photos.items()}
         unreadable = tuple(self.prefix + path for path in listing.unreadable)
         known = self.store.stamps(self.prefix)
-        others = tuple(
-            add_slash(path)
-            for path in self.state.folders
-            if path.startswith(self.prefix) and path not in (str(self.root), *self.inner)
-        )
-        files = {path: split_place(path).file for path in known if not path.startswith(others)}
-        if self.exclude:
-            rules = [parse_patterns(self.exclude)]
-            relative = {path: file[len(self.prefix) :] for path, file in files.items()}
-            files = {
-                path: file for path, file in files.items() if not is_inside_ignored(relative[path], rules)
-            }
+        files = self._find_files(known)
         if files and not present and not unreadable:
             raise FolderAway(
                 f"The library has {_count_files(files):,} photos of {self.folder}, but there are none now. "
@@ -180,6 +169,23 @@ class FolderUpdate:
         ]
         # A file that changed may have other frames or pages than before.
         return Plan(todo, gone, [path for path, file in files.items() if path != file and file in todo])
+
+    def _find_files(self, known: Iterable[str]) -> dict[str, str]:
+        """The file of each known path that this update may remove: no other folder has it, and no exclude."""
+        others = tuple(
+            add_slash(path)
+            for path in self.state.folders
+            if path.startswith(self.prefix) and path not in (str(self.root), *self.inner)
+        )
+        files = {path: split_place(path).file for path in known if not path.startswith(others)}
+        if not self.exclude:
+            return files
+        rules = [parse_patterns(self.exclude)]
+        return {
+            path: file
+            for path, file in files.items()
+            if not is_inside_ignored(file[len(self.prefix) :], rules)
+        }
 
     def _write(self, plan: Plan, tally: Tally) -> None:
         if plan.old_parts:
