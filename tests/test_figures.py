@@ -2,21 +2,28 @@
 
 import json
 import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from fishermix_photos.lab.datasets import open_dataset
+from fishermix_photos.lab.tables import read_published
 from fishermix_photos.lab.training import evaluate_model
 from fishermix_photos.model import SHIPPED, ImageTextModel
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import document_results  # noqa: E402
+
 CARD = SHIPPED / "MODEL_CARD.md"
 MEASURES = ("r@1", "r@5", "r@10")
 FIGURES = {name: json.loads((SHIPPED / f"figures-{name}.json").read_text()) for name in ("flickr8k", "coco")}
 
 
 def format_row(figures):
-    """The cells of a row of a table: search, annotation, the mean rank of sentence similarity."""
+    """The cells of a row of the card: search, annotation, the mean rank of sentence similarity."""
     cells = []
     for task in ("search", "annotation"):
         found = figures[task]
@@ -26,9 +33,36 @@ def format_row(figures):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("document", [CARD, ROOT / "docs" / "results.md"], ids=lambda path: path.name)
-def test_documents_have_the_measured_figures(name, document):
-    assert format_row(FIGURES[name]) in document.read_text("utf8")
+def test_the_card_has_the_measured_figures(name):
+    assert format_row(FIGURES[name]) in CARD.read_text("utf8")
+
+
+def test_the_page_of_results_has_the_tables_of_its_data():
+    page = document_results.PAGE.read_text("utf8")
+    assert set(re.findall(r"<!-- table: (\S+) -->", page)) == set(document_results.TABLES)
+    assert document_results.write_tables(page) == page, "run python tools/document_results.py"
+
+
+def test_the_page_of_results_has_every_published_row():
+    page = document_results.PAGE.read_text("utf8")
+    assert sum(map(len, read_published().values())) == 58
+    for table, rows in read_published().items():
+        written = page.partition(f"<!-- table: {table} -->")[2].partition("<!-- end -->")[0]
+        for row in rows:
+            search, annotation = (
+                " | ".join("–" if value is None else f"{value:.1f}" for value in part)
+                for part in (row.figures[:5], row.figures[5:])
+            )
+            assert f"| {row.variant} | {search} |" in written, (table, row)
+            assert f"| {row.variant} | {annotation} |" in written, (table, row)
+
+
+def test_measured_rows_have_a_command_and_eleven_figures():
+    for file in (ROOT / "results").glob("*.json"):
+        found = json.loads(file.read_text("utf8"))
+        for row in found["rows"]:
+            assert len(row["figures"]) == 11, (file, row)
+            assert file.stem == "flickr8k-later" or (row.get("command") or found["command"]), (file, row)
 
 
 def test_the_readme_has_the_measured_figures():
