@@ -62,6 +62,25 @@ def test_the_citation_is_complete():
     assert [author["family-names"] for author in paper["authors"]] == ["Klein", "Lev", "Sadeh", "Wolf"]
 
 
+CVPR = "Associating Neural Word Embeddings with Deep Image Representations using Fisher Vectors"
+PREPRINT = "Fisher Vectors Derived from Hybrid Gaussian-Laplacian Mixture Models for Image Annotation"
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/cite.md", "docs/start/paper.md", "CITATION.cff"])
+def test_every_citation_gives_both_versions_of_the_paper_their_own_titles(document):
+    text = re.sub(r"[{}]", "", " ".join((ROOT / document).read_text("utf8").split()))
+    places = [text.index(part) for part in (CVPR, "10.1109/CVPR.2015.7299073", PREPRINT, "1411.7399")]
+    assert places == sorted(places)  # each title is followed by its own number
+    assert not re.search(re.escape(PREPRINT) + r"[*.,}\s]*CVPR", text)
+
+
+def test_addresses_of_the_repository_are_the_same_everywhere():
+    workspace = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["tool"]["fishermix"]
+    for project in (LIBRARY, PHOTOS):
+        urls = {name.lower(): url for name, url in project["urls"].items()}
+        assert {name: urls.get(name, "") for name in ("repository", "issues")} == workspace
+
+
 def test_every_minimum_is_a_version_that_make_test_minimum_can_pin():
     listing = [sys.executable, ROOT / "tools" / "list_minima.py"]
     pins = subprocess.run(
