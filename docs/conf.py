@@ -1,6 +1,8 @@
 """The site: `make docs` builds it. The reference is made from the program before Sphinx reads its pages."""
 
 import sys
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -18,11 +20,14 @@ release = version = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "sphinx_copybutton",
+    "sphinx_design",
 ]
 nitpicky = True
 default_role = "literal"  # `name` in a docstring is code
@@ -35,11 +40,28 @@ autodoc_typehints = "none"  # the docstrings name types and shapes
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # autodoc lists them
 
-myst_enable_extensions = ["deflist", "colon_fence"]
+myst_enable_extensions = ["deflist", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+
+# Other projects' names that our pages link to are listed in docs/inventories: the build needs no network.
+intersphinx_mapping = {
+    "numpy": ("https://numpy.org/doc/stable/", "inventories/numpy.inv"),
+    "scipy": ("https://docs.scipy.org/doc/scipy/", "inventories/scipy.inv"),
+    "sklearn": ("https://scikit-learn.org/stable/", "inventories/sklearn.inv"),
+}
+
+# Formulas are drawn by one file of MathJax, which the site carries: no network here, either.
+_mathjax = find_spec("sphinx-mathjax-offline")
+assert _mathjax is not None
+assert _mathjax.origin is not None
+mathjax_path = "tex-svg.js"
+html_static_path = ["_static", str(Path(_mathjax.origin).parent / "static" / "mathjax" / mathjax_path)]
+html_css_files = ["site.css"]
 
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples" / "gallery"),
+    "backreferences_dir": "gallery/backreferences",  # "Examples" in the reference
+    "doc_module": document_api.ROOTS,
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "image_scrapers": ("matplotlib",),
@@ -53,6 +75,19 @@ sphinx_gallery_conf = {
 html_theme = "furo"
 html_title = f"fishermix {release}"
 html_theme_options = {"navigation_with_keys": True}
+# Addresses of the source and of its issues, from the one place that has them. Empty: none.
+_addresses = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["tool"]["fishermix"]
+if _addresses["repository"]:
+    html_theme_options |= {
+        "source_repository": _addresses["repository"],
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
+html_theme_options["footer_icons"] = [
+    {"name": name.capitalize(), "url": address, "html": name.capitalize(), "class": ""}
+    for name, address in _addresses.items()
+    if address
+]
 copybutton_exclude = ".linenos, .gp, .go"
 
 

@@ -3,9 +3,11 @@
 import ast
 import builtins
 import doctest
+import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -58,7 +60,7 @@ def test_the_python_of_the_page_on_clusters_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["start/algorithms.md", "measures.md"])
+@pytest.mark.parametrize("page", ["index.md", "start/algorithms.md", "measures.md", "paper.md"])
 def test_the_python_of_a_page_runs(page):
     blocks = python_of(ROOT / "docs" / page)
     assert blocks
@@ -153,3 +155,30 @@ def test_documents_and_gallery_import_public_names_only():
         if (node.module, alias.name) not in public
     }
     assert not private
+
+
+def list_installations():
+    """Our packages that a document installs with pip or pipx, with the name of the document."""
+    for document in DOCUMENTS:
+        for line in re.findall(r"pipx? install ([^`#\n]+)", document.read_text("utf8")):
+            yield from ((document.name, word.strip("'\"")) for word in line.split() if "fishermix" in word)
+
+
+@pytest.mark.parametrize(("document", "requirement"), sorted(set(list_installations())))
+def test_pip_installs_folders_of_the_checkout_or_extras(document, requirement):
+    path, name, extras = re.fullmatch(r"([./]*packages/)?([\w-]+)(?:\[([\w,]+)\])?", requirement).groups()
+    assert path or extras, "no package index has these names"
+    project = tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text("utf8"))["project"]
+    assert set((extras or "").split(",")) - {""} <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    "inventory", sorted((ROOT / "docs" / "inventories").iterdir()), ids=lambda path: path.stem
+)
+def test_names_of_other_projects_exist(inventory):
+    lines = inventory.read_text("utf8").splitlines()
+    assert lines[0] == "# Sphinx inventory version 1"
+    for name, kind, _ in map(str.split, lines[3:]):
+        module, _, attribute = name.rpartition(".")
+        found = getattr(import_module(module), attribute)
+        assert kind == "data" or inspect.isclass(found) == (kind == "class"), name
