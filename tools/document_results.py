@@ -17,14 +17,14 @@ from fishermix_photos.model import SHIPPED
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results.md"
 PUBLISHED = read_published()
-NETWORKS = {"": "", "OverFeat": "paper, OverFeat", "VGG": "paper, VGG-19"}
+NETWORKS = {"OverFeat": "paper, OverFeat", "VGG": "paper, VGG-19"}
 Line = tuple[str, tuple[float | None, ...]]  # a label and its figures; no figures for a heading or a remark
 
 
 def list_published(table: str) -> list[Line]:
     """All rows of a table of the paper, with a heading per network."""
     lines: list[Line] = []
-    encoder = ""
+    encoder = "published"
     for row in PUBLISHED[table]:
         if row.encoder != encoder:
             lines.append((NETWORKS[row.encoder], ()))
@@ -70,7 +70,9 @@ def format_table(name: str) -> str:
     """A table as two tables in Markdown: one number per cell and few columns, for narrow screens."""
     tables = []
     for title, columns in HALVES.items():
-        names = ["similarity mean" if task == "similarity" else measure for task, measure in TABLE_COLUMNS[columns]]
+        names = [
+            "similarity mean" if task == "similarity" else measure for task, measure in TABLE_COLUMNS[columns]
+        ]
         rows = [f"| {title} | {' | '.join(names)} |", f"|---|{'--:|' * len(names)}"]
         for label, figures in TABLES[name]:
             cells = [_format(value) for value in figures[columns]] if figures else [""] * len(names)
