@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 from fishermix.errors import FishermixError
+from fishermix.runtime import install_command
 
 from fishermix_photos.cli import App, app
-from fishermix_photos.cli.common import MaxPixelsOption, complain, say
-from fishermix_photos.cli.train import DATA_FORMS
+from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, complain, open_model, say
+from fishermix_photos.cli.train import (
+    DATA_FORMS,
+    DataOption,
+    OnlyTrainOption,
+    RecipeOption,
+    SetOption,
+    apply_changes,
+    open_training_data,
+)
 
-networks = App(help="List and add the networks that encode photos.")
+networks = App(help="List, add and tune the networks that encode photos.")
 vectors = App(help="Import and inspect word vectors.")
 datasets = App(help="Inspect captioned image sets.")
 app.add_typer(networks, name="networks")
@@ -59,6 +68,91 @@ def add_network(
 
     encoder = add_encoder(name, weights, preprocessing)
     say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
+
+
+@networks.command(
+    "tune", epilog="Example: fishermix networks tune network/ --data flickr8k:DIR --out model/ --half"
+)
+def tune_network(
+    network: Annotated[Path, typer.Argument(help="The folder to write the tuned network to.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the model to.")],
+    data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
+    data_only_train: OnlyTrainOption = [],  # noqa: B006
+    share: Annotated[
+        list[float],
+        typer.Option(
+            help="How often photos of a data set are drawn, once per set. Default: by their number."
+        ),
+    ] = [],  # noqa: B006
+    weight: Annotated[
+        list[float],
+        typer.Option(
+            help="How much the sentences of a set count, once per set. Default: 1. Sets with less "
+            "are not used to solve the joint space."
+        ),
+    ] = [],  # noqa: B006
+    model: ModelOption = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Word vectors with more words, of the same space as the model's.")
+    ] = None,
+    words: Annotated[
+        int | None, typer.Option(min=1, help="Vocabulary size: all caption words, then the first others.")
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="The names of the network's classes, one per line, so that it keeps them."),
+    ] = None,
+    recipe: RecipeOption = "shipped",
+    changes: SetOption = [],  # noqa: B006
+    steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder for activations and checkpoints. Default: OUT.work.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store vectors and weights in half precision.")
+    ] = False,
+) -> None:
+    """Let the network of a model learn from captions, and solve its joint space again.
+
+    A photo takes 70 kB in the work folder. Run the same command again to resume after an interruption.
+    """
+    from fishermix.storage import make_place
+    from fishermix.text.word_vectors import WordVectors
+
+    from fishermix_photos.lab.recipe import find_recipe
+    from fishermix_photos.lab.stages import Stages
+    from fishermix_photos.model import MODEL_KIND
+
+    try:
+        from fishermix_photos.lab.tuned_model import TuningSet, tune_model
+        from fishermix_photos.lab.tuning import TuningOptions
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "onnx"):
+            raise
+        raise FishermixError(
+            f"Tuning needs torch and onnx. Run: {install_command('torch')} and {install_command('onnx')}"
+        ) from error
+    sets = open_training_data(data, data_only_train)
+    shares = share or [float(len(one)) for one in sets]
+    weights = weight or [1.0] * len(sets)
+    if not len(sets) == len(shares) == len(weights):
+        raise FishermixError(f"Give --share and --weight once for each of the {len(sets)} data sets.")
+    out = make_place(out.absolute(), MODEL_KIND)
+    stages = Stages(work or out.with_name(f"{out.name}.work"))
+    with stages.hold():
+        tuned = tune_model(
+            open_model(model),
+            [TuningSet(*one, solve=one[2] >= 1) for one in zip(sets, shares, weights)],
+            network,
+            apply_changes(find_recipe(recipe), changes),
+            TuningOptions(steps=steps),
+            stages,
+            vectors=WordVectors.load(vectors) if vectors else None,
+            n_words=words,
+            class_names=classes.read_text("utf8").splitlines() if classes else (),
+        )
+        tuned.save(out, half=half)
+    say(f"The model is in {out}, its network in {network}. You can delete {stages.folder}.")
 
 
 @vectors.command(

@@ -26,6 +26,7 @@ from fishermix_photos.disk import data_folder
 from fishermix_photos.onnx_session import open_session
 
 DEFAULT_NETWORK = "efficientnet-lite2"
+TUNED_NETWORK = "efficientnet-lite2-captions"  # of the model in the package
 SHIPPED_NETWORKS = Path(__file__).parent.parent / "pretrained"
 GRAPH, SIDECAR = "encoder.onnx", "encoder.json"
 HOW_TO_GET = {
@@ -48,8 +49,9 @@ def added_networks() -> Path:
 
 
 def list_networks(added: Path) -> list[str]:
-    """The names of the shipped network and of those in the folder `added`."""
-    folders = [SHIPPED_NETWORKS / DEFAULT_NETWORK, *(sorted(added.iterdir()) if added.is_dir() else ())]
+    """The names of the shipped networks and of those in the folder `added`."""
+    shipped = [SHIPPED_NETWORKS / name for name in (DEFAULT_NETWORK, TUNED_NETWORK)]
+    folders = [*shipped, *(sorted(added.iterdir()) if added.is_dir() else ())]
     return [folder.name for folder in folders if (folder / GRAPH).is_file()]
 
 
@@ -139,6 +141,12 @@ class Network:
         if set(self.std) != {1.0}:
             values /= np.array(self.std, np.float32).reshape(shape)
         return values
+
+
+def describe_network(network: Network) -> str:
+    """The JSON that says how to prepare the input of a network and which output to use."""
+    names = ("size", "layout", "channels", "mean", "std", "input", "output")
+    return json.dumps({name: getattr(network, name) for name in names}, indent=1) + "\n"
 
 
 class NetworkSession:
