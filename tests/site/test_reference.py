@@ -75,6 +75,17 @@ def test_every_parameter_of_what_a_package_exports_is_described(name):
     assert not missing, f"{name} does not describe {', '.join(missing)}"
 
 
+def returns_something(value):
+    """Whether a function returns something; a class is described by its attributes."""
+    return not inspect.isclass(value) and inspect.signature(value).return_annotation not in (None, "None")
+
+
+@pytest.mark.parametrize("name", [name for name, value in CALLABLES.items() if returns_something(value)])
+def test_what_a_public_function_returns_is_described(name):
+    sections = docscrape.NumpyDocString(inspect.getdoc(CALLABLES[name]))
+    assert sections["Returns"] or sections["Yields"], f"{name} does not say what it returns"
+
+
 def test_every_public_name_has_a_page(tmp_path):
     document_api.write_pages(tmp_path)
     for package, name in PUBLIC:

@@ -54,7 +54,12 @@ class Details:
     height: int | None = None
 
     def as_json(self) -> dict[str, str | float | int]:
-        """What is known, by name."""
+        """What is known, by name.
+
+        Returns
+        -------
+        details : dict
+        """
         return {name: value for name, value in vars(self).items() if value is not None}
 
 

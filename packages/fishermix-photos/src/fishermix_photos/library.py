@@ -173,6 +173,10 @@ class PhotoLibrary:
             Globs, as in a .fishermixignore, of photos that are neither encoded nor removed.
         on_progress : callable, optional
             Is called with what is being done, the number of photos done and their total.
+
+        Returns
+        -------
+        changes : Changes
         """
         state, wanted = self._store.state(), [resolve(folder) for folder in folders]
         known = [Path(path) for path in state.folders]
@@ -199,7 +203,12 @@ class PhotoLibrary:
         return replace(total, problems=problems)
 
     def folders(self) -> list[FolderStatus]:
-        """The folders of the library, by path."""
+        """The folders of the library, by path.
+
+        Returns
+        -------
+        folders : list of FolderStatus
+        """
         return [self._describe_folder(Path(path)) for path in self._store.state().folders]
 
     def status(self, folder: str | os.PathLike) -> FolderStatus:
@@ -209,6 +218,10 @@ class PhotoLibrary:
         ----------
         folder : path
             A folder of the library, or one inside.
+
+        Returns
+        -------
+        status : FolderStatus
         """
         place = resolve(folder)
         root = self.covering(place)
@@ -237,6 +250,10 @@ class PhotoLibrary:
         ----------
         folder : path
             Any folder.
+
+        Returns
+        -------
+        folder : Path or None
         """
         return find_covering(resolve(folder), self._store.state().folders)
 
@@ -247,6 +264,10 @@ class PhotoLibrary:
         ----------
         folder : path
             A folder of the library. It need not exist any more.
+
+        Returns
+        -------
+        count : int
         """
         place = resolve(folder)
         if str(place) not in self._store.state().folders:
@@ -265,12 +286,22 @@ class PhotoLibrary:
         self._store.delete()
 
     def summary(self) -> Summary:
-        """How much the library holds."""
+        """How much the library holds.
+
+        Returns
+        -------
+        summary : Summary
+        """
         state, (photos, contents, pictures) = self._store.state(), self._store.count()
         return Summary(photos, contents, pictures, state.model_key, state.dimension, self._store.size())
 
     def verify(self) -> list[str]:
-        """A sentence for each problem of the library's files; empty if there is none."""
+        """A sentence for each problem of the library's files; empty if there is none.
+
+        Returns
+        -------
+        problems : list of str
+        """
         return self._store.verify()
 
     # Photos
@@ -300,6 +331,10 @@ class PhotoLibrary:
         ----------
         query : Query or str
             What to look for; a line as `parse_query` reads it.
+
+        Returns
+        -------
+        results : Results
         """
         if isinstance(query, str):
             query = Query(parse_query(query))
@@ -326,6 +361,10 @@ class PhotoLibrary:
         ----------
         query : Query
             Folders, filter, order, and which part of the list.
+
+        Returns
+        -------
+        results : Results
         """
         return self._search.browse(query)
 
@@ -342,6 +381,10 @@ class PhotoLibrary:
             At most this many.
         folders : sequence of paths
             Only photos below one of these folders.
+
+        Returns
+        -------
+        results : Results
         """
         scope = self._search.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
@@ -362,6 +405,11 @@ class PhotoLibrary:
             At most this many.
         sentences : sequence of str, optional
             The sentences to choose from. Default: those of the model.
+
+        Returns
+        -------
+        sentences : list of (str, float)
+            Sentences and scores.
         """
         return self._find_pool(sentences).rank_for_photos(self._point(photo)[None], n)[0]
 
@@ -383,6 +431,11 @@ class PhotoLibrary:
         ----------
         photo : str or array of shape (d,)
             The id of a photo, or a point of `encode_photo`.
+
+        Returns
+        -------
+        description : Description
+            With the attributes `sentence`, `confidence` and `unsure`.
         """
         return self.model.describe_points(self._point(photo)[None])[0]
 
@@ -395,6 +448,10 @@ class PhotoLibrary:
             A line. Subtracted sentences have their own scores; photos are ignored.
         photo : str or array of shape (d,)
             The id of a photo, or a point of `encode_photo`.
+
+        Returns
+        -------
+        explanation : Explanation
         """
         wanted, subtracted = split_sentences(query)
         return self._load("_explainer").explain(wanted, self._point(photo), subtracted)
@@ -410,6 +467,10 @@ class PhotoLibrary:
             Only photos below one of these folders.
         exact : bool
             Only equal files.
+
+        Returns
+        -------
+        groups : list of DuplicateGroup
         """
         from fishermix_photos.duplicates import Content, find_duplicates
 
@@ -433,6 +494,10 @@ class PhotoLibrary:
         ----------
         image : path or bytes
             The picture.
+
+        Returns
+        -------
+        point : ndarray of shape (d,) float32
         """
         if not isinstance(image, bytes):
             return self.model.encode_images([image])[0]
@@ -476,6 +541,10 @@ class PhotoLibrary:
         ----------
         id : str
             From a search.
+
+        Returns
+        -------
+        photo : Photo
         """
         records = self._store.find([id])
         if not records:
@@ -489,6 +558,10 @@ class PhotoLibrary:
         ----------
         folders : sequence of paths
             Only below one of these folders.
+
+        Returns
+        -------
+        count : int
         """
         return self._store.count(self._search.scope(folders).prefixes)[0]
 
@@ -499,6 +572,10 @@ class PhotoLibrary:
         ----------
         folders : sequence of paths
             Only below one of these folders.
+
+        Returns
+        -------
+        facets : Facets
         """
         return count_facets(self._store.files(self._search.scope(folders).prefixes))
 
@@ -509,6 +586,10 @@ class PhotoLibrary:
         ----------
         folders : sequence of paths
             Only below one of these folders.
+
+        Returns
+        -------
+        words : list of str
         """
         from fishermix_photos.describe import find_topics
 

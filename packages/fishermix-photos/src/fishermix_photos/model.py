@@ -225,6 +225,10 @@ class ImageTextModel:
         ----------
         folder : path, optional
             A folder that `save` wrote. Default: the model in the package.
+
+        Returns
+        -------
+        model : ImageTextModel
         """
         model = cls.__new__(cls)
         model._saved = load_folder(SHIPPED if folder is None else folder, MODEL_KIND)
@@ -282,6 +286,10 @@ class ImageTextModel:
         ----------
         sentences : sequence of str
             The sentences.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d) float32
         """
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences. Put the sentence in brackets.")
@@ -300,6 +308,10 @@ class ImageTextModel:
         ----------
         sentence : str
             The sentence.
+
+        Returns
+        -------
+        point, unknown_words : ndarray of shape (d,), list of str
         """
         vectors, bags = self.sentence_vectors.encode([sentence])
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in STOP_WORDS]
@@ -317,6 +329,10 @@ class ImageTextModel:
         ----------
         word : str
             A word.
+
+        Returns
+        -------
+        word : str or None
         """
         from fishermix_photos.spelling import suggest_spelling
 
@@ -339,6 +355,10 @@ class ImageTextModel:
         ----------
         images : sequence of paths, bytes or PIL images
             The photos.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d) float32
         """
         if not len(images):
             return np.zeros((0, self.dimension), np.float32)
@@ -351,6 +371,10 @@ class ImageTextModel:
         ----------
         features : array of shape (n, p)
             Vectors of the image encoder.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d) float32
         """
         return self.joint_space.image_points(features)
 
@@ -363,6 +387,10 @@ class ImageTextModel:
             The photos.
         **options : dict
             Passed to `Captioner.describe`, such as `beam`.
+
+        Returns
+        -------
+        sentences : list of str
         """
         self._expect_captioner()
         return [found.sentence for found in self.describe_points(self.encode_images(images), **options)]
@@ -376,6 +404,10 @@ class ImageTextModel:
             Unit points of the joint space.
         **options : dict
             Passed to `Captioner.describe`, such as `beam`.
+
+        Returns
+        -------
+        descriptions : list of Description
         """
         return self._expect_captioner().describe(points, encode_text=self.encode_text, **options)
 
@@ -397,6 +429,10 @@ class ImageTextModel:
             The sentences.
         images : sequence of paths, bytes or PIL images
             The photos.
+
+        Returns
+        -------
+        scores : ndarray of shape (sentences, images)
         """
         texts = self.csls_sentences(self.encode_text(sentences))
         return texts @ self.csls_images(self.encode_images(images)).T
@@ -408,6 +444,10 @@ class ImageTextModel:
         ----------
         points : array of shape (n, d)
             Unit points of the joint space.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d + 2) float32
         """
         return self.joint_space.csls_sentences(points)
 
@@ -418,6 +458,10 @@ class ImageTextModel:
         ----------
         points : array of shape (n, d)
             Unit points of the joint space.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d + 2) float32
         """
         return self.joint_space.csls_images(points)
 
@@ -428,6 +472,10 @@ class ImageTextModel:
         ----------
         query : array of shape (d + 2,)
             A row of `csls_sentences`.
+
+        Returns
+        -------
+        scores : ndarray of shape (m,) or None
         """
         return None if self.hubness is None else self.hubness.score_bank(query)
 

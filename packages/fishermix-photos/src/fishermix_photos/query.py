@@ -99,6 +99,10 @@ def parse_query(text: str) -> tuple[Term, ...]:
     ----------
     text : str
         The line. A sign in quotes is text.
+
+    Returns
+    -------
+    terms : tuple of Term
     """
     terms = []
     for term in map(_split_weight, _add_signs(_split_line(text))):
@@ -118,6 +122,10 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
     arguments : sequence of str
         A sign is an argument of its own, a photo is the name of an existing picture file, everything else is
         text. A file name that names no photo is an error, never text.
+
+    Returns
+    -------
+    terms : tuple of Term
     """
     pieces: list[str | Piece] = []
     for argument in arguments:
@@ -385,6 +393,10 @@ class Filter:
         ----------
         other : Filter
             Further conditions.
+
+        Returns
+        -------
+        filter : Filter
         """
         missing = {name: value for name, value in vars(self).items() if getattr(other, name) is None}
         return replace(other, **missing)
@@ -413,6 +425,10 @@ class Filter:
             The path of the photo from the name of the library's folder on: "Pictures/2019/dog.jpg".
         details : Details
             What is known of the photo.
+
+        Returns
+        -------
+        matches : bool
         """
         return (
             self._matches_date(details.taken)

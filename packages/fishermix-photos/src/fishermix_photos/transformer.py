@@ -61,6 +61,10 @@ class SentenceTransformer:
         ----------
         name : str or path
             A name, or a folder.
+
+        Returns
+        -------
+        transformer : SentenceTransformer
         """
         is_plain = Path(name).name == str(name)
         if is_plain and (SHIPPED_TRANSFORMERS / name / GRAPH).is_file():
@@ -95,6 +99,10 @@ class SentenceTransformer:
         ----------
         sentences : sequence of str
             The sentences.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, n_features) float32
         """
         ids = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
         out = np.zeros((len(ids), self.n_features), np.float32)

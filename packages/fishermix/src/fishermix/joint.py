@@ -241,6 +241,10 @@ class JointSpace:
         ----------
         features : array of shape (n, p)
             The vectors.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d) float32
         """
         prepared = prepare_features(features, self.image_power, self.image_l2, self.image_widths)
         return unit_rows(prepared @ self._image_map - self._image_origin)
@@ -252,6 +256,10 @@ class JointSpace:
         ----------
         vectors : array of shape (n, q)
             The vectors.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d) float32
         """
         points = vectors @ self._sentence_map - self._sentence_origin
         if self.n_word_features:
@@ -267,6 +275,10 @@ class JointSpace:
         ----------
         vector : array of shape (q,)
             The vector.
+
+        Returns
+        -------
+        centered : ndarray of shape (q,)
         """
         centered = vector.astype(np.float64) - self.projections.y_mean
         if not vector[: self.n_word_features].any():
@@ -280,6 +292,11 @@ class JointSpace:
         ----------
         points : array of shape (n, d)
             What `image_points` returns.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d + 2) float32
+            Of shape (n, d) without a hubness correction.
         """
         return self.hubness.csls_images(points) if self.hubness else points
 
@@ -290,6 +307,11 @@ class JointSpace:
         ----------
         points : array of shape (n, d)
             What `sentence_points` returns.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d + 2) float32
+            Of shape (n, d) without a hubness correction.
         """
         return self.hubness.csls_sentences(points) if self.hubness else points
 
@@ -300,6 +322,10 @@ class JointSpace:
         ----------
         encoder_key : str
             Identifies what makes vectors of images.
+
+        Returns
+        -------
+        key : str
         """
         space = self.space_key(encoder_key)
         if self.hubness is None:
@@ -313,6 +339,10 @@ class JointSpace:
         ----------
         encoder_key : str
             Identifies what makes vectors of images.
+
+        Returns
+        -------
+        key : str
         """
         if encoder_key not in self._space_keys:
             digest = hashlib.sha256(f"{encoder_key} {self.image_power}".encode())

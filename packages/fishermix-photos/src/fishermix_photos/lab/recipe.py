@@ -102,7 +102,12 @@ class Recipe:
         return VARIANTS[self.variant].families
 
     def with_(self, **changes: Any) -> Recipe:
-        """A copy with these fields changed."""
+        """A copy with these fields changed.
+
+        Returns
+        -------
+        recipe : Recipe
+        """
         return replace(self, **changes)
 
 
@@ -141,6 +146,10 @@ def find_recipe(name: str) -> Recipe:
     ----------
     name : {"paper", "best", "shipped"}
         The name.
+
+    Returns
+    -------
+    recipe : Recipe
     """
     if name not in RECIPES:
         raise FishermixError(f"There is no recipe '{name}'. Choose one of {', '.join(RECIPES)}.")

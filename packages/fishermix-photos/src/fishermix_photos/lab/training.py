@@ -71,6 +71,11 @@ def train_model(
     n_words : int, optional
         The vocabulary of the model: all words of the data set, then the most frequent others. Default: all
         words of the vectors.
+
+    Returns
+    -------
+    model : ImageTextModel
+        Its `report` says what was chosen and how long each stage took.
     """
     if not isinstance(vectors, WordVectors):
         vectors = WordVectors.load(vectors)
@@ -131,6 +136,11 @@ def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathL
         Photos and their sentences.
     work : path, optional
         A folder that keeps image features.
+
+    Returns
+    -------
+    figures : dict of str to dict
+        For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
     """
     return figures(rank_answers(model, dataset, work))
 

@@ -89,6 +89,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         y : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        self : ImageEncoder
         """
         return self
 
@@ -99,6 +103,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         ----------
         input_features : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        names : ndarray of str
         """
         name = os.path.basename(os.fspath(self.encoder)).removesuffix(".onnx")
         return np.array([f"{name}_{i}" for i in range(self.n_features)], object)
@@ -137,6 +145,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         ----------
         images : sequence of paths, bytes or PIL images
             The photos.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d) float32
         """
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
@@ -154,6 +166,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         ----------
         images : sequence of paths, bytes or PIL images
             The photos.
+
+        Returns
+        -------
+        vectors : iterator of (int, ndarray of shape (d,) or FishermixError)
         """
         chunk, threads = max(1, self.batch_size // count_crops(self.view)), count_threads(self.threads)
         session, limit, budget = self._session, self.max_pixels_, TimeBudget()  # the threads share them
@@ -199,6 +215,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         ----------
         **parameters : dict
             New values by name.
+
+        Returns
+        -------
+        self : ImageEncoder
         """
         for name in DERIVED:
             self.__dict__.pop(name, None)

@@ -115,6 +115,10 @@ def extract(
         The encoder.
     folder : path
         The folder of the cache.
+
+    Returns
+    -------
+    result : FeatureResult
     """
     begun = time.perf_counter()
     names = [os.fspath(path) for path in paths]

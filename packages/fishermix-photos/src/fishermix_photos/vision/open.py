@@ -55,6 +55,10 @@ def open_photo(
         A JPEG much larger than side x side pixels is decoded at a reduced size. 0: never.
     budget : TimeBudget, optional
         What is left for the pages or frames of each file. Default: nothing was spent.
+
+    Returns
+    -------
+    image : PIL.Image.Image
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):

@@ -98,6 +98,10 @@ class Captioner:
             Points of the images.
         **options
             The other parameters of `describe`.
+
+        Returns
+        -------
+        sentences : list of str
         """
         return [description.sentence for description in self.describe(image_points, **options)]
 
@@ -131,6 +135,11 @@ class Captioner:
             The weight of the cosine of sentence and image. 0: the network chooses alone.
         max_words : int, default 24
             The longest sentence.
+
+        Returns
+        -------
+        descriptions : list of Description
+            With the attributes `sentence`, `confidence` and `unsure`.
         """
         image_points = np.atleast_2d(image_points)
         if beam == 1:
@@ -194,6 +203,10 @@ class Captioner:
             Points of the images.
         encode_text, beam, length_norm, rerank_weight, max_words
             As in `describe`.
+
+        Returns
+        -------
+        candidates : list of list of (str, float)
         """
         image_points = np.atleast_2d(image_points)
         starts = scale_points(image_points, self.dimension)
@@ -243,6 +256,10 @@ class Captioner:
         ----------
         folder : path
             A folder that `save` wrote.
+
+        Returns
+        -------
+        captioner : Captioner
         """
         saved = load_folder(folder, CAPTIONER_KIND)
         config = saved.config

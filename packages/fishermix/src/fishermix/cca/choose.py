@@ -54,6 +54,11 @@ def choose_ridges(
         The ridges to try.
     n_splits : int, default 5
         The number of folds of the rows of X, which are shuffled with the seed 0.
+
+    Returns
+    -------
+    cca : RegularizedCCA
+        Fitted to all pairs. `cv_scores_` has the mean score of each pair of ridges.
     """
     X, Y = np.asarray(X), np.asarray(Y)
     pairs = parse_pairs(pairs, len(X), len(Y))
@@ -91,6 +96,11 @@ def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
         What to choose from. It may be a generator: only the best so far is held.
     score : callable
         Returns the score of a candidate.
+
+    Returns
+    -------
+    candidate : object
+        The best one of `candidates`.
     """
     best, best_score, n_scored = None, np.nan, 0
     for candidate in candidates:

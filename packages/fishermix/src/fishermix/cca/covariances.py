@@ -57,6 +57,10 @@ class CovarianceSums:
         """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
 
         Without `pairs`, row j of X belongs to row j of Y.
+
+        Returns
+        -------
+        sums : CovarianceSums
         """
         sums = None
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
@@ -71,7 +75,12 @@ class CovarianceSums:
 
     @classmethod
     def from_arrays(cls, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None) -> CovarianceSums:
-        """Sums of the pairs (X[pairs[j]], Y[j]) of arrays in memory."""
+        """Sums of the pairs (X[pairs[j]], Y[j]) of arrays in memory.
+
+        Returns
+        -------
+        sums : CovarianceSums
+        """
         step = choose_block_rows(Y.shape[1])
         parts = [slice(start, start + step) for start in range(0, len(Y), step)]
         if pairs is None:
@@ -177,7 +186,12 @@ class CovarianceSums:
         self.x_shift, self.y_shift, self.x_sum, self.y_sum = x_shift, y_shift, x_sum, y_sum
 
     def problem(self) -> CanonicalProblem:
-        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later."""
+        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later.
+
+        Returns
+        -------
+        problem : CanonicalProblem
+        """
         if self.n < 2:
             raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.")
         check_magnitude("X", self.x_largest, self.n, self.yx.dtype)

@@ -173,6 +173,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The rows of the other side. Each block is read once and not kept.
         pairs : array of shape (n,), optional
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
+
+        Returns
+        -------
+        self : RegularizedCCA
         """
         if isinstance(Y, Iterator) or hasattr(Y, "__dask_graph__"):
             self._validate_params()
@@ -204,6 +208,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
         n_ridges : int
             The number of ridges of the side with more features that `path` will be given.
+
+        Returns
+        -------
+        statistics : CovarianceSums or GramSums
         """
         self._validate_params()
         if is_table(X) and len(X) > 1:
@@ -238,6 +246,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The ridges of X to try, as shares of its largest eigenvalue.
         reg_y : float or sequence of floats
             The ridges of Y to try, as shares of its largest eigenvalue.
+
+        Returns
+        -------
+        estimators : iterator of RegularizedCCA
         """
         self._validate_params()
         for (chosen_x, chosen_y), projections, fit in _solve_grid(
@@ -261,6 +273,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
         y : array of shape (n, q), optional
             scikit-learn's name of Y.
+
+        Returns
+        -------
+        points : tuple of (m, k) and (n, k) arrays
+            The points of X and of Y.
         """
         Y = y if Y is None else Y
         return self.fit(X, Y, pairs).transform(X, Y)
@@ -280,6 +297,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The rows of one side.
         Y : array of shape (n, q)
             The rows of the other side.
+
+        Returns
+        -------
+        points : array of shape (m, k), or two of them
+            With Y, the points of X and those of Y.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
@@ -293,6 +315,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ----------
         Y : array of shape (n, q)
             The rows of the other side.
+
+        Returns
+        -------
+        points : array of shape (n, k)
         """
         check_is_fitted(self)
         Y = _parse_y(Y)
@@ -319,6 +345,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The rows of the other side.
         pairs : array of shape (n,), optional
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
+
+        Returns
+        -------
+        score : float
+            At most 1; about 0 for unrelated pairs.
         """
         x, y = (points.astype(np.float64) for points in self.transform(X, y))
         pairs = parse_pairs(pairs, len(x), len(y))
@@ -356,6 +387,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ----------
         folder : path
             A folder that `save` wrote.
+
+        Returns
+        -------
+        cca : RegularizedCCA
         """
         saved = load_folder(folder, CCA_KIND)
         config = saved.config

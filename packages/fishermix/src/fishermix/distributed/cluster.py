@@ -28,6 +28,10 @@ def connect(cluster: str) -> Iterator[Client]:
     ----------
     cluster : str
         `tcp://HOST:PORT`, the address of a scheduler, or `local:N` for N processes on this machine.
+
+    Returns
+    -------
+    client : context manager of a dask.distributed.Client
     """
     distributed = _import_distributed()
     if local := re.fullmatch(r"local:([1-9]\d*)", cluster):

@@ -45,6 +45,10 @@ def covariance_sums(
         The Dask client. Default: the one made last.
     encoder : SentenceEncoder, optional
         Encodes Y on the workers.
+
+    Returns
+    -------
+    sums : CovarianceSums
     """
     client = client or current_client()
     X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)

@@ -86,7 +86,12 @@ class ClusterSource(RowSource):
         return [workers[i * len(workers) // n_pieces] for i in range(n_pieces)]
 
     def wait(self) -> ClusterSource:
-        """Wait until all rows are on the workers. A fit that starts earlier waits for them itself."""
+        """Wait until all rows are on the workers. A fit that starts earlier waits for them itself.
+
+        Returns
+        -------
+        self : ClusterSource
+        """
         gather(self.client, [submit(self.client, _confirm, part) for part in self._parts])
         return self
 

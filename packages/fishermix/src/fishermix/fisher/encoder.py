@@ -104,6 +104,10 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         offsets : array of shape (n_sets + 1,), optional
             Set i is `X[offsets[i]:offsets[i + 1]]`.
+
+        Returns
+        -------
+        self : FisherEncoder
         """
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
@@ -149,7 +153,12 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def factor(self) -> np.ndarray:
-        """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
+        """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N).
+
+        Returns
+        -------
+        factor : ndarray of shape (2, K, D)
+        """
         return self._scores().factor.copy()
 
     def _scores(self) -> FisherScores:
@@ -176,6 +185,10 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         ----------
         input_features : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        names : ndarray of 2 K D str
         """
         check_is_fitted(self)
         n_components, dimension = self._find_mixture().parameters_.locations.shape
@@ -184,7 +197,12 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> FisherEncoder:
         """Set parameters. Parameters of the mixture, such as `mixture__n_components=8`, ask for another fit:
-        the encoder then holds an unfitted clone with these parameters, and the given mixture is unchanged."""
+        the encoder then holds an unfitted clone with these parameters, and the given mixture is unchanged.
+
+        Returns
+        -------
+        self : FisherEncoder
+        """
         mixture = params.get("mixture", self.mixture)
         if any(name.startswith("mixture__") for name in params) and _is_fitted(mixture):
             params["mixture"] = clone(mixture)
@@ -307,6 +325,11 @@ class OnRows(TransformerMixin, BaseEstimator):
             The sets.
         y : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        sets : as X
+            See `transform`.
         """
         rows, form, out = self._fit(X, y, "fit_transform")
         return form.restore(self._check_rows(out, _num_samples(rows)))
@@ -340,6 +363,10 @@ class OnRows(TransformerMixin, BaseEstimator):
         ----------
         input_features : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        names : ndarray of str
         """
         check_is_fitted(self, "transformer_")
         return self.transformer_.get_feature_names_out(input_features)
@@ -351,6 +378,10 @@ class OnRows(TransformerMixin, BaseEstimator):
         ----------
         transform : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        self : OnRows
         """
         return self
 

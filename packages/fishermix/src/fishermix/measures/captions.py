@@ -57,6 +57,11 @@ def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]
         One sentence per image.
     references : sequence of lists of str
         The sentences that people wrote for each image.
+
+    Returns
+    -------
+    scores : dict of str to float
+        `bleu1` to `bleu4`, `rouge_l` and `cider_d`, times 100.
     """
     if isinstance(candidates, str) or len(candidates) != len(references) or not len(candidates):
         raise ValueError(

@@ -61,6 +61,11 @@ def task_ranks(
         The hubness of the sentences; half of it is subtracted from their cosines.
     tasks : sequence of str
         The names of the tasks.
+
+    Returns
+    -------
+    ranks : dict of str to ndarray
+        For "search", "annotation" and "similarity".
     """
     images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     every_image, n_images = np.arange(len(images)), len(images)
@@ -84,6 +89,11 @@ def figures(ranks: dict[str, np.ndarray]) -> Figures:
     ----------
     ranks : dict of arrays
         The ranks of each task, as `task_ranks` returns them.
+
+    Returns
+    -------
+    figures : dict of str to dict
+        For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
     """
     return {task: summary(of_task) for task, of_task in ranks.items()}
 

@@ -44,6 +44,10 @@ class Family:
         ----------
         z : array
             (x - location) / scale, of any shape.
+
+        Returns
+        -------
+        log_density : array of the shape of z
         """
         raise self._lacks("log_density(self, z)")
 
@@ -54,6 +58,10 @@ class Family:
         ----------
         z : array
             (x - location) / scale, of any shape.
+
+        Returns
+        -------
+        scores : array of the shape of z
         """
         raise self._lacks("location_score(self, z)")
 
@@ -64,6 +72,10 @@ class Family:
         ----------
         z : array
             (x - location) / scale, of any shape.
+
+        Returns
+        -------
+        scores : array of the shape of z
         """
         return z * self.location_score(z) - 1
 
@@ -76,6 +88,10 @@ class Family:
             The source of randomness.
         size : int or tuple of ints
             The shape of the result.
+
+        Returns
+        -------
+        values : ndarray of the shape `size`
         """
         raise self._lacks("sample(self, rng, size)")
 
@@ -108,7 +124,12 @@ class Family:
         return float(sum(halves))
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that make an equal family, as plain JSON values."""
+        """Return the arguments of the constructor that make an equal family, as plain JSON values.
+
+        Returns
+        -------
+        arguments : dict
+        """
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def __repr__(self) -> str:
@@ -126,6 +147,10 @@ class Family:
         ----------
         z : array
             (x - location) / scale, of any shape.
+
+        Returns
+        -------
+        weights : array of the shape of z
         """
         z = np.where(np.abs(z) < SMALLEST_Z, SMALLEST_Z, z)
         return self.location_score(z) / z
@@ -251,6 +276,11 @@ def register_family(family: type[Family]) -> type[Family]:
     ----------
     family : subclass of Family
         The class to register under its `name`.
+
+    Returns
+    -------
+    family : subclass of Family
+        The class itself.
     """
     if not (isinstance(family, type) and issubclass(family, Family) and hasattr(family, "name")):
         raise FishermixError(f"register_family takes a subclass of Family with a name, got {family!r}.")

@@ -217,6 +217,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         sample_weight : array of shape (N,), optional
             The weight of each row. Weight 2 counts as the same row twice.
+
+        Returns
+        -------
+        self : Mixture
         """
         self._validate_params()
         if self.checkpoint is None:
@@ -272,6 +276,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         sample_weight : array of shape (N,), optional
             The weight of each row. Weight 2 counts as the same row twice.
+
+        Returns
+        -------
+        components : ndarray of shape (N,)
         """
         return self.fit(X, y, sample_weight).predict(X)
 
@@ -297,6 +305,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         sample_weight : array of shape (N,), optional
             The weight of each row. Weight 2 counts as the same row twice.
+
+        Returns
+        -------
+        self : Mixture
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
@@ -464,12 +476,21 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         ----------
         folder : path
             A folder that `save` wrote.
+
+        Returns
+        -------
+        mixture : Mixture
         """
         saved = load_folder(folder, KIND)
         return cls.from_tensors(saved.config, saved.tensors, folder)
 
     def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
-        """Return the numbers and tensors from which `from_tensors` makes the same mixture."""
+        """Return the numbers and tensors from which `from_tensors` makes the same mixture.
+
+        Returns
+        -------
+        config, tensors : MixtureConfig, dict of str to ndarray
+        """
         check_is_fitted(self, "weights_")
         state = self._recover_state()
         fit, tensors = pack_state(state)
@@ -502,6 +523,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             The saved arrays by their names.
         where : path
             The folder that error messages name.
+
+        Returns
+        -------
+        mixture : Mixture
         """
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)

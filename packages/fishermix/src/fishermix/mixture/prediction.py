@@ -55,6 +55,11 @@ class PredictionMixin:
         ----------
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
+
+        Returns
+        -------
+        posteriors : ndarray of shape (N, K)
+            Each row sums to 1.
         """
         return np.concatenate(self._map_panels(X, lambda posterior, _: np.ascontiguousarray(posterior.T)))
 
@@ -65,6 +70,11 @@ class PredictionMixin:
         ----------
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
+
+        Returns
+        -------
+        components : ndarray of shape (N,)
+            Indices from 0 to K - 1.
         """
         return self.predict_proba(X).argmax(axis=1)
 
@@ -77,6 +87,10 @@ class PredictionMixin:
             The rows.
         threshold : float, optional
             Posteriors below it are 0 and are not stored.
+
+        Returns
+        -------
+        posteriors : scipy.sparse.csr_matrix of shape (N, K)
         """
         panels = self._map_panels(X, lambda posterior, _: Posteriors.of_dense(posterior, threshold))
         found = Posteriors.join(panels)
@@ -90,6 +104,10 @@ class PredictionMixin:
         ----------
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
+
+        Returns
+        -------
+        log_likelihoods : ndarray of shape (N,)
         """
         return np.concatenate(self._map_panels(X, lambda _, log_likelihood: log_likelihood))
 
@@ -102,6 +120,10 @@ class PredictionMixin:
             The rows.
         y : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        score : float
         """
         return float(self.score_samples(X).mean())
 
@@ -112,6 +134,10 @@ class PredictionMixin:
         ----------
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
+
+        Returns
+        -------
+        bic : float
         """
         log_likelihood = self.score_samples(X)
         return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
@@ -123,6 +149,10 @@ class PredictionMixin:
         ----------
         X : array of shape (N, D), path, iterable of blocks, or dask.array
             The rows.
+
+        Returns
+        -------
+        aic : float
         """
         return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
 
@@ -133,6 +163,10 @@ class PredictionMixin:
         ----------
         n_samples : int
             The number of rows to draw.
+
+        Returns
+        -------
+        rows, components : ndarrays of shape (n, D) and (n,)
         """
         parameters = self.parameters_
         if n_samples < 1:

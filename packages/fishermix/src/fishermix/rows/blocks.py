@@ -87,6 +87,10 @@ class RowSource(ABC):
         ----------
         step : callable
             Maps a block to its statistics.
+
+        Returns
+        -------
+        statistics : Statistics
         """
 
     @abstractmethod
@@ -97,6 +101,10 @@ class RowSource(ABC):
         ----------
         rows : array of int of shape (m,)
             Positions of the rows, in ascending order.
+
+        Returns
+        -------
+        rows : ndarray of shape (m, D)
         """
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,6 +114,10 @@ class RowSource(ABC):
         ----------
         rows : array of int of shape (m,)
             Positions of the rows, in ascending order.
+
+        Returns
+        -------
+        rows, weights : ndarrays of shape (m, D) and (m,)
         """
         return self.read_rows(rows), np.ones(len(rows)) if self.weight is None else self.weight[rows]
 

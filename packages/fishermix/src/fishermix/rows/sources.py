@@ -169,6 +169,10 @@ def open_table(path: str | os.PathLike) -> Table:
     ----------
     path : path
         The file or folder.
+
+    Returns
+    -------
+    table : Table
     """
     path = Path(path)
     if path.is_dir():
@@ -294,6 +298,10 @@ def open_rows(X: Any, sample_weight: Any = None, threads: int | None = None) -> 
         The weight of each row. Weight 2 counts as the same row twice.
     threads : int, optional
         The number of threads, as `n_jobs` in joblib. Default: every core.
+
+    Returns
+    -------
+    source : RowSource or None
     """
     if hasattr(X, "__dask_graph__"):
         from fishermix.distributed.mixtures import ClusterSource

@@ -102,11 +102,20 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             Present for the interface of scikit-learn.
         y : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        self : SentenceEncoder
         """
         return self
 
     def set_params(self, **params: Any) -> SentenceEncoder:
-        """Set parameters, except those of the whitening, because it would not be fitted again."""
+        """Set parameters, except those of the whitening, because it would not be fitted again.
+
+        Returns
+        -------
+        self : SentenceEncoder
+        """
         if nested := [name for name in params if name.startswith("whitening__")]:
             raise FishermixError(
                 f"{nested[0]}: the whitening is already fitted. Set whitening= to another one."
@@ -151,6 +160,10 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : sequence of str or of lists of tokens
             The sentences.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, n_features) float32
         """
         if isinstance(X, str | bytes) or not isinstance(X, Iterable):
             raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}.")
@@ -168,6 +181,10 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             The sentences.
         rows : int
             The number of sentences per block.
+
+        Returns
+        -------
+        blocks : iterator of ndarrays of shape (up to `rows`, n_features)
         """
         return self.sentence_vectors.encode_blocks(sentences, rows)
 
@@ -180,6 +197,10 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         ----------
         input_features : ignored
             Present for the interface of scikit-learn.
+
+        Returns
+        -------
+        names : ndarray of n_features str
         """
         n_features = self.sentence_vectors.n_features  # checks the parameters
         if len(self.mixtures):
@@ -203,6 +224,10 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             The sentences.
         n_words : int
             Vocabulary size: all words of the sentences, then the most frequent others.
+
+        Returns
+        -------
+        encoder : SentenceEncoder
         """
         used = np.unique(WordLookup(self.vectors.words).find(sentences).rows)
         others = np.setdiff1d(np.arange(len(self.vectors)), used)

@@ -67,6 +67,10 @@ def tokenize(sentence: str) -> list[str]:
     sentence : str
         The sentence.
 
+    Returns
+    -------
+    words : list of str
+
     Examples
     --------
     >>> tokenize("The dog's not in a T-shirt; it isn't 2.5 feet tall!")

@@ -83,7 +83,12 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
-        """Learn from word vectors X (n, D)."""
+        """Learn from word vectors X (n, D).
+
+        Returns
+        -------
+        self : Whitening
+        """
         if self.kind not in WHITENINGS:
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(WHITENINGS)}.")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -103,19 +108,34 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
+        """(n, D) -> (n, D), float32 for float32 and float64 otherwise.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, D)
+        """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.whitening_.transform(data)
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        """The fitted arrays by name."""
+        """The fitted arrays by name.
+
+        Returns
+        -------
+        tensors : dict of str to ndarray
+        """
         check_is_fitted(self)
         return self.whitening_.to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
-        """The fitted whitening that `to_tensors` wrote."""
+        """The fitted whitening that `to_tensors` wrote.
+
+        Returns
+        -------
+        whitening : Whitening
+        """
         found = WhiteningTransform.from_tensors(tensors)
         return cls(found.kind, found.l2_before, found.l2_after)._set_fit(found)
 

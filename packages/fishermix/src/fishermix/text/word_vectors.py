@@ -92,6 +92,10 @@ class WordVectors:
             newline.
         max_bytes : int
             Decompress no more than this.
+
+        Returns
+        -------
+        vectors : WordVectors
         """
         path = Path(path)
         if not path.is_dir():
@@ -137,7 +141,12 @@ class WordVectors:
         vocabulary.check(range(len(vocabulary)))
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        """The arrays that hold everything, to store in another file."""
+        """The arrays that hold everything, to store in another file.
+
+        Returns
+        -------
+        tensors : dict of str to ndarray
+        """
         return {**self.words.to_tensors(), "vectors": self.vectors}
 
     @classmethod
@@ -148,6 +157,10 @@ class WordVectors:
         ----------
         tensors : mapping of str to array
             The saved arrays by their names.
+
+        Returns
+        -------
+        vectors : WordVectors
         """
         if "vectors" not in tensors:
             raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
@@ -200,6 +213,10 @@ class WordVectors:
         ----------
         words : iterable of str
             The words to look up.
+
+        Returns
+        -------
+        rows : ndarray of shape (len(words),) int64
         """
         return np.array(self.words.rows(words), np.int64)
 
@@ -212,6 +229,11 @@ class WordVectors:
             A word or a vector.
         n : int
             The number of words to return.
+
+        Returns
+        -------
+        similar : list of (str, float)
+            Words and cosines, the highest first.
         """
         if isinstance(query, str):
             itself = self.words.rows([query])[0]

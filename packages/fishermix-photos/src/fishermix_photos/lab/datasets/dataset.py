@@ -94,7 +94,12 @@ class Dataset:
         return self.protocol.repeats if self.protocol else 1
 
     def counts(self) -> dict[str, int]:
-        """The number of images in train, dev, test and "" (no split), in this order, without empty ones."""
+        """The number of images in train, dev, test and "" (no split), in this order, without empty ones.
+
+        Returns
+        -------
+        counts : dict of str to int
+        """
         found = Counter(self.splits.tolist())
         return {split: found[split] for split in (*SPLITS, "") if found[split]}
 
@@ -105,6 +110,10 @@ class Dataset:
         ----------
         image_rows : array of int
             Rows of photos.
+
+        Returns
+        -------
+        dataset : Dataset
         """
         rows = np.asarray(image_rows, dtype=np.int64)
         if len(np.unique(rows)) != len(rows):
@@ -130,6 +139,10 @@ class Dataset:
         ----------
         split : str
             "train", "dev" or "test".
+
+        Returns
+        -------
+        dataset : Dataset
         """
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
@@ -150,6 +163,10 @@ class Dataset:
             The number of photos.
         seed : int
             The seed.
+
+        Returns
+        -------
+        dataset : Dataset
         """
         part = self.part(split)
         if not 0 < n_images <= len(part):
@@ -165,6 +182,10 @@ class Dataset:
         ----------
         repeat : int
             The number of the random split, from 0.
+
+        Returns
+        -------
+        dataset : Dataset
         """
         if self.protocol is None:
             return self
@@ -176,6 +197,10 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
 
     Image names get the name of their set as a prefix (`coco/1.jpg`), with a number if an earlier set has the
     same name (`folder-2/1.jpg`).
+
+    Returns
+    -------
+    dataset : Dataset
     """
     if not datasets:
         raise ValueError("There are no data sets to combine.")

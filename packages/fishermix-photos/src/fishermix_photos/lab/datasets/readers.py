@@ -35,6 +35,10 @@ def open_dataset(spec: str) -> Dataset:
         `karpathy:FILE.json:IMAGES_DIR` or `folder:DIR`. With `flickr8k-official`, the training images are the
         official 6,000 instead of the paper's 6,091.
 
+    Returns
+    -------
+    dataset : Dataset
+
     Examples
     --------
     >>> open_dataset("flickr8k:no/such/folder")
