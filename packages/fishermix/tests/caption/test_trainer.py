@@ -94,6 +94,15 @@ class Killed(Exception):
     pass
 
 
+def test_bfloat16_learns_nearly_the_same():
+    losses = [training(replace(SMALL, bfloat16=half)) for half in (False, True)]
+    for one in losses:
+        one.run()
+    exact, rounded = (one.position.history[-1]["dev_loss"] for one in losses)
+    assert exact != rounded
+    assert abs(exact - rounded) < 0.1 * exact
+
+
 @pytest.mark.parametrize("recipe", [SMALL, replace(PAPER, units=24, min_count=2, batch_size=16, epochs=4)])
 @pytest.mark.parametrize("steps", [3, 8, 13])
 def test_resumed_equals_uninterrupted(tmp_path, monkeypatch, recipe, steps):

@@ -298,12 +298,13 @@ class Training:
             recipe.output_dropout,
             seed=self.seed * SEED_STEP + step,
         )
-        scores = self.network(
-            self._train_inputs[torch.from_numpy(batch.images)],
-            torch.from_numpy(batch.inputs),
-            self._word_inputs,
-            dropout,
-        )
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
+            scores = self.network(
+                self._train_inputs[torch.from_numpy(batch.images)],
+                torch.from_numpy(batch.inputs),
+                self._word_inputs,
+                dropout,
+            ).float()
         targets = torch.from_numpy(batch.targets)
         loss, words = cross_entropy(scores, targets, recipe.label_smoothing)
         self.optimizer.zero_grad()
