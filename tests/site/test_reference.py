@@ -1,5 +1,6 @@
 """The reference is complete: every public name has a page; what the packages export is described fully."""
 
+import doctest
 import inspect
 import sys
 from importlib import import_module
@@ -84,6 +85,35 @@ def returns_something(value):
 def test_what_a_public_function_returns_is_described(name):
     sections = docscrape.NumpyDocString(inspect.getdoc(CALLABLES[name]))
     assert sections["Returns"] or sections["Yields"], f"{name} does not say what it returns"
+
+
+# Objects that only our own functions make, and that are described by their attributes.
+RECORDS = {"Photo", "Results", "Changes", "FolderStatus", "Summary", "Facets", "Details", "FeatureResult"}
+WITH_EXAMPLES = [
+    f"{package}.{name}"
+    for package, name in PUBLIC
+    if not (inspect.isclass(value := getattr(import_module(package), name)) and issubclass(value, Exception))
+    and name not in RECORDS
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+@pytest.mark.filterwarnings("ignore")
+def test_every_public_name_has_an_example_that_runs(name, desk):
+    value = CALLABLES[name]
+    module = import_module(inspect.unwrap(value).__module__)
+    found = doctest.DocTestFinder(recurse=False).find(value, name, module)
+    assert any(test.examples for test in found), f"{name} has no example"
+    for test in found:
+        assert not any(doctest.SKIP in example.options for example in test.examples)
+        assert doctest.DocTestRunner().run(test).failed == 0
+
+
+@pytest.mark.parametrize("root", document_api.ROOTS)
+def test_every_exported_class_says_what_else_to_look_at(root):
+    exported = [name for name in WITH_EXAMPLES if name.count(".") == 1 and name.startswith(f"{root}.")]
+    for name in exported:
+        assert docscrape.NumpyDocString(inspect.getdoc(CALLABLES[name]))["See Also"], name
 
 
 def test_every_public_name_has_a_page(tmp_path):

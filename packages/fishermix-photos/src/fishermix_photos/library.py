@@ -73,13 +73,6 @@ PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
 class PhotoLibrary:
     """The photos of all folders that were added, with their points of the joint space.
 
-    Example::
-
-        with PhotoLibrary() as library:
-            library.update(["~/Pictures"])
-            for photo in library.search("two dogs run on a beach").photos:
-                print(photo.probability, photo.path)
-
     It may be used by several threads.
 
     Parameters
@@ -89,6 +82,19 @@ class PhotoLibrary:
         Default: the user's data folder. There, each custom model has its own library.
     model : ImageTextModel or path, optional
         The model, or its folder. Default: the model in the package. It is loaded on first need.
+
+    See Also
+    --------
+    fishermix_photos.Query : all that a search can be asked for.
+    fishermix_photos.ImageTextModel : scores of a few photos, without a library.
+
+    Examples
+    --------
+    >>> with PhotoLibrary() as library:
+    ...     changes = library.update(["~/Pictures"])
+    ...     results = library.search("two dogs run on a beach")
+    >>> len(results.photos)
+    10
     """
 
     def __init__(

@@ -194,10 +194,16 @@ class ImageTextModel:
     calibration : Calibration or None
         Turns scores into probabilities.
 
+    See Also
+    --------
+    fishermix_photos.PhotoLibrary : searches many photos.
+    fishermix_photos.lab.training.train_model : trains a model.
+
     Examples
     --------
-    >>> model = ImageTextModel.load()                                          # doctest: +SKIP
-    >>> model.similarity(["two dogs run on a beach"], ["photo.jpg"])           # doctest: +SKIP
+    >>> model = ImageTextModel.load()
+    >>> model.similarity(["two dogs run on a beach"], ["photo.jpg"]).shape
+    (1, 1)
     """
 
     _saved: SavedFolder | None = None

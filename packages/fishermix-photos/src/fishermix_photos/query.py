@@ -57,6 +57,15 @@ class Term:
         How often the term counts.
     is_quoted : bool
         Whether the words are taken as they are: no dates, no negations.
+
+    See Also
+    --------
+    fishermix_photos.query.parse_query : makes terms of a line.
+
+    Examples
+    --------
+    >>> Term("-", "text", "people").weight
+    1.0
     """
 
     sign: str
@@ -103,6 +112,11 @@ def parse_query(text: str) -> tuple[Term, ...]:
     Returns
     -------
     terms : tuple of Term
+
+    Examples
+    --------
+    >>> [(term.sign, term.value) for term in parse_query("beach - people")]
+    [('+', 'beach'), ('-', 'people')]
     """
     terms = []
     for term in map(_split_weight, _add_signs(_split_line(text))):
@@ -126,6 +140,11 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
     Returns
     -------
     terms : tuple of Term
+
+    Examples
+    --------
+    >>> [(term.sign, term.value) for term in parse_arguments(["beach", "-", "people"])]
+    [('+', 'beach'), ('-', 'people')]
     """
     pieces: list[str | Piece] = []
     for argument in arguments:
@@ -373,6 +392,12 @@ class Filter:
         The orientation.
     kind : str, optional
         The name of a format, for example "JPEG" or "video".
+
+    Examples
+    --------
+    >>> Filter(after="2019-06", camera="iphone").check()
+    >>> bool(Filter())
+    False
     """
 
     after: str | None = None

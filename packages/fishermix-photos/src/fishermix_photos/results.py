@@ -81,6 +81,18 @@ class Query:
         Only photos with at least this score.
     exclude : tuple of str
         Globs, as in a .fishermixignore, of photos that are not found.
+
+    See Also
+    --------
+    fishermix_photos.query.parse_query : makes terms of a line.
+    fishermix_photos.PhotoLibrary.search : answers a query.
+
+    Examples
+    --------
+    >>> from fishermix_photos.query import Filter, parse_query
+    >>> query = Query(parse_query("beach - people"), filter=Filter(after="2019"), n=20)
+    >>> len(query.terms)
+    2
     """
 
     terms: tuple[Term, ...] = ()

@@ -45,6 +45,19 @@ class SentenceTransformer:
     ----------
     folder : path
         Contains `model.onnx` and `tokenizer.json`.
+
+    See Also
+    --------
+    fishermix.SentenceEncoder : puts its vectors next to Fisher vectors.
+
+    References
+    ----------
+    Reimers, Gurevych (EMNLP 2019), Sentence-BERT: sentence embeddings using Siamese BERT-networks.
+
+    Examples
+    --------
+    >>> SentenceTransformer.find("all-MiniLM-L6-v2").encode(["two dogs"]).shape
+    (1, 384)
     """
 
     def __init__(self, folder: str | os.PathLike):

@@ -394,3 +394,20 @@ def test_rows_far_from_zero_are_projected_as_exactly_as_their_type_allows():
     rows = X + 1e4
     expected = (rows - cca.x_mean_) @ cca.x_weights_.astype(np.float64)
     np.testing.assert_allclose(cca.transform(rows), expected, atol=1e-6)
+
+
+def test_both_sides_honor_set_output():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 60, 3))
+    pairs = rng.permutation(60)
+    plain = RegularizedCCA(2).fit(X, Y, pairs)
+    framed = RegularizedCCA(2).set_output(transform="pandas").fit(X, Y, pairs)
+    labels = [f"s{number}" for number in range(60)]
+    x, y = framed.transform(X, pd.DataFrame(Y, labels))
+    for found in (x, y, framed.transform_y(Y)):
+        assert isinstance(found, pd.DataFrame)
+        assert list(found.columns) == list(framed.get_feature_names_out())
+    assert list(y.index) == labels
+    np.testing.assert_array_equal(y.to_numpy(), plain.transform_y(Y))
+    assert isinstance(plain.transform_y(Y), np.ndarray)
+    assert framed.score(X, Y, pairs) == plain.score(X, Y, pairs)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fishermix import FisherEncoder, GaussianMixture, Mixture, OnRows
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.fisher.scores import DENSE_NUMBERS, FisherScores
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT
 from fishermix.mixture.e_step import FEW_ROWS
@@ -170,7 +170,7 @@ def test_a_huge_set_equals_its_parts(families, dtype):
         warnings.simplefilter("error")
         found = encoder.transform(rows, offsets)
     assert found.dtype == dtype
-    single = encoder.transform(rows)
+    single = encoder.transform(rows, range(len(rows) + 1))
     for row, first, last in zip(found, offsets, offsets[1:]):
         assert_allclose(
             row,
@@ -229,7 +229,7 @@ def test_a_value_on_the_median_counts_as_below_it():
     mixture.weights_ = np.ones(1)
     for copies in (1, 100):
         rows = np.tile(mixture.locations_, (copies, 1))
-        found = FisherEncoder(mixture, power=1, norm=None).transform(rows)
+        found = FisherEncoder(mixture, power=1, norm=None).transform(rows, range(copies + 1))
         assert_allclose(found, np.tile([-1, -1, -1, -1], (copies, 1)))
 
 
@@ -705,3 +705,34 @@ def test_a_subclass_with_its_own_equality_encodes():
     mixture = GaussianMixture(2, random_state=0).fit(rng.normal(size=(100, 3)))
     sets = [rng.normal(size=(5, 3))]
     np.testing.assert_array_equal(Comparable(mixture).transform(sets), FisherEncoder(mixture).transform(sets))
+
+
+def test_one_array_that_looks_like_an_image_warns_and_offsets_say_otherwise():
+    encoder = FisherEncoder(mixture_of(Gaussian()))
+    rows = np.random.default_rng(0).normal(size=(100, 3))
+    with pytest.warns(FishermixWarning, match=r"each of its 100 rows .* pass \[X\]") as caught:
+        vectors = encoder.transform(rows)
+    assert caught[0].filename == __file__
+    with pytest.warns(FishermixWarning, match="100 rows"):
+        encoder.transform(pd.DataFrame(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_array_equal(encoder.transform(rows, range(101)), vectors)
+        assert encoder.transform([rows]).shape == (1, 24)
+        encoder.transform(rows[:99])
+
+
+def test_names_of_the_input_must_fit_the_rows():
+    encoder = FisherEncoder(mixture_of(Gaussian()))
+    names = encoder.get_feature_names_out(["a", "b", "c"])
+    assert_array_equal(names, encoder.get_feature_names_out())
+    with pytest.raises(ValueError, match="input_features should have length 3, got 2"):
+        encoder.get_feature_names_out(["a", "b"])
+
+
+@pytest.mark.parametrize("sets", [[csr_matrix(np.eye(3))], np.array([csr_matrix(np.eye(3)), None])[:1]])
+def test_sparse_sets_get_an_error_that_says_what_to_do(sets):
+    encoder = FisherEncoder(mixture_of(Gaussian()))
+    for use in (encoder.transform, encoder.fit, OnRows(PCA(2)).fit):
+        with pytest.raises(FishermixError, match=r"sparse matrices\. Call toarray"):
+            use(sets)

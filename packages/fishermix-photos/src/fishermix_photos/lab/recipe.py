@@ -67,6 +67,15 @@ class Recipe:
         for none, as in the paper.
     seed
         Seeds whitening, mixtures, held-out images and the banks.
+
+    See Also
+    --------
+    fishermix_photos.lab.recipe.find_recipe : the recipes by their names.
+
+    Examples
+    --------
+    >>> Recipe(variant="gmm", mixture_components=10).families
+    (('gaussian',),)
     """
 
     variant: str = "hglmm"
@@ -150,6 +159,11 @@ def find_recipe(name: str) -> Recipe:
     Returns
     -------
     recipe : Recipe
+
+    Examples
+    --------
+    >>> find_recipe("paper").mixture_components
+    30
     """
     if name not in RECIPES:
         raise FishermixError(f"There is no recipe '{name}'. Choose one of {', '.join(RECIPES)}.")

@@ -76,6 +76,20 @@ def train_model(
     -------
     model : ImageTextModel
         Its `report` says what was chosen and how long each stage took.
+
+    See Also
+    --------
+    fishermix_photos.lab.recipe.find_recipe : the recipes.
+    fishermix_photos.lab.training.evaluate_model : measures a model.
+
+    Examples
+    --------
+    >>> from fishermix_photos.lab.datasets import open_dataset
+    >>> from fishermix_photos.lab.recipe import find_recipe
+    >>> recipe = find_recipe("paper").with_(mixture_components=2)
+    >>> model = train_model(open_dataset("flickr8k:DIR"), ".cache/word2vec", recipe, work="work")
+    >>> model.encode_text(["a dog"]).shape[0]
+    1
     """
     if not isinstance(vectors, WordVectors):
         vectors = WordVectors.load(vectors)
@@ -141,6 +155,18 @@ def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathL
     -------
     figures : dict of str to dict
         For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
+
+    See Also
+    --------
+    fishermix.measures.figures : defines the figures.
+
+    Examples
+    --------
+    >>> from fishermix_photos import ImageTextModel
+    >>> from fishermix_photos.lab.datasets import open_dataset
+    >>> figures = evaluate_model(ImageTextModel.load(), open_dataset("flickr8k:DIR").part("test"), "work")
+    >>> sorted(figures)
+    ['annotation', 'search', 'similarity']
     """
     return figures(rank_answers(model, dataset, work))
 

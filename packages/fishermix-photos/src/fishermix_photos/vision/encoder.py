@@ -59,11 +59,15 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     max_pixels_ : int
         The pixel limit in effect.
 
+    See Also
+    --------
+    fishermix_photos.vision.features.extract : the same with a cache on disk.
+    fishermix_photos.ImageTextModel : compares photos with sentences.
+
     Examples
     --------
-    ::
-
-        ImageEncoder().transform(["beach.jpg", "dog.png"])
+    >>> ImageEncoder().transform(["beach.jpg", "dog.png"]).shape
+    (2, 1280)
     """
 
     def __init__(

@@ -119,6 +119,12 @@ def extract(
     Returns
     -------
     result : FeatureResult
+
+    Examples
+    --------
+    >>> from fishermix_photos import ImageEncoder
+    >>> extract(["beach.jpg", "dog.png"], ImageEncoder(), "features").features.shape
+    (2, 1280)
     """
     begun = time.perf_counter()
     names = [os.fspath(path) for path in paths]

@@ -59,6 +59,11 @@ def open_photo(
     Returns
     -------
     image : PIL.Image.Image
+
+    Examples
+    --------
+    >>> open_photo("photo.jpg").size
+    (80, 60)
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     if not isinstance(photo, str | os.PathLike):
@@ -109,6 +114,11 @@ def list_photos(file: str | os.PathLike, max_pixels: int | None = None) -> list[
     places : list of str
         The first is the file itself; the others look like `clip.mp4#t=12.5` (seconds) and `scan.tif#page=2`.
         Any other file, and a damaged one, has one photo.
+
+    Examples
+    --------
+    >>> list_photos("photo.jpg")
+    ['photo.jpg']
     """
     limit = default_max_pixels() if max_pixels is None else max_pixels
     name = os.fspath(file)

@@ -59,11 +59,21 @@ class Captioner:
     confidence : Confidence, optional
         Estimates how far a sentence can be trusted; None if it was never fitted.
 
+    See Also
+    --------
+    fishermix_photos.ImageTextModel.caption : sentences for photos.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
     Examples
     --------
-    >>> captioner = Captioner.load("captioner")                                 # doctest: +SKIP
-    >>> captioner.caption(space.image_points(features))                         # doctest: +SKIP
-    ['two dogs run on a beach']
+    >>> captioner = Captioner.load("captioner")
+    >>> points = np.random.default_rng(0).normal(size=(2, 384))  # of images, in the joint space
+    >>> len(captioner.caption(points))
+    2
     """
 
     def __init__(

@@ -59,6 +59,20 @@ def choose_ridges(
     -------
     cca : RegularizedCCA
         Fitted to all pairs. `cv_scores_` has the mean score of each pair of ridges.
+
+    See Also
+    --------
+    fishermix.RegularizedCCA.path : the estimators of a grid of ridges.
+    sklearn.model_selection.GridSearchCV : for one sentence per image.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> images, pairs = rng.standard_normal((50, 4)), np.repeat(np.arange(50), 3)
+    >>> sentences = images[pairs] + rng.standard_normal((150, 4))
+    >>> cca = choose_ridges(RegularizedCCA(2), images, sentences, pairs, reg_x=[0.01, 1], reg_y=0.01)
+    >>> len(cca.cv_scores_)
+    2
     """
     X, Y = np.asarray(X), np.asarray(Y)
     pairs = parse_pairs(pairs, len(X), len(Y))
@@ -101,6 +115,11 @@ def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
     -------
     candidate : object
         The best one of `candidates`.
+
+    Examples
+    --------
+    >>> choose_best([1, 2, 3], lambda number: -abs(number - 2))
+    2
     """
     best, best_score, n_scored = None, np.nan, 0
     for candidate in candidates:

@@ -27,6 +27,22 @@ class CovarianceSums:
 
     y_groups : groups of columns of Y that are zero together in most rows, as `SentenceVectors.feature_groups`
         gives them; their zero blocks are skipped
+
+    See Also
+    --------
+    fishermix.RegularizedCCA.path : fits to these sums.
+    fishermix.distributed.covariances.covariance_sums : the same on a cluster.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(100, 3)), rng.normal(size=(100, 5))
+    >>> here, there = CovarianceSums(3, 5), CovarianceSums(3, 5)
+    >>> here.add(X[:50], Y[:50])
+    >>> there.add(X[50:], Y[50:])
+    >>> here.merge(there)
+    >>> here.n
+    100
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fishermix.cca.covariances import CovarianceSums, parse_pairs
@@ -110,6 +111,18 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     feature_names_in_ : ndarray of shape (p,)
         Names of the columns of X, if it was a data frame.
 
+    See Also
+    --------
+    fishermix.cca.choose.choose_ridges : chooses the ridges by cross-validation.
+    fishermix.JointSpace : compares points of both sides.
+    sklearn.cross_decomposition.CCA : without ridges, for few features.
+
+    References
+    ----------
+    Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
+    Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and their
+    semantics.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -118,12 +131,6 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     >>> cca = RegularizedCCA(n_components=2).fit(images, sentences, pairs=np.repeat(np.arange(100), 5))
     >>> cca.transform(images).shape, cca.transform_y(sentences).shape
     ((100, 2), (500, 2))
-
-    References
-    ----------
-    Vinod (1976), Canonical ridge and econometrics of joint production; Klein et al. (CVPR 2015);
-    Gong et al. (IJCV 2014), A multi-view embedding space for modeling Internet images, tags, and their
-    semantics.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -319,14 +326,16 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Returns
         -------
         points : array of shape (n, k)
+            A data frame after ``set_output(transform="pandas")``, as of `transform`.
         """
         check_is_fitted(self)
-        Y = _parse_y(Y)
+        given, Y = Y, _parse_y(Y)
         if Y.shape[1] != len(self.y_weights_):
             raise FishermixError(
                 f"Y has {Y.shape[1]} features, but this CCA was fitted to {len(self.y_weights_)}."
             )
-        return self.projections_.project_y(Y, self.power)
+        points = self.projections_.project_y(Y, self.power)
+        return _wrap_data_with_container("transform", points, given, self)
 
     def score(
         self, X: Any, y: Any, pairs: ArrayLike | None = None
@@ -351,7 +360,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         score : float
             At most 1; about 0 for unrelated pairs.
         """
-        x, y = (points.astype(np.float64) for points in self.transform(X, y))
+        x, y = (np.asarray(points, np.float64) for points in self.transform(X, y))
         pairs = parse_pairs(pairs, len(x), len(y))
         if len(y) < 2:
             raise FishermixError(f"A correlation needs at least two pairs, but there are {len(y)}.")

@@ -32,6 +32,17 @@ def connect(cluster: str) -> Iterator[Client]:
     Returns
     -------
     client : context manager of a dask.distributed.Client
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fishermix import HybridMixture
+    >>> from fishermix.distributed.mixtures import ClusterSource
+    >>> rows = np.random.default_rng(0).normal(size=(500, 3))
+    >>> with connect("local:1"):
+    ...     mixture = HybridMixture(2, random_state=0).fit(ClusterSource(rows))
+    >>> mixture.n_features_in_
+    3
     """
     distributed = _import_distributed()
     if local := re.fullmatch(r"local:([1-9]\d*)", cluster):

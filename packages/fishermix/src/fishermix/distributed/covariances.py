@@ -49,6 +49,14 @@ def covariance_sums(
     Returns
     -------
     sums : CovarianceSums
+
+    Examples
+    --------
+    >>> from fishermix.distributed.cluster import connect
+    >>> X, Y = np.random.default_rng(0).normal(size=(2, 100, 3))
+    >>> with connect("local:1"):
+    ...     print(covariance_sums(X, Y).n)
+    100
     """
     client = client or current_client()
     X = np.asarray(X.compute() if hasattr(X, "__dask_graph__") else X)

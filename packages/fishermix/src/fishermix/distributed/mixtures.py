@@ -48,6 +48,19 @@ class ClusterSource(RowSource):
         The weight of each row.
     keep : bool
         Keep the rows in the memory of the workers. False reads the files again in each pass.
+
+    See Also
+    --------
+    fishermix.distributed.cluster.connect : connects to a cluster.
+    fishermix.rows.sources.StreamSource : rows in files, on one machine.
+
+    Examples
+    --------
+    >>> from fishermix.distributed.cluster import connect
+    >>> np.save("rows.npy", np.random.default_rng(0).normal(size=(500, 3)))
+    >>> with connect("local:1"):
+    ...     print(ClusterSource("rows.npy").shape)
+    (500, 3)
     """
 
     def __init__(

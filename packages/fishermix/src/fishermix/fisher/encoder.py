@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -16,13 +15,14 @@ from sklearn.mixture import GaussianMixture as SklearnMixture
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_array, check_is_fitted
 
-from fishermix.errors import FishermixError, FishermixWarning
+from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.em import too_large
 from fishermix.mixture.mixture import Mixture, check_convertible, from_sklearn
 from fishermix.rows.blocks import is_table
 
 INFORMATION = ("closed-form", "empirical")
+ROWS_OF_AN_IMAGE = 100  # so many rows in one array are more often an image than sets of one row
 
 
 class FisherEncoder(TransformerMixin, BaseEstimator):
@@ -60,6 +60,17 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         The information of one row, if `information` is "empirical".
     n_features_in_ : int
         Number of features D of the rows.
+
+    See Also
+    --------
+    fishermix.OnRows : applies a transformer, such as PCA, to the rows of sets.
+    fishermix.SentenceEncoder : Fisher vectors of the words of sentences.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+    Perronnin, Sanchez, Mensink (ECCV 2010), Improving the Fisher kernel for large-scale image classification.
 
     Examples
     --------
@@ -143,13 +154,17 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """
         self._check_options()
         scores = self._scores()
-        rows, offsets = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
-        out = scores.encode(rows, offsets)
+        rows, starts = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
+        if offsets is None and getattr(X, "ndim", 0) == 2 and len(X) >= ROWS_OF_AN_IMAGE:
+            warn_user(
+                f"X is one array: each of its {len(X)} rows was taken as a set. If they belong to one image, "
+                "pass [X]. If not, offsets=range(len(X) + 1) says so, without this warning."
+            )
+        out = scores.encode(rows, starts)
         if not np.isfinite(out).all():
             raise too_large()
-        if n_empty := int((offsets[1:] == offsets[:-1]).sum()):
-            message = f"{n_empty} of {len(out)} sets are empty. Their vectors are 0."
-            warnings.warn(message, FishermixWarning, stacklevel=2)
+        if n_empty := int((starts[1:] == starts[:-1]).sum()):
+            warn_user(f"{n_empty} of {len(out)} sets are empty. Their vectors are 0.")
         return out
 
     def factor(self) -> np.ndarray:
@@ -183,8 +198,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        input_features : ignored
-            Present for the interface of scikit-learn.
+        input_features : array-like of D str, optional
+            Names of the columns of the rows. They do not appear in the result, but must be D.
 
         Returns
         -------
@@ -192,6 +207,8 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_components, dimension = self._find_mixture().parameters_.locations.shape
+        if input_features is not None and len(input_features) != dimension:
+            raise ValueError(f"input_features should have length {dimension}, got {len(input_features)}.")
         names = [f"{half}_{k}_" for half in ("location", "scale") for k in range(n_components)]
         return np.array([f"{name}{d}" for name in names for d in range(dimension)], dtype=object)
 
@@ -282,6 +299,12 @@ class OnRows(TransformerMixin, BaseEstimator):
         The fitted clone.
     n_features_in_ : int
         Number of features D of the rows.
+
+    See Also
+    --------
+    fishermix.FisherEncoder : the usual next step of a pipeline.
+    sklearn.decomposition.PCA : the usual transformer.
+    sklearn.frozen.FrozenEstimator : keeps a fitted transformer as it is.
 
     Examples
     --------

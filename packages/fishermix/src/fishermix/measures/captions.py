@@ -62,6 +62,12 @@ def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]
     -------
     scores : dict of str to float
         `bleu1` to `bleu4`, `rouge_l` and `cider_d`, times 100.
+
+    Examples
+    --------
+    >>> scores = caption_scores(["a dog runs"], [["a dog runs fast", "the dog is running"]])
+    >>> round(scores["bleu1"]), round(scores["rouge_l"])
+    (72, 84)
     """
     if isinstance(candidates, str) or len(candidates) != len(references) or not len(candidates):
         raise ValueError(

@@ -66,6 +66,17 @@ def task_ranks(
     -------
     ranks : dict of str to ndarray
         For "search", "annotation" and "similarity".
+
+    See Also
+    --------
+    fishermix.measures.figures : recalls, median and mean of these ranks.
+
+    Examples
+    --------
+    >>> images = np.eye(2)
+    >>> sentences = np.array([[1.0, 0.1], [0.9, 0.2], [1.0, 0.0]])
+    >>> task_ranks(images, sentences, image_of=np.array([0, 0, 1]))["search"].tolist()
+    [1, 1, 2]
     """
     images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
     every_image, n_images = np.arange(len(images)), len(images)
@@ -94,6 +105,15 @@ def figures(ranks: dict[str, np.ndarray]) -> Figures:
     -------
     figures : dict of str to dict
         For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
+
+    See Also
+    --------
+    fishermix.measures.task_ranks : the ranks.
+
+    Examples
+    --------
+    >>> figures({"search": np.array([1, 1, 7])})["search"]["r@10"]
+    100.0
     """
     return {task: summary(of_task) for task, of_task in ranks.items()}
 

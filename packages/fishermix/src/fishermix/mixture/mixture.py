@@ -125,6 +125,19 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (D,)
         Names of the columns, if X was a data frame.
 
+    See Also
+    --------
+    fishermix.GaussianMixture : with Gaussians only.
+    fishermix.LaplacianMixture : with Laplacians only.
+    fishermix.HybridMixture : with both, as in the paper.
+    fishermix.FisherEncoder : Fisher vectors under a mixture.
+    sklearn.mixture.GaussianMixture : also with full covariances.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
     Examples
     --------
     >>> import numpy as np
@@ -567,10 +580,12 @@ def _fix_families(*families: str) -> Callable[[type[M]], type[M]]:
         __init__.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         named.__init__, named._fixed_families = __init__, True  # type: ignore[method-assign]
         if (shared := Mixture.__doc__) and named.__doc__:
-            shared = shared[shared.index("Parameters\n") : shared.index("Examples\n")].rstrip()
+            shared = shared[shared.index("Parameters\n") : shared.index("See Also\n")].rstrip()
             shared = re.sub(r" {4}families : .*?(?= {4}tol : )", "", shared, flags=re.DOTALL)
-            summary, *attributes = named.__doc__.rstrip().split("Attributes\n    ----------\n")
-            named.__doc__ = f"{summary.rstrip()}\n\n    {shared}\n{''.join(attributes)}\n    "
+            own, end = named.__doc__.split("    See Also\n")
+            summary, _, attributes = own.partition("Attributes\n    ----------\n")
+            described = "\n".join([f"    {shared}", attributes.rstrip()]).rstrip()
+            named.__doc__ = f"{summary.rstrip()}\n\n{described}\n\n    See Also\n{end}"
         return named
 
     return decorate
@@ -592,6 +607,20 @@ class GaussianMixture(Mixture):
         The inverse of `covariances_`.
     precisions_cholesky_ : ndarray of shape (K, D)
         The inverse of `scales_`.
+
+    See Also
+    --------
+    fishermix.Mixture : all parameters and attributes.
+    fishermix.from_sklearn : converts scikit-learn's mixture.
+    sklearn.mixture.GaussianMixture : also with full covariances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal([[-5.0], [5.0]], size=(2, 500)).reshape(-1, 1)
+    >>> mixture = GaussianMixture(n_components=2, random_state=0).fit(X)
+    >>> sorted(mixture.means_.ravel().round().tolist())
+    [-5.0, 5.0]
     """
 
     @property
@@ -616,6 +645,25 @@ class LaplacianMixture(Mixture):
     """The paper's LMM, a mixture of Laplacians: EM fits medians and mean absolute deviations.
 
     See `Mixture` for the density.
+
+    See Also
+    --------
+    fishermix.Mixture : all parameters and attributes.
+    fishermix.HybridMixture : chooses a Gaussian where that fits better.
+    scipy.stats.laplace : the distribution in one dimension.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [1.0], [2.0], [100.0], [1.0]])
+    >>> mixture = LaplacianMixture(n_components=1).fit(X)
+    >>> mixture.locations_.tolist()  # the median
+    [[1.0]]
     """
 
 
@@ -624,6 +672,24 @@ class HybridMixture(Mixture):
     """The paper's HGLMM: EM chooses a Gaussian or a Laplacian for each component and dimension.
 
     ``choice_[k, d]`` is 0 for a Gaussian and 1 for a Laplacian. See `Mixture` for the density.
+
+    See Also
+    --------
+    fishermix.Mixture : all parameters and attributes, and other families.
+    fishermix.FisherEncoder : Fisher vectors under this mixture.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=2000), rng.laplace(size=2000)])
+    >>> HybridMixture(n_components=1, random_state=0).fit(X).choice_.tolist()
+    [[0, 1]]
     """
 
 
@@ -641,6 +707,10 @@ def from_sklearn(mixture: SklearnMixture) -> GaussianMixture:
     mixture : GaussianMixture
         Its `predict_proba`, `score_samples`, `bic` and `aic` equal the given mixture's. (The BIC and AIC of a
         spherical mixture differ, because fishermix counts one scale per dimension.)
+
+    See Also
+    --------
+    sklearn.mixture.GaussianMixture : what it converts.
 
     Examples
     --------

@@ -139,6 +139,16 @@ class ArraySource(RowSource):
         The weight of each row.
     threads : int, optional
         The number of threads, as `n_jobs` in joblib. Default: every core.
+
+    See Also
+    --------
+    fishermix.rows.sources.StreamSource : rows that are not in memory.
+
+    Examples
+    --------
+    >>> source = ArraySource(np.zeros((5000, 3)))
+    >>> source.shape, len(source.blocks)
+    ((5000, 3), 3)
     """
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):
@@ -167,6 +177,11 @@ def block_rows(n_rows: int) -> int:
     size : int
         2,048 for up to 32,768 rows. Above, a sixteenth of the rows, rounded up to a multiple of 1,024, and at
         most 65,536.
+
+    Examples
+    --------
+    >>> block_rows(5_000), block_rows(100_000)
+    (2048, 7168)
     """
     size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
     return min(max(size, FEWEST_ROWS), MOST_ROWS)

@@ -173,6 +173,12 @@ def open_table(path: str | os.PathLike) -> Table:
     Returns
     -------
     table : Table
+
+    Examples
+    --------
+    >>> np.save("rows.npy", np.zeros((5000, 3)))
+    >>> open_table("rows.npy").shape
+    (5000, 3)
     """
     path = Path(path)
     if path.is_dir():
@@ -224,6 +230,18 @@ class StreamSource(RowSource):
         Bytes for the blocks in work and for the posteriors that one pass keeps for the next.
     threads : int, optional
         The number of threads, as `n_jobs` in joblib. Default: every core.
+
+    See Also
+    --------
+    fishermix.rows.blocks.ArraySource : rows in memory.
+    fishermix.distributed.mixtures.ClusterSource : rows on a cluster.
+    numpy.memmap : arrays in files.
+
+    Examples
+    --------
+    >>> np.save("rows.npy", np.zeros((5000, 3)))
+    >>> StreamSource("rows.npy", memory=10_000_000, threads=1).shape
+    (5000, 3)
     """
 
     def __init__(
@@ -302,6 +320,11 @@ def open_rows(X: Any, sample_weight: Any = None, threads: int | None = None) -> 
     Returns
     -------
     source : RowSource or None
+
+    Examples
+    --------
+    >>> open_rows([np.zeros((100, 3)), np.zeros((50, 3))]).shape
+    (150, 3)
     """
     if hasattr(X, "__dask_graph__"):
         from fishermix.distributed.mixtures import ClusterSource

@@ -57,6 +57,12 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     lookup : WordLookup
         Finds the rows of `vectors` for the tokens of a sentence.
 
+    See Also
+    --------
+    fishermix.FisherEncoder : Fisher vectors of any sets.
+    fishermix.text.whitening.Whitening : ICA or PCA of word vectors.
+    sklearn.feature_extraction.text.TfidfVectorizer : counts of words instead.
+
     Notes
     -----
     A clone shares the vectors, the whitening and the mixtures, fitted as they are.

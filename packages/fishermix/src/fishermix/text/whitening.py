@@ -54,6 +54,11 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (D,)
         Names of the columns, if X was a data frame.
 
+    See Also
+    --------
+    sklearn.decomposition.FastICA : what "ica" uses.
+    sklearn.decomposition.PCA : what "pca" uses.
+
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(3, 2, size=(1000, 2))

@@ -39,6 +39,10 @@ class WordVectors:
     vectors : array of shape (n, D)
         Their vectors, float32 or float16; may be memory-mapped.
 
+    See Also
+    --------
+    fishermix.SentenceEncoder : vectors of sentences.
+
     Examples
     --------
     >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])

@@ -58,6 +58,16 @@ class Dataset:
         The paper's random splits, for a set without official splits.
     problems
         What the reader skipped or found unusual, one sentence each.
+
+    See Also
+    --------
+    fishermix_photos.lab.datasets.open_dataset : reads a data set.
+
+    Examples
+    --------
+    >>> from fishermix_photos.lab.datasets import open_dataset
+    >>> open_dataset("folder:holiday").counts()
+    {'train': 36}
     """
 
     name: str
@@ -201,6 +211,12 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     Returns
     -------
     dataset : Dataset
+
+    Examples
+    --------
+    >>> from fishermix_photos.lab.datasets import open_dataset
+    >>> len(combine([open_dataset("flickr8k:DIR").part("test"), open_dataset("folder:holiday")]).sentences)
+    210
     """
     if not datasets:
         raise ValueError("There are no data sets to combine.")
