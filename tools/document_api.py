@@ -17,7 +17,7 @@ MODULES = {
     "fishermix.cca.covariances": "CovarianceSums",
     "fishermix.text.whitening": "Whitening",
     "fishermix.text.tokens": "tokenize",
-    "fishermix.measures": "figures task_ranks caption_scores",
+    "fishermix.measures": "figures task_ranks compare_recalls caption_scores",
     "fishermix.rows.blocks": "ArraySource block_rows",
     "fishermix.rows.sources": "StreamSource open_rows open_table",
     "fishermix.distributed.cluster": "connect",

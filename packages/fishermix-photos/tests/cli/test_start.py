@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,34 @@ def test_threads_of_a_command_do_not_spin_after_a_matrix_product():
     assert float(printed.split()[-1]) < 0.03
 
 
+def test_the_version_names_the_commit_of_a_checkout(tmp_path):
+    checkout = tmp_path / "checkout"
+    package = Path(fishermix.__file__).parent
+    target = checkout / "packages" / "fishermix" / "src" / "fishermix"
+    target.mkdir(parents=True)
+    for name in ("__init__.py", "runtime.py"):
+        shutil.copy(package / name, target)
+    code = "from fishermix.runtime import find_commit; print(find_commit())"
+
+    def run_there(*command):
+        environment = os.environ | {"PYTHONPATH": str(target.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.check_output(command, env=environment, cwd=checkout, text=True).strip()
+
+    def find_commit():
+        return run_there(sys.executable, "-c", code)
+
+    assert find_commit() == "None"
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
+    run_there(*git, "init", "-q")
+    run_there(*git, "add", ".")
+    run_there(*git, "commit", "-qm", "one")
+    commit = run_there("git", "rev-parse", "--short", "HEAD")
+    run_there("git", "tag", "v9.9")  # the commit, not the tag
+    assert find_commit() == commit
+    (target / "runtime.py").open("a").write("\n")
+    assert find_commit() == f"{commit}-dirty"
+
+
 @shipped
 def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp_path):
     photos = copy_packaged_photos(tmp_path / "photos")
@@ -87,7 +116,7 @@ def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp
 
 def test_help_and_version_import_no_numbers(tmp_path):
     listed, imported = run(tmp_path, "--version")
-    assert listed == f"fishermix {__version__}\n"
+    assert listed.startswith(f"fishermix {__version__}")
     assert not imported & (HEAVY | {"numpy"})
     listed, imported = run(tmp_path, "search", "--help")
     assert "--min-score" in listed

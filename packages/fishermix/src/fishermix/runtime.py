@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 
 DISTRIBUTIONS = ("fishermix", "fishermix-photos")
 
@@ -15,6 +16,23 @@ def available_threads() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else cores
+
+
+def find_commit() -> str | None:
+    """The commit of the checkout that this package runs from, with "-dirty" if files have changed.
+
+    None for an installed package, or without git.
+    """
+    import subprocess
+
+    root = Path(__file__).parents[4]  # packages/fishermix/src/fishermix is below it
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() or None
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def export_lazily(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:

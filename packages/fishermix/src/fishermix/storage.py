@@ -337,6 +337,16 @@ def sha256_of_file(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def hash_values(*values: Any) -> str:
+    """The SHA-256 of JSON values and of arrays, which may also be in lists and dictionaries."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=_describe_array).encode()).hexdigest()
+
+
+def _describe_array(array: Any) -> list[Any]:
+    data = np.ascontiguousarray(array)
+    return [data.dtype.str, data.shape, hashlib.sha256(data.tobytes()).hexdigest()]
+
+
 def check_download(path: Path, sha256: str) -> None:
     """Check a downloaded file before anything opens it; a wrong one is deleted."""
     found = sha256_of_file(path)

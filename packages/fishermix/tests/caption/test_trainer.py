@@ -183,6 +183,17 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path):
         training(replace(SMALL, epochs=1), tmp_path / "c", seed=1)
 
 
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_the_checkpoint_of_other_sentences_is_refused(part, tmp_path):
+    """As many sentences, of the same words, for the same photos; only their order differs."""
+    sets = {"train": toy.captions(60), "dev": toy.captions(20, 1)}
+    Training(*sets.values(), toy.encode_text, SMALL, folder=tmp_path)._save()
+    Training(*sets.values(), toy.encode_text, SMALL, folder=tmp_path)
+    sets[part] = replace(sets[part], sentences=sets[part].sentences[::-1])
+    with pytest.raises(FishermixError, match="another training"):
+        Training(*sets.values(), toy.encode_text, SMALL, folder=tmp_path)
+
+
 def test_it_stops_when_dev_gets_no_better(monkeypatch):
     run = training(replace(SMALL, epochs=30, patience=2))
     scores = iter([1.0, 5.0, 4.0, 4.0, 9.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fishermix.measures import ranks as module
-from fishermix.measures.ranks import summary, task_ranks
+from fishermix.measures.ranks import compare_recalls, summary, task_ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -168,3 +168,51 @@ def test_half_of_the_hubness_is_subtracted_from_the_items():
     annotation = [1 + sum(by_image[i][image_of != i] > by_image[i][image_of == i].max()) for i in range(12)]
     assert search_ranks(images, sentences, image_of, of_images).tolist() == search
     assert annotation_ranks(images, sentences, image_of, of_sentences).tolist() == annotation
+
+
+def naive_comparison(first, second, image_of, at, n_resamples, seed):
+    """The differences of the recalls of all resamples, query by query."""
+    rng, images = np.random.default_rng(seed), sorted(set(image_of))
+    differences = []
+    for _ in range(n_resamples):
+        drawn = rng.integers(len(images), size=len(images))
+        queries = [
+            query for place in drawn for query in range(len(image_of)) if image_of[query] == images[place]
+        ]
+        found = [
+            sum(
+                100 * np.mean([ranks[seed][query] <= k for seed in range(len(ranks)) for query in queries])
+                for k in at
+            )
+            for ranks in (first, second)
+        ]
+        differences.append(found[0] - found[1])
+    return differences
+
+
+@pytest.mark.parametrize("at", [(1,), (1, 5, 10)])
+def test_the_bootstrap_agrees_with_a_naive_one(at):
+    rng = np.random.default_rng(0)
+    image_of = np.array([7, 2, 2, 9, 7, 4, 4, 4])  # images have one to three queries, in any order
+    first, second = rng.integers(1, 14, size=(2, 3, 8))
+    found = compare_recalls(first, second, image_of, at=at, n_resamples=50, random_state=3)
+    expected = naive_comparison(first, second, image_of, at, 50, 3)
+    np.testing.assert_allclose([found.low, found.high], np.percentile(expected, [2.5, 97.5]))
+    assert found.better == pytest.approx(np.mean(np.array(expected) > 1e-9))
+    whole = sum(100 * (np.mean(first <= k) - np.mean(second <= k)) for k in at)
+    assert found.difference == pytest.approx(whole)
+
+
+def test_the_interval_covers_the_true_difference():
+    """Ranks of methods with recalls 0.5 and 0.4: 95 of 100 intervals of independent draws cover 10 points."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(100):
+        hits = rng.uniform(size=(2, 300)) < np.array([[0.5], [0.4]])
+        found = compare_recalls(*np.where(hits, 1, 2), np.arange(300), n_resamples=300)
+        covered += found.low <= 10 <= found.high
+    assert 88 <= covered <= 99
+
+
+def test_one_query_alone_and_equal_methods_have_no_difference():
+    ranks = np.array([1, 3, 2])
+    assert compare_recalls(ranks, ranks, np.array([0, 0, 1])) == (0.0, 0.0, 0.0, 0.0)

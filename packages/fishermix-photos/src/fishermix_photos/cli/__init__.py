@@ -16,6 +16,7 @@ import typer
 from fishermix import __version__
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
+from fishermix.runtime import find_commit
 from typer.core import TyperCommand, TyperGroup
 
 from fishermix_photos.cli.common import complain
@@ -112,7 +113,8 @@ app = App(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"fishermix {__version__}")
+        commit = find_commit()
+        print(f"fishermix {__version__}" + (f" (commit {commit})" if commit else ""))
         raise typer.Exit
 
 

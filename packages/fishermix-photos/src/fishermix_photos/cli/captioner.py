@@ -132,6 +132,8 @@ def measure_captions(
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
     from fishermix_photos.lab.captioners import evaluate_captioner
+    from fishermix_photos.lab.record import describe_evaluation, describe_run
+    from fishermix_photos.model import SHIPPED
 
     check_output_files(json_file)
     decoding = asdict(apply_changes(Decoding(), changes))
@@ -144,7 +146,12 @@ def measure_captions(
     _print_originality(found.originality)
     about = {"data": dataset.name, "split": split, "images": len(found.sentences), **decoding}
     rest = {"originality": {name: asdict(row) for name, row in found.originality.items()}}
-    write_json(json_file, {**found.scores, **about, **rest, "sentences": found.sentences})
+    if json_file:
+        run = describe_run("captioner evaluate", data=data, split=split, set=list(changes))
+        inputs = describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"], work)
+        write_json(
+            json_file, {**found.scores, **about, **run, **inputs, **rest, "sentences": found.sentences}
+        )
 
 
 def _print_originality(rows: dict[str, Originality]) -> None:

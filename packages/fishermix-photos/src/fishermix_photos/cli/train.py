@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -22,7 +23,8 @@ Settings = TypeVar("Settings")  # a dataclass
 
 # Written out, because `--help` does not wait for the recipes and their schema.
 RECIPE_HELP = "One of paper, best, shipped."
-VARIANT_HELP = "mean, gmm, lmm, hglmm, gmm+hglmm, logistic, four families"
+PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
+VARIANT_HELP = f"{', '.join(PAPER_VARIANTS)}, logistic, four families"
 DATA_FORMS = (
     "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
 )
@@ -69,10 +71,26 @@ ClusterOption = Annotated[
     str | None, typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.")
 ]
 VariantsOption = Annotated[
-    str, typer.Option(help=f"Variants to measure, separated by commas, out of {VARIANT_HELP}.")
+    str | None,
+    typer.Option(
+        help=f"Variants to measure, separated by commas: {VARIANT_HELP}, or families such as "
+        "gaussian/laplace. Default: the first five.",
+    ),
 ]
 TestImagesOption = Annotated[
     int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
+]
+SeedsOption = Annotated[
+    int,
+    typer.Option(min=1, help="Measure this many seeds, from --seed on, and print means and deviations."),
+]
+FamilyOption = Annotated[
+    list[str],
+    typer.Option(
+        metavar="MODULE:CLASS",
+        help="A custom family of an installed module, or of a file (FILE.py:CLASS). Its name can be part of "
+        "a variant; without --variants, two variants with it are added. Can be given several times.",
+    ),
 ]
 CsvOption = Annotated[
     Path | None, typer.Option("--csv", help="Write the table with the published figures to this CSV file.")
@@ -142,15 +160,23 @@ def evaluate(
     json_file: JsonFileOption = None,
 ) -> None:
     """Measure image search, image annotation and sentence similarity as in the paper."""
+    from fishermix_photos.lab.record import describe_evaluation, describe_run
     from fishermix_photos.lab.training import evaluate_model
-    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.model import SHIPPED, ImageTextModel
 
     check_output_files(json_file)
     dataset = open_combined(data)
     part = dataset.sample(split, sample) if sample else dataset.part(split)
-    figures = evaluate_model(ImageTextModel.load(model), part, work and work / "features")
+    loaded = ImageTextModel.load(model)
+    features, begin = work and work / "features", time.monotonic()
+    figures = evaluate_model(loaded, part, features)
+    about = {"data": dataset.name, "split": split, "images": len(part)}
     _print_figures(f"{dataset.name} {split}", figures)
-    write_json(json_file, {**figures, "data": dataset.name, "split": split, "images": len(part)})
+    if json_file:
+        seconds = {"seconds": {"evaluation": round(time.monotonic() - begin, 1)}}
+        run = describe_run("evaluate", data=data, split=split, sample=sample)
+        found = describe_evaluation(loaded, model or SHIPPED, part, ["ranks"], features)
+        write_json(json_file, {**figures, **about, **run, **found, **seconds})
 
 
 @app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --csv table.csv")
@@ -158,12 +184,15 @@ def reproduce(
     data: Annotated[
         str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP}")
     ],
-    variants: VariantsOption = "mean,gmm,lmm,hglmm,gmm+hglmm",
+    variants: VariantsOption = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
     ] = None,
     recipe: RecipeOption = "paper",
     changes: SetOption = [],  # noqa: B006
+    seed: Annotated[int, typer.Option(min=0, help="Seeds whitening, mixtures and the hubness banks.")] = 0,
+    seeds: SeedsOption = 1,
+    family: FamilyOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
     test_images: TestImagesOption = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
@@ -181,27 +210,50 @@ def reproduce(
     from rich.console import Console
 
     from fishermix_photos.lab.datasets import open_dataset
-    from fishermix_photos.lab.recipe import find_recipe
-    from fishermix_photos.lab.reproduce import Experiment
-    from fishermix_photos.lab.tables import as_csv, as_text, find_table
+    from fishermix_photos.lab.recipe import find_recipe, load_family
+    from fishermix_photos.lab.record import describe_run
+    from fishermix_photos.lab.reproduce import Experiment, compare_variants
+    from fishermix_photos.lab.tables import as_csv, as_text, find_table, format_comparisons
 
     check_output_files(json_file, csv_file)
-    chosen = apply_changes(find_recipe(recipe), changes)
-    recipes = [chosen.with_(variant=name) for name in variants.split(",")]  # raises before the work begins
+    names = variants.split(",") if variants else list(PAPER_VARIANTS)
+    for loaded in map(load_family, family):
+        names += [] if variants else [loaded.name, f"gaussian/laplace/{loaded.name}"]
+    chosen = apply_changes(find_recipe(recipe), changes).with_(seed=seed)
+    recipes = [chosen.with_(variant=name) for name in names]  # raises before the work begins
     dataset = open_dataset(data)
     if repeats is not None and repeats > dataset.repeats:
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
     _check_vectors_exist(vectors)
     table = find_table(dataset.name, test_images)
+    run = describe_run(
+        "reproduce",
+        data=[data],
+        variants=variants,
+        recipe=recipe,
+        set=list(changes),
+        family=list(family),
+        repeats=repeats,
+        test_images=test_images,
+        seed=seed or None,
+        seeds=seeds if seeds > 1 else None,
+        vectors=vectors,
+    )
     results = []
-    for result in Experiment(dataset, WordVectors.load(vectors), repeats, test_images).run(recipes, work):
+    experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds)
+    for result in experiment.run(recipes, work):
         results.append(result)
-        write_json(json_file, {"variants": [result.as_json() for result in results]})
+        compared = compare_variants(results)
+        rows = [result.as_json() for result in results]
+        write_json(json_file, {**run, "data": dataset.name, "rows": rows, "comparisons": compared})
         if csv_file:
             write_atomically(csv_file, as_csv(table, results).encode())
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
         tell(f"{result.variant}: {seconds}")
-    Console(width=170).print(as_text(table, results))
+    console = Console(width=170)
+    console.print(as_text(table, results))
+    if compared:
+        console.print(format_comparisons(compared))
 
 
 def apply_changes(settings: Settings, changes: Sequence[str]) -> Settings:

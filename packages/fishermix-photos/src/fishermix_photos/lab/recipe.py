@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from fishermix.errors import FishermixError
+from fishermix.mixture import Family
+from fishermix.mixture.families import REGISTERED, register_family
+from fishermix.mixture.start import parse_families
 from fishermix.storage import Size
 
 
@@ -32,6 +41,21 @@ VARIANTS = {
 }
 
 
+def find_variant(name: str) -> Variant:
+    """A variant by its key in `VARIANTS`, or by its families.
+
+    "/" separates the families offered to a mixture, "+" the mixtures: "gaussian+gaussian/laplace" is
+    GMM+HGLMM.
+    """
+    families = tuple(tuple(mixture.split("/")) for mixture in name.split("+"))
+    if name not in VARIANTS and not all(family in REGISTERED for mixture in families for family in mixture):
+        raise FishermixError(
+            f"There is no variant '{name}'. Choose one of {', '.join(VARIANTS)}, or families such as "
+            "gaussian/laplace."
+        )
+    return VARIANTS.get(name) or Variant(name, families)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One way from words and photos to the joint space.
@@ -39,7 +63,7 @@ class Recipe:
     Parameters
     ----------
     variant
-        The kind of sentence vector, a key of `VARIANTS`.
+        The kind of sentence vector: a key of `VARIANTS`, or the names of families, see `find_variant`.
     mixture_components
         Number of components of each mixture (30 in the paper).
     corpus_words
@@ -67,6 +91,9 @@ class Recipe:
         for none, as in the paper.
     seed
         Seeds whitening, mixtures, held-out images and the banks.
+    families
+        The families of each mixture, by their names or as `Family` objects, in place of those of `variant`:
+        [["gaussian", MyFamily()]] is one mixture of two families.
 
     See Also
     --------
@@ -74,8 +101,11 @@ class Recipe:
 
     Examples
     --------
-    >>> Recipe(variant="gmm", mixture_components=10).families
-    (('gaussian',),)
+    >>> Recipe(variant="gmm", mixture_components=10).mixtures
+    [[Gaussian()]]
+    >>> from fishermix.mixture import StudentT
+    >>> Recipe(families=[["gaussian", StudentT(df=3.0)]]).mixtures
+    [[Gaussian(), StudentT(df=3.0)]]
     """
 
     variant: str = "hglmm"
@@ -98,17 +128,40 @@ class Recipe:
     transformer: str | None = None
     transformer_weight: float = 0.7  # best on Flickr8K's dev photos; 0.5 and 1 are within 1.3 points
     seed: int = 0
+    families: Any = None
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise FishermixError(
-                f"There is no variant '{self.variant}'. Choose one of {', '.join(VARIANTS)}."
-            )
+        if isinstance(self.families, str):
+            raise FishermixError("families must be a list of lists such as [['gaussian', 'laplace']].")
+        if self.families is not None:
+            names = ["/".join(family.name for family in mixture) for mixture in self.mixtures]
+            object.__setattr__(self, "variant", "+".join(names))
+        else:
+            find_variant(self.variant)
 
     @property
-    def families(self) -> tuple[tuple[str, ...], ...]:
+    def mixtures(self) -> list[list[Family]]:
         """The families of each mixture."""
-        return VARIANTS[self.variant].families
+        families = find_variant(self.variant).families if self.families is None else self.families
+        return [parse_families(mixture) for mixture in families]
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages that train and measure a model, see `fishermix_photos.lab.stages`."""
+        optional = {"mixture": self.mixtures, "sentence transformer": self.transformer}
+        always = ["image features", "whitening", "sentence vectors", "joint space", "ranks"]
+        return sorted([*always, *(stage for stage, wanted in optional.items() if wanted)])
+
+    def describe(self) -> dict[str, Any]:
+        """The fields as JSON values; the families by their names and parameters.
+
+        Returns
+        -------
+        fields : dict
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        families = self.families and [[repr(family) for family in mixture] for mixture in self.mixtures]
+        return values | {"families": families}
 
     def with_(self, **changes: Any) -> Recipe:
         """A copy with these fields changed.
@@ -118,6 +171,40 @@ class Recipe:
         recipe : Recipe
         """
         return replace(self, **changes)
+
+
+def load_family(place: str) -> Family:
+    """Register and check a family of the command line: MODULE:CLASS or FILE.py:CLASS.
+
+    This imports code of the user. The current folder is not searched for modules.
+    """
+    module, _, name = place.rpartition(":")
+    with _without_current_folder():
+        try:
+            if module.endswith(".py"):
+                found = runpy.run_path(module).get(name)
+            else:
+                found = getattr(import_module(module), name, None) if module else None
+        except (ImportError, OSError, ValueError) as error:
+            raise FishermixError(f"--family {place}: {error}.") from error
+    if not (isinstance(found, type) and issubclass(found, Family)):
+        raise FishermixError(f"--family {place}: there is no subclass of Family there. Write MODULE:CLASS.")
+    try:
+        family = found()
+    except TypeError as error:
+        raise FishermixError(f"--family {place}: {name}() needs arguments ({error}).") from error
+    register_family(found)
+    return family
+
+
+@contextmanager
+def _without_current_folder() -> Iterator[None]:
+    kept, here = list(sys.path), os.getcwd()
+    sys.path[:] = [folder for folder in kept if folder and os.path.realpath(folder) != os.path.realpath(here)]
+    try:
+        yield
+    finally:
+        sys.path[:] = kept
 
 
 _BEST = Recipe(

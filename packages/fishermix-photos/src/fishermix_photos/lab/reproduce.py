@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.measures.ranks import Figures, figures
-from fishermix.storage import Name, Number, Text, dump, parse_json, write_atomically
+from fishermix.measures.ranks import Comparison, Figures, compare_recalls, figures
+from fishermix.storage import Count, Name, Number, Text, dump, hash_values, parse_json, write_atomically
 from fishermix.text.word_vectors import WordVectors
 
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import VARIANTS, Recipe
-from fishermix_photos.lab.stages import Stages
-from fishermix_photos.lab.training import image_features, rank_answers, train_model
+from fishermix_photos.lab.record import hash_dataset, hide_folders
+from fishermix_photos.lab.stages import VERSIONS, Stages
+from fishermix_photos.lab.training import describe_families, image_features, rank_answers, train_model
 from fishermix_photos.model import ImageTextModel
+from fishermix_photos.transformer import SentenceTransformer
+from fishermix_photos.vision.encoder import open_encoders
+
+COMPARED = {
+    f"{task} {name}": (task, at)
+    for task in ("search", "annotation")
+    for name, at in {"r@1": (1,), "r@1+5+10": (1, 5, 10)}.items()
+}
 
 
 @dataclass
 class Result:
-    """The figures of one variant, averaged over the repeats.
+    """The figures of one variant, averaged over the repeats and the seeds.
 
-    variant : a key of `VARIANTS`
+    variant : a key of `VARIANTS`, or names of families
     laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
+    inputs : hash of the data, word vectors, networks and parameters
+    stages : the versions of the stages that computed the figures
+    seeds : the seeds
+    deviation : standard deviations of the figures over the seeds
+    ranks : for each seed and task, the ranks of the queries of each test image; empty if there are repeats
     """
 
     variant: Name
@@ -37,19 +51,22 @@ class Result:
     chosen: list[dict[Name, Number]]
     laplacian: Number | None = None
     seconds: dict[Name, Number] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise FishermixError(f"There is no variant '{self.variant}'.")
+    inputs: Text = ""
+    stages: dict[Name, Count] = field(default_factory=dict)
+    seeds: list[Count] = field(default_factory=list)
+    deviation: dict[Name, dict[Name, Number]] = field(default_factory=dict)
+    ranks: list[dict[Name, list[list[Count]]]] = field(default_factory=list)
 
     @property
     def label(self) -> str:
         """The name of the variant in the paper's tables."""
-        return VARIANTS[self.variant].label
+        return VARIANTS[self.variant].label if self.variant in VARIANTS else self.variant
 
     def as_json(self) -> dict[str, Any]:
+        """All but the ranks."""
         values = asdict(self)
-        return values.pop("figures") | values
+        del values["ranks"]
+        return {"label": self.label, **values}
 
 
 @dataclass(frozen=True)
@@ -58,30 +75,29 @@ class Experiment:
 
     repeats : the number of random splits; None is the paper's number
     test_images : rank among this many random test images, drawn with the repeat's number (COCO's 1,000)
+    seeds : the number of seeds, from that of the recipe on
     """
 
     dataset: Dataset
     vectors: WordVectors
     repeats: int | None = None
     test_images: int | None = None
+    seeds: int = 1
 
     @property
     def n_repeats(self) -> int:
         return min(self.repeats or self.dataset.repeats, self.dataset.repeats)
 
     def run(self, recipes: Sequence[Recipe], work: str | os.PathLike) -> Iterator[Result]:
-        """Yield the result of each variant; results that were finished before are read from `work`."""
+        """Yield the result of each variant; what was measured before is read from `work`."""
         stages = Stages(work)
         self._check_splits()
         with stages.hold():
             for recipe in recipes:
-                path = stages.folder / f"result-{self.digest(recipe)}.json"
-                if path.is_file():
-                    yield _load_result(path)
-                    continue
-                result = self._measure(recipe, stages)
-                write_atomically(path, json.dumps(dump(result)).encode())
-                yield result
+                seeds = range(recipe.seed, recipe.seed + self.seeds)
+                yield _average_seeds(
+                    [self._load_or_measure(recipe.with_(seed=seed), stages) for seed in seeds]
+                )
 
     def _check_splits(self) -> None:
         name, counts = self.dataset.name, self.dataset.paper_splits(0).counts()
@@ -93,22 +109,35 @@ class Experiment:
                 f"{name} has {counts['test']} test images, so {self.test_images} cannot be drawn."
             )
 
+    def _load_or_measure(self, recipe: Recipe, stages: Stages) -> Result:
+        """The result of one seed."""
+        inputs = self.hash_inputs(recipe, stages.folder / "features")
+        versions = {stage: VERSIONS[stage] for stage in recipe.stages}
+        path = stages.folder / f"result-{hash_values(inputs, versions)[:16]}.json"
+        if path.is_file():
+            return replace(_load_result(path), variant=recipe.variant, encoder=_name_encoders(recipe))
+        result = replace(self._measure(recipe, stages), inputs=inputs, stages=versions, seeds=[recipe.seed])
+        write_atomically(path, json.dumps(dump(result)).encode())
+        return result
+
     def _measure(self, recipe: Recipe, stages: Stages) -> Result:
         stages.seconds.clear()
         runs = [self._rank_split(repeat, recipe, stages) for repeat in range(self.n_repeats)]
+        ranks = [_group_by_image(*run[:2]) for run in runs] if len(runs) == 1 else []
         return Result(
             variant=recipe.variant,
-            encoder="+".join(recipe.encoders),
-            figures=_mean_figures([figures(ranks) for ranks, _ in runs]),
-            chosen=[{name: model.report[name] for name in ("reg_x", "reg_y", "scale")} for _, model in runs],
-            laplacian=_laplacian_share(runs[0][1]),
+            encoder=_name_encoders(recipe),
+            figures=_combine([figures(run[0]) for run in runs], np.mean),
+            chosen=[{name: run[2].report[name] for name in ("reg_x", "reg_y", "scale")} for run in runs],
+            laplacian=_laplacian_share(runs[0][2]),
             seconds={name: round(value, 1) for name, value in stages.seconds.items()},
+            ranks=ranks,
         )
 
     def _rank_split(
         self, repeat: int, recipe: Recipe, stages: Stages
-    ) -> tuple[dict[str, np.ndarray], ImageTextModel]:
-        """Train on one split and rank its test images."""
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, ImageTextModel]:
+        """Train on one split; the ranks of its test images, the image of each sentence, and the model."""
         dataset = self.dataset.paper_splits(repeat)
         model = train_model(dataset, self.vectors, recipe, stages)
         features = stages.folder / "features"
@@ -116,19 +145,72 @@ class Experiment:
             test, _ = image_features(dataset.part("test"), model.image_encoder, features)
         with stages.clock("test"):
             test = test.sample("test", self.test_images, repeat) if self.test_images else test
-            return rank_answers(model, test, features), model
+            return rank_answers(model, test, features), test.image_of, model
 
-    def digest(self, recipe: Recipe) -> str:
-        """The hash of everything that determines the result of a variant."""
-        inputs = [asdict(recipe), self.n_repeats, self.test_images]
-        digest = hashlib.sha256(json.dumps(inputs).encode())
-        digest.update(np.ascontiguousarray(self.vectors.vectors).tobytes())
-        dataset = self.dataset
-        for names in (self.vectors.words, dataset.image_names, dataset.sentences, dataset.splits.tolist()):
-            digest.update("\0".join(names).encode())
-        for path in dataset.image_paths:
-            digest.update(f"{path.stat().st_size if path.is_file() else 0} ".encode())
-        return digest.hexdigest()[:16]
+    def hash_inputs(self, recipe: Recipe, features: str | os.PathLike) -> str:
+        """The hash of all that determines the result of a variant, except the versions of the stages.
+
+        features : the folder that keeps the hashes of the photos
+        """
+        encoder = open_encoders(recipe.encoders, recipe.view)
+        named = {
+            "variant": None,
+            "families": [describe_families(mixture) for mixture in recipe.mixtures],
+            "encoders": encoder.key,
+            "transformer": recipe.transformer and SentenceTransformer.find(recipe.transformer).key,
+        }
+        return hash_values(
+            recipe.describe() | named,
+            [self.n_repeats, self.test_images],
+            [list(self.vectors.words), self.vectors.vectors],
+            hash_dataset(self.dataset, encoder, features),
+        )
+
+
+def compare_variants(results: Sequence[Result]) -> dict[str, dict[str, Comparison]]:
+    """For each pair of variants, the difference of their recalls, by a bootstrap over the test images."""
+    pairs = [pair for pair in combinations(results, 2) if pair[0].ranks and pair[1].ranks]
+    return {
+        f"{second.label} - {first.label}": {
+            name: _compare(second, first, task, at) for name, (task, at) in COMPARED.items()
+        }
+        for first, second in pairs
+    }
+
+
+def _compare(first: Result, second: Result, task: str, at: tuple[int, ...]) -> Comparison:
+    image_of = np.repeat(np.arange(len(first.ranks[0][task])), [len(of) for of in first.ranks[0][task]])
+    ours, theirs = (
+        np.array([np.concatenate(of_seed[task]) for of_seed in result.ranks]) for result in (first, second)
+    )
+    return compare_recalls(ours, theirs, image_of, at=at)
+
+
+def _group_by_image(ranks: dict[str, np.ndarray], image_of: np.ndarray) -> dict[str, list[list[int]]]:
+    """The ranks of each image's sentences, and of the images that have any."""
+    of_sentences = [ranks["search"][image_of == image].tolist() for image in np.unique(image_of)]
+    return {"search": of_sentences, "annotation": ranks["annotation"][:, None].tolist()}
+
+
+def _average_seeds(found: list[Result]) -> Result:
+    """One result of all seeds: means and standard deviations of the figures, sums of the seconds."""
+    if len(found) == 1:
+        return found[0]
+    names = dict.fromkeys(name for result in found for name in result.seconds)
+    return replace(
+        found[0],
+        figures=_combine([result.figures for result in found], np.mean),
+        deviation=_combine([result.figures for result in found], lambda values: np.std(values, ddof=1)),
+        chosen=[choice for result in found for choice in result.chosen],
+        seconds={name: round(sum(result.seconds.get(name, 0) for result in found), 1) for name in names},
+        inputs=hash_values([result.inputs for result in found]),
+        seeds=[seed for result in found for seed in result.seeds],
+        ranks=[ranks for result in found for ranks in result.ranks],
+    )
+
+
+def _name_encoders(recipe: Recipe) -> str:
+    return "+".join(map(hide_folders, recipe.encoders))
 
 
 def _load_result(path: Path) -> Result:
@@ -136,9 +218,9 @@ def _load_result(path: Path) -> Result:
     return parse_json(path.read_bytes(), Result, path, advice)
 
 
-def _mean_figures(found: list[Figures]) -> Figures:
+def _combine(found: list[Figures], combine: Callable[[list[float]], Any]) -> Figures:
     return {
-        task: {measure: float(np.mean([one[task][measure] for one in found])) for measure in measures}
+        task: {measure: float(combine([one[task][measure] for one in found])) for measure in measures}
         for task, measures in found[0].items()
     }
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
+from fishermix.measures.ranks import Comparison, Figures
+from rich.markup import escape
 from rich.table import Table
 
 from fishermix_photos.lab.reproduce import Result
@@ -25,11 +27,15 @@ SHORT_TASKS = {"search": "search", "annotation": "annot.", "similarity": "sent."
 
 
 class TableRow(NamedTuple):
-    """Figures in the order of `TABLE_COLUMNS`; None where nothing was published."""
+    """Figures in the order of `TABLE_COLUMNS`; None where nothing was published.
+
+    deviation : their standard deviations over the seeds, if there are several
+    """
 
     encoder: str
     variant: str
     figures: tuple[float | None, ...]
+    deviation: tuple[float | None, ...] = ()
 
 
 def read_published() -> dict[str, list[TableRow]]:
@@ -58,11 +64,21 @@ def list_rows(table: str, results: Sequence[Result]) -> list[TableRow]:
         TableRow(
             f"fishermix, {result.encoder}",
             result.label,
-            tuple(result.figures.get(task, {}).get(measure) for task, measure in TABLE_COLUMNS),
+            _list_columns(result.figures),
+            _list_columns(result.deviation) if result.deviation else (),
         )
         for result in results
     ]
     return read_published().get(table, []) + ours
+
+
+def _list_columns(figures: Figures) -> tuple[float | None, ...]:
+    return tuple(figures.get(task, {}).get(measure) for task, measure in TABLE_COLUMNS)
+
+
+def _format_cell(figure: float | None, deviation: float | None) -> str:
+    spread = "" if deviation is None else f"\n±{deviation:.1f}"
+    return "" if figure is None else f"{figure:.1f}{spread}"
 
 
 def as_text(table: str, results: Sequence[Result]) -> Table:
@@ -72,9 +88,22 @@ def as_text(table: str, results: Sequence[Result]) -> Table:
     for task, measure in TABLE_COLUMNS:
         text.add_column(f"{SHORT_TASKS[task]}\n{measure}", justify="right")
     for row in list_rows(table, results):
-        cells = ("" if figure is None else f"{figure:.1f}" for figure in row.figures)
+        spread = row.deviation or (None,) * len(row.figures)
+        cells = (_format_cell(figure, deviation) for figure, deviation in zip(row.figures, spread))
         style = "bold" if row.encoder.startswith("fishermix") else None
         text.add_row(row.encoder, row.variant, *cells, style=style)
+    return text
+
+
+def format_comparisons(compared: Mapping[str, Mapping[str, Comparison]]) -> Table:
+    """Differences of recalls with their 95 % intervals, for the terminal."""
+    title = "Differences in points, with 95 % intervals of a bootstrap over the test images"
+    text = Table("", *next(iter(compared.values())), title=title, title_justify="left")
+    for pair, found in compared.items():
+        text.add_row(
+            pair,
+            *(escape(f"{one.difference:+.1f} [{one.low:+.1f}, {one.high:+.1f}]") for one in found.values()),
+        )
     return text
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from fishermix.errors import FishermixError
 from fishermix.joint import CanonicalProjections, HubnessCorrection, JointSpace, prepare_features, unit_rows
 from fishermix.measures.ranks import Figures, figures, recall_sum, task_ranks
 from fishermix.mixture import Mixture
+from fishermix.mixture.families import REGISTERED, Family, check_family, is_custom, register_family
 from fishermix.storage import FolderKind, Struct, load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
 from fishermix.text.whitening import Whitening
@@ -27,7 +27,7 @@ from fishermix.text.word_vectors import WordVectors
 
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import Recipe
-from fishermix_photos.lab.stages import CachedTransformer, Stages, open_stages
+from fishermix_photos.lab.stages import CachedTransformer, Stages, make_key, open_stages
 from fishermix_photos.model import ImageTextModel
 from fishermix_photos.transformer import SentenceTransformer
 from fishermix_photos.vision.encoder import image_networks, open_encoders
@@ -119,7 +119,7 @@ def _make_report(dataset: Dataset, cca: RegularizedCCA, recipe: Recipe, stages: 
         "reg_y": cca.reg_y,
         "scale": cca.scale,
         "seconds": {name: round(value, 1) for name, value in stages.seconds.items()},
-        "recipe": json.loads(json.dumps(asdict(recipe))),  # lists in place of tuples
+        "recipe": json.loads(json.dumps(recipe.describe())),  # lists in place of tuples
     }
 
 
@@ -193,16 +193,14 @@ def with_dev(dataset: Dataset, seed: int) -> Dataset:
 
 def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> SentenceEncoder:
     """Fit whitening and mixtures to the corpus of word vectors, never to captions."""
-    families = recipe.families
+    families = recipe.mixtures
     corpus = np.asarray(vectors.vectors[: recipe.corpus_words], np.float32)
-    corpus_hash = hashlib.sha256(np.ascontiguousarray(corpus).tobytes()).hexdigest()
-    inputs = [corpus_hash, recipe.whitening, recipe.l2_before, recipe.l2_after, recipe.seed]
+    lengths = recipe.l2_before, recipe.l2_after
+    key = make_key("whitening", corpus, recipe.whitening, lengths, recipe.seed)
     whitening = stages.load_or_make(
         "whitening",
-        inputs,
-        lambda: Whitening(recipe.whitening, recipe.l2_before, recipe.l2_after, random_state=recipe.seed).fit(
-            corpus
-        ),
+        key,
+        lambda: Whitening(recipe.whitening, *lengths, random_state=recipe.seed).fit(corpus),
         lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
         lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors),
     )
@@ -211,7 +209,7 @@ def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -
         from fishermix.distributed.mixtures import ClusterSource
 
         rows = ClusterSource(rows, stages.client)
-    mixtures = [_fit_mixture(rows, inputs, offered, recipe, stages) for offered in families]
+    mixtures = [_fit_mixture(rows, key, offered, recipe, stages) for offered in families]
     transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
     if transformer is not None:
         transformer = CachedTransformer(transformer, stages.folder)
@@ -225,17 +223,31 @@ def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -
     )
 
 
-def _fit_mixture(
-    rows: Any, inputs: list, families: tuple[str, ...], recipe: Recipe, stages: Stages
-) -> Mixture:
+def _fit_mixture(rows: Any, key: str, families: list[Family], recipe: Recipe, stages: Stages) -> Mixture:
+    """Fit a mixture to the rows that the key of a whitening identifies."""
     n_components = recipe.mixture_components
+    for family in families:
+        if REGISTERED.get(family.name) is not type(family):
+            check_family(family)
+            register_family(type(family))  # for the saved stage
     return stages.load_or_make(
-        f"mixture {'+'.join(families)}",
-        [*inputs, families, n_components],
+        f"mixture {'+'.join(family.name for family in families)}",
+        make_key("mixture", key, describe_families(families), n_components, recipe.seed),
         lambda: Mixture(n_components, families=families, random_state=recipe.seed).fit(rows),
         lambda made, folder: made.save(folder),
         Mixture.load,
     )
+
+
+def describe_families(families: Iterable[Family]) -> list[Any]:
+    """What a mixture computes from: the parameters of its families, and what their methods return."""
+    z = np.linspace(-8, 8, 97)  # includes 0
+    methods = ("log_density", "location_score", "scale_score", "irls_weight")
+    described: list[Any] = []
+    for family in families:
+        values = [getattr(family, method)(z) for method in methods] if is_custom(family) else []
+        described.append([family.name, family.parameters(), values])
+    return described
 
 
 def image_features(

@@ -135,6 +135,21 @@ def extract(
     return FeatureResult(features, failed, encoded, time.perf_counter() - begun)
 
 
+def hash_photos(
+    paths: Sequence[str | os.PathLike], encoder: ImageEncoder, folder: str | os.PathLike
+) -> list[str]:
+    """The SHA-256 of each photo, "" if its file cannot be read; unchanged files are not read again."""
+    names = [os.fspath(path) for path in paths]
+    with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
+        cache = _FeatureCache(database, encoder)
+        cache.find_contents(names)
+        for name in names:
+            if name not in cache.contents:
+                cache.read(name)
+        cache.commit()
+    return [cache.contents.get(name, b"").hex() for name in names]
+
+
 def write_table(folder: str | os.PathLike, names: Sequence[str], features: np.ndarray) -> None:
     """Write `features.npy` and `images.txt`, which has the name of one image per row."""
     buffer = io.BytesIO()
@@ -158,8 +173,8 @@ class _FeatureCache:
         self.new_files: list[tuple] = []
         self.committed = time.monotonic()
 
-    def list_missing(self, names: Sequence[str]) -> list[str]:
-        """The files whose images the cache lacks, or may lack: those that are new or have changed."""
+    def find_contents(self, names: Sequence[str]) -> None:
+        """Find the stored hashes of the files that have not changed."""
         keys = {name: _make_path_key(name) for name in names}
         query = "SELECT path, stamp, content FROM files WHERE path IN"
         rows = select_keys(self.database, tuple[bytes, str, bytes], query, keys.values())
@@ -169,9 +184,13 @@ class _FeatureCache:
                 stamp, content = stored.get(key, ("", b""))
                 if stamp == _make_stamp(os.stat(name)):
                     self.contents[name] = content
+
+    def list_missing(self, names: Sequence[str]) -> list[str]:
+        """The files whose images the cache lacks, or may lack: those that are new or have changed."""
+        self.find_contents(names)
         query = "SELECT content FROM vectors WHERE encoder = ?"
         self.known = {content for (content,) in select(self.database, tuple[bytes], query, self.key)}
-        return [name for name in keys if self.contents.get(name) not in self.known]
+        return [name for name in dict.fromkeys(names) if self.contents.get(name) not in self.known]
 
     def fill(self, names: Sequence[str]) -> int:
         """Encode the images of these files that the cache lacks; returns how many images were encoded."""
@@ -180,7 +199,7 @@ class _FeatureCache:
 
         def read_new(bar: Bar) -> Iterator[bytes]:
             for name in names:
-                data = self._read(name)
+                data = self.read(name)
                 if data is None or (content := self.contents[name]) in self.known:
                     bar.advance()
                     continue
@@ -198,11 +217,11 @@ class _FeatureCache:
                     encoded += 1
                 bar.advance()
                 if time.monotonic() - self.committed > SECONDS_BETWEEN_COMMITS:
-                    self._commit()
-            self._commit()
+                    self.commit()
+            self.commit()
         return encoded
 
-    def _read(self, name: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         """The bytes of a file, with their hash stored; None, with the reason stored, if it is unreadable."""
         try:
             status = os.stat(name)
@@ -218,7 +237,7 @@ class _FeatureCache:
             self.new_files.append((_make_path_key(name), _make_stamp(status), self.contents[name]))
         return data
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         with transaction(self.database):
             write = self.database.executemany
             write("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", self.new_vectors)

@@ -6,7 +6,6 @@ generator, and a resumed training gives the same result as an uninterrupted one.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +33,7 @@ from fishermix.storage import (
     Name,
     Number,
     Struct,
+    hash_values,
     hold_folder,
     is_vacant,
     load_folder,
@@ -85,6 +85,7 @@ class TrainingConfig(Struct):
     position: Position
 
 
+VERSION = 1  # increase it when a step of the training computes other numbers
 TRAINING_KIND = FolderKind("captioner training", 1, TrainingConfig)
 
 
@@ -237,14 +238,14 @@ class Training:
 
         Of a captioner to start from, only the words: an interrupted training has replaced its weights.
         """
-        words = " ".join(self.table.vocabulary.words).encode()
-        started = {"started words": hashlib.sha256(words).hexdigest()} if self._start else {}
-        return started | {
+        sets = [[part.points, part.sentences, part.image_of] for part in (self.train, self.dev)]
+        return {
+            "version": VERSION,
             "recipe": asdict(self.recipe),
             "seed": self.seed,
-            "sentences": [len(self.train.sentences), len(self.dev.sentences)],
-            "points": float(np.abs(self.train.points).sum(dtype=np.float64)),
-            "words": len(self.table.points),
+            "data": hash_values(*sets),
+            "words": hash_values(list(self.table.vocabulary.words), self.table.points),
+            "starts from a captioner": self._start is not None,
         }
 
     def run(self) -> Captioner:

@@ -310,6 +310,11 @@ REGISTERED: dict[str, type[Family]] = {
 }
 
 
+def is_custom(family: Family) -> bool:
+    """Whether a user wrote the family."""
+    return type(family).__module__ != __name__
+
+
 def register_family(family: type[Family]) -> type[Family]:
     """Let saved mixtures name this family; also a decorator. Register it before saving and before loading.
 

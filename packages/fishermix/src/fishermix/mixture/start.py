@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import LONGEST, SHORTEST
 from fishermix.mixture.em import LARGEST, Start, too_large
-from fishermix.mixture.families import REGISTERED, Family, check_family
+from fishermix.mixture.families import REGISTERED, Family, check_family, is_custom
 from fishermix.rows.blocks import ArraySource, RowSource
 from fishermix.rows.sources import open_rows
 
@@ -177,7 +177,7 @@ def parse_families(given: Sequence[str | Family]) -> list[Family]:
             raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
         if not isinstance(family, Family):
             raise FishermixError(f"A family is a name such as 'laplace' or a Family object, got {family!r}.")
-        if type(family).__module__ != Family.__module__:
+        if is_custom(family):
             check_family(family, quick=True)
         if family in families:
             raise FishermixError(f"families contains '{family.name}' twice.")
