@@ -14,6 +14,7 @@ from pathlib import Path
 import fishermix
 import fishermix_photos
 import pytest
+from fishermix_photos.model import SHIPPED
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -190,3 +191,10 @@ def test_names_of_other_projects_exist(inventory):
         module, _, attribute = name.rpartition(".")
         found = getattr(import_module(module), attribute)
         assert kind == "data" or inspect.isclass(found) == (kind == "class"), name
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, SHIPPED / "MODEL_CARD.md"], ids=lambda path: path.name)
+def test_tables_have_one_number_per_cell(document):
+    rows = re.findall(r"(?m)^\|.*\|$", document.read_text("utf8"))
+    crowded = [row for row in rows if re.search(r"\| *\**[\d.]+( [\d.]+)+\** *\|", row)]
+    assert not crowded

@@ -95,7 +95,7 @@ def _summarize(value: object) -> str:
 def _describe_name(package: str, name: str) -> str:
     value = getattr(import_module(package), name)
     title = f"{name}\n{'=' * len(name)}\n\n.. currentmodule:: {package}\n\n"
-    examples = f"\n.. minigallery:: {package}.{name}\n   :add-heading: Gallery\n"
+    examples = f"\n.. minigallery:: {package}.{name}\n   :add-heading: Examples using {name}\n"
     if not inspect.isclass(value):
         return f"{title}.. autofunction:: {name}\n{examples}"
     return f"{title}.. autoclass:: {name}\n   :members:\n   :inherited-members:\n{examples}"
