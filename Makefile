@@ -62,14 +62,27 @@ word2vec: $(CACHE)/word2vec/config.json
 $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
 
-# Trains the model in the package: make model FLICKR8K=DIR COCO=DIR (see its card).
-SHIPPED := packages/fishermix-photos/src/fishermix_photos/pretrained/model
+# Trains the model in the package (see its card): make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR CLASSES=FILE
+# First a model with the network as ImageNet left it, then the tuned network with the space that is solved again.
+PRETRAINED := packages/fishermix-photos/src/fishermix_photos/pretrained
+SHIPPED := $(PRETRAINED)/model
+START := $(CACHE)/untuned
+CAPTIONED := --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO)
+MORE_FLICKR8K := $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K))
 SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
 model: $(VENV)/.test word2vec
-	@test -d "$(FLICKR8K)" -a -d "$(COCO)" || { echo "usage: make model FLICKR8K=DIR COCO=DIR" >&2; exit 2; }
-	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO)
-	$(BIN)/fishermix train --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) --recipe shipped --words 20000 \
-	  --vectors $(CACHE)/word2vec-extended --half --work $(CACHE)/model.work --out $(SHIPPED)
+	@test -d "$(FLICKR8K)" -a -d "$(COCO)" -a -d "$(RESTORED)" -a -d "$(IAPR)" -a -f "$(CLASSES)" || \
+	  { echo "usage: make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR CLASSES=FILE" >&2; exit 2; }
+	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO) --data folder:$(IAPR)
+	$(BIN)/fishermix train $(CAPTIONED) --recipe shipped --words 20000 --vectors $(CACHE)/word2vec-extended \
+	  --work $(CACHE)/model.work --out $(START)
+	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 --set bfloat16=true \
+	  --work $(CACHE)/model.work
+	$(BIN)/fishermix networks tune $(PRETRAINED)/efficientnet-lite2-captions --model $(START) $(CAPTIONED) \
+	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CLASSES) --steps 2900 \
+	  --share 0.11 --share 0.44 --share 0.23 --share 0.22 --weight 1 --weight 1 --weight 0.5 --weight 1 \
+	  --vectors $(CACHE)/word2vec-extended --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
+	  --half --work $(CACHE)/tuning.work --out $(SHIPPED)
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
 	  --fit flickr8k:$(FLICKR8K) --check flickr8k:$(FLICKR8K) --check folder:$(COCO)
@@ -77,11 +90,8 @@ model: $(VENV)/.test word2vec
 	  --json $(SHIPPED)/figures-flickr8k.json
 	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work \
 	  --json $(SHIPPED)/figures-coco.json
-	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
-	  --set epochs=5 --set min_count=6 --work $(CACHE)/model.work
-	$(BIN)/fishermix captioner train --model $(SHIPPED) --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO) \
-	  $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K)) --recipe fine-tune --set epochs=1 \
-	  --work $(CACHE)/model.work
+	$(BIN)/fishermix captioner train --model $(SHIPPED) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=2 \
+	  --set bfloat16=true --work $(CACHE)/model.work
 
 # The site, in build/site: guide, gallery and reference. Every warning is an error.
 docs: $(VENV)/.docs

@@ -68,10 +68,13 @@ def tune_model(
     vectors: WordVectors | None = None,
     n_words: int | None = None,
     class_names: Sequence[str] = (),
-    tuned_share: float = 0.7,
+    tuned_share: float = 0.6,
     cut: str = CUT,
 ) -> ImageTextModel:
     """Tune the upper layers of a model's image network, and solve the joint space again.
+
+    The axes of the space stay nearly the same. So the result has the captioner of the model, to be trained
+    further with the recipe "fine-tune".
 
     Parameters
     ----------
@@ -119,10 +122,17 @@ def tune_model(
     recipe = recipe.with_(n_components=space.projections.x_weights.shape[1])
     _, solved = fit_joint_space(solved_sets, features, list(space.image_widths), encoder, recipe, stages)
     joint = _mix(tuned, space, solved, tuned_share, solved_sets, features, encoder, recipe)
+    if recipe.csls_neighbors:
+        sizes = [len(one.dataset.sentences) for one in sets if one.solve]
+        joint = replace(joint, hubness=_draw_banks(joint, solved_sets, sizes, features, encoder, recipe))
     if isinstance(encoder.transformer, CachedTransformer):  # the work folder may go
         encoder.set_params(transformer=encoder.transformer.transformer)
     report = {"data": dataset.name, "images": dataset.counts(), "tuning": asdict(options)}
-    return ImageTextModel(encoder, image_encoder, joint, report | {"tuned_share": tuned_share})
+    result = ImageTextModel(encoder, image_encoder, joint, report | {"tuned_share": tuned_share})
+    if model.captioner is not None:
+        model.captioner.model_key = ""  # of any space: it is fine-tuned for this one
+        result.captioner = model.captioner
+    return result
 
 
 def _prepare_encoder(
@@ -211,15 +221,35 @@ def _mix(
     encoder: SentenceEncoder,
     recipe: Recipe,
 ) -> JointSpace:
-    """The mixture of both spaces, with a hubness correction."""
+    """The mixture of both spaces."""
     with torch.no_grad():
         maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
     is_train = np.flatnonzero(dataset.splits[dataset.image_of] == "train")
     pairs = np.random.default_rng(recipe.seed).permutation(is_train)[:SHOWN]
     shown = features[dataset.image_of[pairs]], encoder.transform([dataset.sentences[row] for row in pairs])
-    mixed = mix_spaces(make_tuned_space(start, *maps), solved, share, *shown, start)
-    if not recipe.csls_neighbors:
-        return mixed
-    bank = slice(recipe.csls_bank_size)
-    points = mixed.image_points(shown[0][bank]), mixed.sentence_points(shown[1][bank])
-    return replace(mixed, hubness=HubnessCorrection.from_points(*points, recipe.csls_neighbors))
+    return mix_spaces(make_tuned_space(start, *maps), solved, share, *shown, start)
+
+
+def _draw_banks(
+    space: JointSpace,
+    dataset: Dataset,
+    sizes: Sequence[int],
+    features: np.ndarray,
+    encoder: SentenceEncoder,
+    recipe: Recipe,
+) -> HubnessCorrection:
+    """A hubness correction with as many training photos and sentences of each set; `sizes` of the sets."""
+    random = np.random.default_rng(recipe.seed)
+    is_train = dataset.splits[dataset.image_of] == "train"
+    ends = np.cumsum(sizes)
+    chosen = np.concatenate(
+        [
+            random.permutation(start + np.flatnonzero(is_train[start:end]))[
+                : recipe.csls_bank_size // len(sizes)
+            ]
+            for start, end in zip(ends - sizes, ends)
+        ]
+    )
+    sentences = encoder.transform([dataset.sentences[row] for row in chosen])
+    points = space.image_points(features[dataset.image_of[chosen]]), space.sentence_points(sentences)
+    return HubnessCorrection.from_points(*points, recipe.csls_neighbors)
