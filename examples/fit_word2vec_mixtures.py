@@ -1,11 +1,12 @@
 """GMM, LMM and HGLMM of the real word vectors: likelihoods, the share of Laplacian cells, and a figure.
 
-python examples/fit_word2vec_mixtures.py [.cache/word2vec] [--figure hybrid.png]
+python examples/fit_word2vec_mixtures.py [.cache/word2vec] [--figure hybrid.png] [--json FILE]
 
 Needs `make word2vec`; the figure needs the extra `plots`.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -46,17 +47,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("vectors", nargs="?", default=".cache/word2vec")
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     show_progress()
     words = WordVectors.load(arguments.vectors).vectors
     X = Whitening("ica").fit_transform(np.asarray(words, np.float32))
     print(f"{X.shape[0]} vectors of {X.shape[1]} dimensions, 30 components\n")
     print("| mixture | log likelihood of a vector | iterations | Laplacian cells |\n|---|---|---|---|")
+    rows = []
     for name, kind in NAMES.items():
         mixture = kind(30, random_state=0).fit(X)
         families = [family.name for family in mixture.families_]
         share = np.mean(mixture.choice_ == families.index("laplace")) if "laplace" in families else 0.0
-        print(f"| {name} | {mixture.score(X):.2f} | {mixture.n_iter_} | {share:.1%} |", flush=True)
+        score = mixture.score(X)
+        print(f"| {name} | {score:.2f} | {mixture.n_iter_} | {share:.1%} |", flush=True)
+        numbers = {"log_likelihood": score, "iterations": mixture.n_iter_, "laplacian": 100 * float(share)}
+        rows.append({"label": name, **numbers})
+    if arguments.json:
+        from fishermix_photos.lab.record import describe_run
+        from fishermix_photos.lab.stages import VERSIONS
+
+        run = describe_run("python examples/fit_word2vec_mixtures.py .cache/word2vec")
+        stages = {stage: VERSIONS[stage] for stage in ("whitening", "mixture")}
+        found = {**run, "rows": [{**row, "stages": stages} for row in rows]}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
     if arguments.figure:
         draw(mixture, X, arguments.figure)
 

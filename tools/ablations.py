@@ -1,6 +1,6 @@
 """The effect of each choice in the recipe: one change at a time, measured on the validation images.
 
-python tools/ablations.py flickr8k:DIR [--work DIR] [--vectors DIR] [--also NAME=VECTORS]
+python tools/ablations.py flickr8k:DIR [--work DIR] [--vectors DIR] [--also NAME=VECTORS] [--json FILE]
 
 Mixtures of ten components keep each change under a minute. Only the order of the results matters. The test
 images are never used.
@@ -9,8 +9,10 @@ images are never used.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from fishermix.errors import FishermixError
@@ -19,6 +21,8 @@ from fishermix.progress import show_progress
 from fishermix.text.word_vectors import WordVectors
 from fishermix_photos.lab.datasets import Dataset, open_dataset
 from fishermix_photos.lab.recipe import RECIPES
+from fishermix_photos.lab.record import describe_run
+from fishermix_photos.lab.stages import VERSIONS
 from fishermix_photos.lab.training import evaluate_model, train_model
 
 BASE = RECIPES["best"].with_(
@@ -63,6 +67,7 @@ SENTENCE_VIEWS: dict[str, dict[str, Any]] = {
     "all-MiniLM-L6-v2, ResNet-50": {"transformer": "all-MiniLM-L6-v2", "encoders": TWO_NETWORKS},
     "gte-small": {"transformer": "gte-small"},  # tools/add_gte_small.py
     "both": {"transformer": "minilm+gte"},
+    "both, ResNet-50": {"transformer": "minilm+gte", "encoders": TWO_NETWORKS},
     "both, weight 1": {"transformer": "minilm+gte", "transformer_weight": 1.0},
     "both, weight 1.4": {"transformer": "minilm+gte", "transformer_weight": 1.4},
     "both, weight 1, ResNet-50": {
@@ -97,15 +102,22 @@ def main() -> None:
     parser.add_argument("--work", default=".cache/reproduce", help="folder for finished stages and features")
     parser.add_argument("--vectors", default=".cache/word2vec-extended", help="word vectors for all changes")
     parser.add_argument("--also", action="append", default=[], help="NAME=FOLDER: other word vectors")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     show_progress()
     vectors = {"": WordVectors.load(arguments.vectors)}
     for name, _, folder in (also.partition("=") for also in arguments.also):
         vectors[name] = WordVectors.load(folder)
+    run = describe_run("python tools/ablations.py", [arguments.data], also=arguments.also)
+    rows: list[dict[str, Any]] = []
     print("| change | search r@1 r@5 r@10 | annotation r@1 r@5 r@10 | sum |\n|---|---|---|---|")
     for name, found in ablations(open_dataset(arguments.data), vectors, arguments.work):
         recalls = [[found[task][k] for k in ("r@1", "r@5", "r@10")] for task in ("search", "annotation")]
         cells = [" ".join(f"{value:.1f}" for value in row) for row in recalls]
+        versions = {stage: VERSIONS[stage] for stage in BASE.with_(**CHANGES.get(name, {})).stages}
+        rows.append({"label": name, "figures": found, "stages": versions})
+        if arguments.json:
+            arguments.json.write_text(json.dumps({**run, "split": "dev", "rows": rows}, indent=1) + "\n")
         print(f"| {name} | {' | '.join(cells)} | {sum(map(sum, recalls)):.1f} |", flush=True)
 
 

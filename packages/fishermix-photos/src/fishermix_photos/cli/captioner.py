@@ -147,7 +147,7 @@ def measure_captions(
     about = {"data": dataset.name, "split": split, "images": len(found.sentences), **decoding}
     rest = {"originality": {name: asdict(row) for name, row in found.originality.items()}}
     if json_file:
-        run = describe_run("captioner evaluate", data=data, split=split, set=list(changes))
+        run = describe_run("fishermix captioner evaluate", data=data, split=split, set=list(changes))
         inputs = describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"], work)
         write_json(
             json_file, {**found.scores, **about, **run, **inputs, **rest, "sentences": found.sentences}

@@ -174,7 +174,7 @@ def evaluate(
     _print_figures(f"{dataset.name} {split}", figures)
     if json_file:
         seconds = {"seconds": {"evaluation": round(time.monotonic() - begin, 1)}}
-        run = describe_run("evaluate", data=data, split=split, sample=sample)
+        run = describe_run("fishermix evaluate", data=data, split=split, sample=sample)
         found = describe_evaluation(loaded, model or SHIPPED, part, ["ranks"], features)
         write_json(json_file, {**figures, **about, **run, **found, **seconds})
 
@@ -227,7 +227,7 @@ def reproduce(
     _check_vectors_exist(vectors)
     table = find_table(dataset.name, test_images)
     run = describe_run(
-        "reproduce",
+        "fishermix reproduce",
         data=[data],
         variants=variants,
         recipe=recipe,

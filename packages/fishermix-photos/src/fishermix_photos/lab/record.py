@@ -27,7 +27,7 @@ def describe_run(command: str, data: Iterable[str] = (), **options: Any) -> dict
     data : data sets, of which the kind is kept
     options : values by the name of the option; None, False and empty lists are omitted
     """
-    words = ["fishermix", command, *(hide_place(spec) for spec in data)]
+    words = [command, *(hide_place(spec) for spec in data)]
     for name, value in options.items():
         for one in value if isinstance(value, list) else [value]:
             if one is not None and one is not False:
