@@ -36,6 +36,7 @@ _BY_ERRNO = {
     errno.EOPNOTSUPP: NO_LOCKS,
     errno.EIO: FAULTY,
     errno.EMFILE: "This process has too many open files. Raise the limit with `ulimit -n 4096`.",
+    errno.ELOOP: "A file of it is a link, which is not followed. Replace it by the file.",
     errno.ENAMETOOLONG: "The name is too long for this file system. Choose a shorter one.",
 }
 

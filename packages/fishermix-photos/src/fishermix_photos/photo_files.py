@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 IGNORE_FILE = ".fishermixignore"
 MOST_BYTES, MOST_PATTERNS = 100_000, 1_000  # of a .fishermixignore: each is compiled, and asked for each file
-MOST_WILDCARDS = 4  # in a name: the time of a match grows exponentially with them
+# The time of a match is a power of the length of the path, and each wildcard adds to the exponent.
+MOST_WILDCARDS, MOST_DOUBLE_STARS = 4, 2
 LIVE_PHOTO = ".mov"  # the video that a phone keeps next to a photo of the same name
 # Folders in which other programs keep copies and previews of photos, in lower case.
 FOLDERS_OF_PROGRAMS = {
@@ -53,6 +54,11 @@ class Stamp:
 
     size: int
     mtime_ns: int
+
+
+def read_stamp(status: os.stat_result) -> Stamp:
+    """The stamp of a file. A time after the year 2262 has more bits than a database stores: it is wrapped."""
+    return Stamp(status.st_size, (status.st_mtime_ns + 2**63) % 2**64 - 2**63)
 
 
 # Patterns
@@ -84,8 +90,8 @@ def parse_patterns(lines: Sequence[str], base: str = "", where: str | os.PathLik
     for number, line in enumerate(lines, 1):
         try:
             GitIgnoreSpec.from_lines([line])
-            if any(name.count("*") > MOST_WILDCARDS for name in line.split("/")):
-                raise ValueError(f"it has more than {MOST_WILDCARDS} wildcards in a name")
+            if _has_many_wildcards(line):
+                raise ValueError("it has too many wildcards")
         except (ValueError, re.error) as error:
             place = where if where == "exclude" else f"{where}, line {number}"
             raise FishermixError(
@@ -97,6 +103,14 @@ def parse_patterns(lines: Sequence[str], base: str = "", where: str | os.PathLik
         GitIgnoreSpec.from_lines("" if only else line for line, only in zip(lines, of_folders)),
         GitIgnoreSpec.from_lines(only[:-1] or line for line, only in zip(lines, of_folders)),
     )
+
+
+def _has_many_wildcards(pattern: str) -> bool:
+    """Whether a pattern has more than two `**`, or more than four stars in a name; or too many of both."""
+    names = pattern.strip("!/ ").split("/")
+    double = sum(name == "**" and before != "**" for before, name in zip(["", *names], names))
+    further = sum(max(0, name.count("*") - 1) for name in names if name != "**")
+    return double / MOST_DOUBLE_STARS + further / (MOST_WILDCARDS - 1) > 1
 
 
 def read_ignore_file(folder: Path, base: str) -> list[IgnoreRules]:
@@ -307,7 +321,7 @@ class _Walk:
                 status = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            yield f"{prefix}{entry.name}", Stamp(status.st_size, status.st_mtime_ns)
+            yield f"{prefix}{entry.name}", read_stamp(status)
 
     def _is_left_out(self, entry: os.DirEntry[str], format: Format | None, prefix: str) -> bool:
         """Whether a file or folder is left out; counts it if it is a folder or looks like a photo."""

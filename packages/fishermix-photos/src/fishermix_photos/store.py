@@ -52,6 +52,7 @@ OWN_FILE = re.compile(
 FEWEST_DEAD_TO_COMPACT = 1_000
 DAYS_DEAD = 30  # for so long, a deleted photo is recognized if it turns up again
 ROWS_PER_COPY = 65_536
+MOST_UNUSED_ROWS = 1_000_000  # that killed writers leave; each leaves some dozen
 NUMBERS_PER_GENERATION = 2**24
 RULES = {
     "photos refer to a missing point.": "SELECT count(*) FROM photos WHERE row IS NOT NULL "
@@ -218,6 +219,8 @@ class LocalStore(LocalDatabase):
         file, width = self._point_file(state.generation), state.dimension * 4
         size = file.stat().st_size if file.is_file() else 0
         end = max(state.n_rows, -(-size // width)) if width else state.n_rows
+        if end - state.n_rows > MOST_UNUSED_ROWS:
+            raise self._damaged(f"is damaged: {file.name} is much longer than the database says")
         unused = [(row,) for row in range(state.n_rows, end)]
         connection.executemany("INSERT INTO dead (row, day) VALUES (?, 0)", unused)
         return end
@@ -363,9 +366,12 @@ def next_generation(generation: int) -> int:
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
-    """Write at `offset` and flush to disk."""
+    """Write at `offset` and flush to disk. A link is an error: a library that somebody made must not choose a
+    file of yours to write to.
+    """
     create_private_file(path)
-    with open(path, "r+b") as file:
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "r+b") as file:
         file.seek(offset)
         file.write(data)
         file.flush()

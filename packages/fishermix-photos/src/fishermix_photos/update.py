@@ -26,10 +26,12 @@ from fishermix_photos.photo_files import (
     find_covering,
     is_inside_ignored,
     parse_patterns,
+    read_stamp,
     scan_folder,
 )
 from fishermix_photos.results import Changes, FolderAway
 from fishermix_photos.vision.formats import (
+    UnreadableImage,
     find_format,
     is_whole_file,
     list_formats,
@@ -266,19 +268,27 @@ class FolderUpdate:
         return entries
 
 
-def _hash_files(paths: Iterable[str]) -> tuple[dict[str, bytes], list[Entry]]:
-    """The hash of the content of each frame, page and file, and the files that cannot be opened."""
+def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, bytes], list[Entry]]:
+    """The hash of the content of each frame, page and file, and the files that cannot be opened or are too
+    large.
+    """
+    from fishermix_photos.vision.limits import check_photo_size
+
     hashes: dict[str, bytes] = {}
     failed: list[Entry] = []
-    for file in paths:
+    for file, stamp in stamps.items():
         try:
             with open_regular(file) as opened:
+                check_photo_size(file, os.fstat(opened.fileno()).st_size)
                 digest = hashlib.file_digest(opened, "sha256").digest()
         except FileNotFoundError:
             continue  # deleted since the listing
         except OSError as error:
             # The stamp matches no file, so that the next update tries again.
             failed.append(Entry(file, Stamp(0, 0), reason=f"cannot be opened ({error.strerror})"))
+            continue
+        except UnreadableImage as error:
+            failed.append(Entry(file, _mark_failure(stamp), reason=error.reason))
             continue
         for path in _list_parts(file):
             part = path.removeprefix(file)
@@ -300,7 +310,7 @@ def _is_unchanged(file: str, stamp: Stamp) -> bool:
         status = os.stat(file)
     except OSError:
         return False
-    return Stamp(status.st_size, status.st_mtime_ns) == stamp
+    return read_stamp(status) == stamp
 
 
 def _mark_failure(stamp: Stamp) -> Stamp:

@@ -1,16 +1,20 @@
 """Folders and libraries that someone made to harm: nothing hangs, nothing is lost, each gets a sentence."""
 
+import hashlib
 import os
 import shutil
 import sqlite3
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos import update as update_module
+from fishermix_photos.database import Entry
 from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.photo_files import Stamp, read_stamp
 from fishermix_photos.results import FolderAway, LibraryDamaged
 from fishermix_photos.store import delete_library
 from tiny_model import NAMES, TinyModel, paint
@@ -99,6 +103,63 @@ def test_a_pipe_that_replaces_a_photo_is_unreadable(library, photos, monkeypatch
 
     monkeypatch.setattr(update_module, "_hash_files", replace)
     assert "not a regular file" in library.update([photos]).unreadable[str(photos / "red.png")]
+
+
+@posix
+@pytest.mark.parametrize("name", ["huge.jpg", "huge.mp4"])
+def test_a_huge_file_with_holes_is_not_hashed(library, photos, monkeypatch, name):
+    (photos / name).touch()
+    os.truncate(photos / name, 1 << 40)
+    digest = hashlib.file_digest
+
+    def hash_file(file, *arguments):
+        assert os.fstat(file.fileno()).st_size < 1 << 40, "this takes hours"
+        return digest(file, *arguments)
+
+    monkeypatch.setattr(hashlib, "file_digest", hash_file)
+    changes = library.update([photos])
+    assert "bytes are too many" in changes.unreadable[str(photos / name)]
+    assert changes.encoded == len(NAMES) + 1
+    assert not library.update([photos])  # it is not tried again
+
+
+@posix
+@pytest.mark.parametrize("seconds", [99_999_999_999, -99_999_999_999])
+def test_times_that_a_database_cannot_store(library, photos, search, seconds):
+    """Some file systems store them; ext4 does not."""
+    status = os.stat(photos / "red.png")
+    far = SimpleNamespace(st_size=status.st_size, st_mtime_ns=seconds * 10**9)
+    stamp = read_stamp(far)
+    assert abs(stamp.mtime_ns) <= 2**63
+    assert stamp != read_stamp(SimpleNamespace(st_size=status.st_size, st_mtime_ns=seconds * 10**9 + 1))
+    assert read_stamp(status) == Stamp(status.st_size, status.st_mtime_ns)
+    library.update([photos])
+    entry = Entry(str(photos / "red.png"), stamp, reason="a test")
+    library._store.write(str(photos), [entry])
+    assert library._store.stamps(f"{photos}/")[entry.path] == stamp
+
+
+@posix
+def test_points_that_are_a_link_are_not_written(library, photos, tmp_path):
+    library.update([photos])
+    points = next(Path(library.place).glob("points-*"))
+    victim = tmp_path / "victim"
+    victim.write_bytes(points.read_bytes())
+    points.unlink()
+    points.symlink_to(victim)
+    before = victim.read_bytes()
+    paint(photos / "another.png", "red", "blue", "red")
+    with pytest.raises(FishermixError, match="a link, which is not followed"):
+        library.update([photos])
+    assert victim.read_bytes() == before
+
+
+def test_points_that_are_much_too_long_are_damage(library, photos):
+    library.update([photos])
+    os.truncate(next(Path(library.place).glob("points-*")), 1 << 40)
+    paint(photos / "another.png", "red", "blue", "red")
+    with pytest.raises(LibraryDamaged, match="much longer"):
+        library.update([photos])
 
 
 # Locks

@@ -97,6 +97,9 @@ def test_a_pipe_is_no_ignore_file(tmp_path):
 def test_no_pattern_takes_exponential_time():
     with pytest.raises(FishermixError, match="wildcards"):
         parse_patterns(["*1" * 14 + "zz"])
+    for pattern in ("**/a/" * 8 + "b", "*1*1*1*/*1*1*1*/zz", "**/*1*1*1*/**/zz"):
+        with pytest.raises(FishermixError, match="wildcards"):
+            parse_patterns([pattern])
     for pattern, path in (("*1" * 4 + "zz", "1" * 150 + ".jpg"), ("**/" * 12 + "zz", "/".join("a" * 100))):
         began = time.monotonic()
         assert not is_inside_ignored(path, [parse_patterns([pattern])])

@@ -1,6 +1,7 @@
 """The thumbnails on disk: private, bounded, zeroed when removed, and never a reason to fail."""
 
 import os
+import sqlite3
 import stat
 
 import pytest
@@ -97,3 +98,19 @@ def test_without_a_place_they_are_made_each_time(tmp_path):
     assert thumbnails.get("a", Stamp(1, 1), lambda: b"two") == b"two"
     thumbnails.remove_stale(None)
     thumbnails.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_a_database_of_another_program_is_not_changed(tmp_path):
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE bookmarks (address TEXT)")
+    connection.close()
+    before = other.read_bytes()
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / THUMBNAILS_FILE).symlink_to(other)
+    thumbnails = Thumbnails(tmp_path / "index")
+    assert thumbnails.get("a", Stamp(1, 2), lambda: b"one") == b"one"
+    assert thumbnails.get("a", Stamp(1, 2), never) == b"one"
+    thumbnails.close()
+    assert other.read_bytes() == before

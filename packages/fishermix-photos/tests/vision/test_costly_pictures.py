@@ -164,6 +164,39 @@ def test_a_jpeg_with_a_scan_per_color_is_decoded_by_a_worker():
         open_photo(make_sequential(4000, 3000), 1_000_000, side=100)
 
 
+def make_lossless(width, height, scans):
+    """A lossless JPEG (frame C3) of three colors whose scans are empty: libjpeg assumes zeros."""
+    frame = struct.pack(">BHHB", 8, height, width, 3) + b"".join(
+        bytes([color, 0x11, 0]) for color in (1, 2, 3)
+    )
+    segments = [(b"\xff\xc3", frame), (b"\xff\xc4", b"\0\1" + bytes(16))]
+    segments += [(b"\xff\xda", bytes([1, number % 3 + 1, 0, 1, 0, 0])) for number in range(scans)]
+    written = [marker + struct.pack(">H", len(content) + 2) + content for marker, content in segments]
+    return b"\xff\xd8" + b"".join(written) + b"\xff\xd9"
+
+
+def test_the_scans_of_a_lossless_jpeg_count():
+    """2,000 scans of 540 x 29000 pixels, in 20 kB, would take minutes."""
+    assert open_photo(make_lossless(40, 30, 3), LIMIT).size == (40, 30)
+    assert not is_bounded(make_lossless(40, 30, 3))
+    with pytest.raises(UnreadableImage, match="more than 64 scans"):
+        open_photo(make_lossless(40, 30, 100), LIMIT)
+
+
+def test_a_png_with_many_color_profiles_is_decoded_by_a_worker():
+    """Pillow decompresses each of them, up to a megabyte in a kilobyte; a PNG may have one."""
+
+    def write_chunk(kind, content):
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    data = encoded(Image.new("RGB", (9, 9)), "PNG")
+    profile = write_chunk(b"iCCP", b"name\0\0" + zlib.compress(bytes(1000)))
+    assert is_bounded(data[:33] + profile + data[33:])
+    assert not is_bounded(data[:33] + 2 * profile + data[33:])
+
+
 def test_pages_that_share_their_pixels_are_as_many_as_a_file_may_have(tmp_path):
     """Each would be decoded anew: 500 of them took 20 minutes."""
     path = tmp_path / "shared.tif"

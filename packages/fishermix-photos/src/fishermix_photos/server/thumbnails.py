@@ -16,7 +16,7 @@ from pathlib import Path
 from fishermix_photos.contact_sheet import make_thumbnail
 from fishermix_photos.disk import create_private_file, data_folder, make_private_folder
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.photo_files import Stamp
+from fishermix_photos.photo_files import Stamp, read_stamp
 from fishermix_photos.results import Photo, UnknownPhoto
 from fishermix_photos.server.originals import find_inside, stat_inside
 
@@ -65,10 +65,11 @@ class Thumbnails:
         picture = f"{file}{photo.picture.removeprefix(photo.path)}"
         if size != "small":
             return make_thumbnail(picture, LARGE_SIDE)
-        stamp = Stamp(status.st_size, status.st_mtime_ns)
-        return self.get(photo.id, stamp, lambda: make_thumbnail(picture, SMALL_SIDE))
+        return self.get(photo.id, read_stamp(status), lambda: make_thumbnail(picture, SMALL_SIDE))
 
     def _connect(self) -> None:
+        if self.file.is_symlink():  # to a database of another program
+            self.file.unlink()
         create_private_file(self.file)
         connection = sqlite3.connect(self.file, timeout=2, isolation_level=None, check_same_thread=False)
         try:
@@ -124,4 +125,4 @@ def _is_stale(library: PhotoLibrary, id: str, stamp: Stamp) -> bool:
     except UnknownPhoto:
         return True
     status = stat_inside(photo)
-    return status is not None and Stamp(status.st_size, status.st_mtime_ns) != stamp
+    return status is not None and read_stamp(status) != stamp

@@ -17,12 +17,13 @@ from fishermix.errors import FishermixError
 from PIL import Image
 
 from fishermix_photos.disk import open_regular
-from fishermix_photos.vision.formats import UnreadableImage
+from fishermix_photos.vision.formats import VIDEO, UnreadableImage, find_format
 
 BYTES_PER_PIXEL = 16  # a decoded image, its copy in another mode, and a transposed copy
 SHARE_OF_MEMORY = 1 / 16  # per image, because several are decoded at once
 PIXELS_WITHOUT_KNOWN_MEMORY = 64_000_000  # 1 GB at 16 bytes per pixel; cameras stay below it
 FILE_BYTES_PER_PIXEL = 8  # of an uncompressed file with four channels of 16 bits
+LARGEST_VIDEO = 256 << 30  # bytes; 16 hours at 36 Mbit/s
 HEADER_BYTES = 1 << 20  # what an uncompressed file may hold besides its pixels
 LARGEST_REDUCTION = 16  # a JPEG may have this many times the pixels it is decoded to
 COEFFICIENT_BYTES = 6  # per pixel of a JPEG with several scans, which libjpeg keeps whole at its full size
@@ -117,14 +118,27 @@ def open_binary(path: str | os.PathLike) -> BufferedReader:
 def read_bytes(path: str | os.PathLike, max_pixels: int) -> bytes:
     """The content of a regular file, unless it is larger than any image of `max_pixels` pixels."""
     with open_binary(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_pixels * FILE_BYTES_PER_PIXEL + HEADER_BYTES:
-            reason = f"{size:,} bytes are too many for an image; {explain_limit(max_pixels)}"
-            raise UnreadableImage(reason, may_change=True)
+        check_file_size(os.fstat(file.fileno()).st_size, max_pixels)
         try:
             return file.read()
         except OSError as error:
             raise UnreadableImage(error.strerror or str(error)) from error
+
+
+def check_file_size(size: int, max_pixels: int) -> None:
+    """Raise if a file is larger than any image of `max_pixels` pixels."""
+    if size > max_pixels * FILE_BYTES_PER_PIXEL + HEADER_BYTES:
+        reason = f"{size:,} bytes are too many for an image; {explain_limit(max_pixels)}"
+        raise UnreadableImage(reason, may_change=True)
+
+
+def check_photo_size(file: str, size: int) -> None:
+    """Raise if a file is too large to be read whole: one with holes takes no space, whatever its size."""
+    if find_format(file) is not VIDEO:
+        check_file_size(size, default_max_pixels())
+    elif size > LARGEST_VIDEO:
+        reason = f"{size:,} bytes are too many for a video; the limit is {LARGEST_VIDEO:,} bytes"
+        raise UnreadableImage(reason)
 
 
 # The structure of a file
@@ -135,7 +149,8 @@ def is_bounded(data: bytes) -> bool:
     ordinary PNG, or of a JPEG with one scan. For several scans, libjpeg keeps all coefficients in memory.
     """
     if data.startswith(_PNG):
-        return sum(1 for _ in list_png_chunks(data)) <= MAX_CHUNKS
+        kinds = [kind for kind, _ in list_png_chunks(data)]
+        return len(kinds) <= MAX_CHUNKS and kinds.count(b"iCCP") <= 1  # Pillow decompresses each profile
     if not data.startswith(_JPEG):
         return not data
     colors = 0
@@ -145,7 +160,7 @@ def is_bounded(data: bytes) -> bool:
         if kind in _FRAMES:
             colors = int.from_bytes(data[start + 7 : start + 8])
         elif kind == _SCAN:
-            return int.from_bytes(data[start + 2 : start + 3]) >= colors
+            return 0 < colors <= int.from_bytes(data[start + 2 : start + 3])  # 0: a frame of another kind
     return False
 
 
