@@ -14,10 +14,11 @@ from fishermix.mixture import (
     Logistic,
     Mixture,
     StudentT,
+    em,
 )
 from fishermix.mixture.e_step import MixtureParameters
 from fishermix.mixture.em import Pass, State, find_quantum
-from fishermix.mixture.m_step import RowSorter
+from fishermix.mixture.m_step import Plan, RowSorter
 from fishermix.rows.blocks import ArraySource, Block
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -205,14 +206,38 @@ def test_what_a_pass_keeps_for_the_next_may_be_lost():
     assert kept.lower_bounds == lost.lower_bounds
 
 
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_blocks_with_many_posteriors_list_them_panel_by_panel(name, monkeypatch):
+    X = clusters(np.random.default_rng(6), 5000, 5, 3)
+    given = {"families": FAMILIES[name], "random_state": 0, "max_iter": 4}
+    listed = Mixture(3, **given).fit(X)
+    monkeypatch.setattr(em, "MOST_LISTED", 0)
+    monkeypatch.setattr(MixtureParameters, "block_posteriors", one_panel(MixtureParameters.block_posteriors))
+    by_panels = Mixture(3, **given).fit(X)
+    assert by_panels.lower_bounds_ == listed.lower_bounds_
+    for attribute in ("weights_", "locations_", "scales_", "choice_"):
+        np.testing.assert_array_equal(getattr(by_panels, attribute), getattr(listed, attribute))
+
+
+def one_panel(block_posteriors):
+    """The same function, for no more than one panel."""
+
+    def checked(parameters, panels, *given):
+        assert len(panels) == 1
+        return block_posteriors(parameters, panels, *given)
+
+    return checked
+
+
 def test_steps_travel():
     """A pass can be sent to another process, and its statistics back."""
     import pickle
 
     X = clusters(np.random.default_rng(5), 600, 5, 3)
     state = start(FAMILIES["all"], X, 3, np.random.default_rng(0))
-    fits = tuple(fit.begin(state.rows, np.dtype(float), np.inf, True, RowSorter()) for fit in state.fits)
-    step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False)
+    plan = Plan(10**9, np.dtype(float), True, RowSorter(), room=1e9)  # enough rows for the search of medians
+    fits = tuple(fit.begin(state.rows, plan) for fit in state.fits)
+    step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False, memo_bytes=0)
     here, there = step(Block(X)), pickle.loads(pickle.dumps(step))(Block(X))
     assert pickle.loads(pickle.dumps(there)).keys() == here.keys()
     np.testing.assert_array_equal(here["fit0"]["first"], there["fit0"]["first"])

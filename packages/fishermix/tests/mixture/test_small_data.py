@@ -19,7 +19,7 @@ from fishermix.mixture import (
     weighted_median,
 )
 from fishermix.mixture.em import State
-from fishermix.mixture.m_step import RowSorter, sum_components
+from fishermix.mixture.m_step import Plan, RowSorter, sum_components
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -47,7 +47,8 @@ def test_the_steps_agree_with_the_compiled_ones(dtype):
             listed, sums = mixture.block_posteriors([x[others]], weight[others], 2.0**-40, compiled)
         if dtype == np.float64:
             np.testing.assert_array_equal(posterior[:, 7], start[0])
-        fits = [fit.begin(state.rows, x.dtype, n * k * d, compiled, RowSorter()) for fit in state.fits]
+        plan = Plan(n, x.dtype, compiled, RowSorter(), room=1e9)
+        fits = [fit.begin(state.rows, plan) for fit in state.fits]
         fitted = [fit.summarize([x[others]], listed) for fit in fits]
         medians = fits[1].advance(fitted[1], sum_components(sums))
         found.append(

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fishermix.mixture import kernels
+from fishermix.mixture import candidates, kernels
 from fishermix.mixture import weighted_median as medians_module
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.em import find_quantum
-from fishermix.mixture.m_step import sum_components
+from fishermix.mixture.m_step import Plan, RowSorter, sum_components
 from fishermix.mixture.weighted_median import MedianSearch
 from fishermix.rows.blocks import Statistics
 from hypothesis import given, settings
@@ -36,13 +36,14 @@ def add_components(posteriors):
     return sum_components(total)
 
 
-def search(x, posterior, weight, cuts, guess, reach, scale):
+def search(x, posterior, weight, cuts, guess, reach, scale, room=1e9):
     """Medians (K, D) and sums of deviations (K, D), with the rows cut at `cuts`; and the number of passes."""
     quantum = find_quantum(weight.sum())
     pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
     blocks = [(piece, list_posteriors(p, w, quantum)) for piece, p, w in pieces if len(piece)]
     sums = add_components([posteriors for _, posteriors in blocks])
-    state, passes = MedianSearch.around(guess, reach, scale, sums.rows[:, 0], x.dtype), 0
+    plan = Plan(len(x), x.dtype, True, RowSorter(), room)
+    state, passes = MedianSearch.around(guess, reach, scale, sums.rows[:, 0], plan), 0
     while not state.done:
         total = None
         for piece, posteriors in blocks:
@@ -50,7 +51,7 @@ def search(x, posterior, weight, cuts, guess, reach, scale):
             total = of_block if total is None else total.__iadd__(of_block)
         state = state.advance(total, sums)
         passes += 1
-        assert passes < 100
+        assert passes < 100 * (1 if room == 1e9 else guess.size)
     return state.median, state.deviation, passes, quantum
 
 
@@ -184,9 +185,9 @@ def test_collected_values_and_sums_are_those_of_a_loop(seed, n, d, part, dtype):
     low = np.where(rng.random((3, d)) < part, rng.uniform(-3, 3, (3, d)), np.inf).astype(dtype)
     high, center = low + dtype(1), np.zeros((3, d), dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(medians_module, "ENTRIES_PER_DIMENSION", 5)
-        patch.setattr(medians_module, "MOST_AT_FIRST", 1)
-        found = medians_module._collect([x], [posteriors], low, high, center)
+        patch.setattr(candidates, "ENTRIES_PER_DIMENSION", 5)
+        patch.setattr(candidates, "MOST_AT_FIRST", 1)
+        found = candidates.collect_candidates([x], [posteriors], low, high, center, most=10**9)
     (where, value, weight), *_ = found["entries"]
     for k, span in enumerate(map(slice, posteriors.start[:-1], posteriors.start[1:])):
         rows, weights = x[posteriors.row[span]], posteriors.weight[span]
@@ -211,6 +212,54 @@ def test_cuts_change_no_bit_of_the_medians():
         np.testing.assert_array_equal(search(x, posterior, weight, cuts, *start)[0], whole)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["normal", *sorted(TIED)]),
+    k=st.integers(1, 6),
+    d=st.integers(1, 20),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    room=st.sampled_from([1, 3_000, 20_000]),
+)
+def test_little_room_takes_more_passes_and_gives_the_same_bits(seed, kind, k, d, dtype, room):
+    rng = np.random.default_rng(seed)
+    x = rng.laplace(size=(900, d))
+    x = np.clip(TIED[kind](x) if kind in TIED else x, -1e38, 1e38).astype(dtype)
+    posterior, weight = rng.dirichlet(np.full(k, 0.3), 900), rng.uniform(0, 2, 900)
+    given = x, posterior, weight, [100, 500], rng.normal(size=(k, d)), np.full((k, d), 0.5), np.ones((k, d))
+    medians, deviations, passes, _ = search(*given)
+    others, other_deviations, other_passes, _ = search(*given, room=room)
+    np.testing.assert_array_equal(others, medians)
+    np.testing.assert_array_equal(other_deviations, deviations)
+    assert other_passes >= passes
+
+
+def test_little_room_is_kept():
+    """With room for 400 of 28,000 values, three blocks never collect more, and a pass has one histogram."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((3000, 8)).astype(np.float32)
+    posterior, weight = np.full((3000, 4), 0.25), np.ones(3000)
+    quantum, ones = find_quantum(3000), np.ones((4, 8))
+    blocks = [(part, list_posteriors(posterior[:1000], weight[:1000], quantum)) for part in np.split(x, 3)]
+    sums = add_components([listed for _, listed in blocks])
+    plan = Plan(3000, x.dtype, True, RowSorter(), room=16 * 400)
+    state = MedianSearch.around(0 * ones, ones, ones, sums.rows[:, 0], plan)
+    seen = []
+    while not state.done:
+        total = None
+        for part, listed in blocks:
+            found = state.summarize([part], [listed])
+            total = found if total is None else total.__iadd__(found)
+        seen.append(
+            (len(total.get("histogram", ())), sum(len(value) for _, value, _ in total.get("entries", ())))
+        )
+        state = state.advance(total, sums)
+    histograms, values = np.array(seen).T
+    assert histograms.max() == 1
+    assert 200 < values.max() <= 400
+    np.testing.assert_array_equal(state.median, oracle(x, posterior, weight, quantum)[0])
+
+
 def test_few_passes():
     rng = np.random.default_rng(4)
     x = rng.laplace(size=(20_000, 8)).astype(np.float32)
@@ -224,9 +273,11 @@ def test_few_passes():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_few_values_are_collected_also_around_zero(dtype, monkeypatch):
-    collected, collect = [], medians_module._collect
+    collected, collect = [], candidates.collect_candidates
     monkeypatch.setattr(
-        medians_module, "_collect", lambda *given: collected.append(collect(*given)) or collected[-1]
+        medians_module,
+        "collect_candidates",
+        lambda *given: collected.append(collect(*given)) or collected[-1],
     )
     rng = np.random.default_rng(5)
     x = rng.laplace(size=(20_000, 8)).astype(dtype)

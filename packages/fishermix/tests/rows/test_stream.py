@@ -18,6 +18,12 @@ def fit(rows, **options):
         return Mixture(3, max_iter=4, random_state=0).fit(rows, **options)
 
 
+def fit_in(rows, working_memory):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Mixture(3, max_iter=4, random_state=0, working_memory=working_memory).fit(rows)
+
+
 @pytest.fixture(scope="module")
 def in_memory(rows):
     return fit(rows)
@@ -51,6 +57,12 @@ def test_parts_in_a_list_of_paths(rows, tmp_path, in_memory):
     for number, part in enumerate(np.array_split(rows, 3)):
         np.save(tmp_path / f"{number}.npy", part)
     assert same_bits(fit([tmp_path / f"{number}.npy" for number in range(3)]), in_memory)
+
+
+def test_the_working_memory_changes_no_bit(rows, path, in_memory):
+    for working_memory in (1e-9, 0.01, 4096):
+        for source in (rows, path, [rows[:5000], rows[5000:]]):
+            assert same_bits(fit_in(source, working_memory), in_memory)
 
 
 def test_sample_weights_belong_to_the_rows_of_a_file(rows, path):

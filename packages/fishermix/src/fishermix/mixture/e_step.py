@@ -10,7 +10,7 @@ same formulas in NumPy, at the end of this file: these sum in float64 and differ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -204,17 +204,33 @@ class MixtureParameters:
         weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
         panels overflows. See `kernels.list_posteriors` for `quantum`.
         """
-        threshold = NEGLIGIBLE[panels[0].dtype.char]
-        n_components, found, first = len(self.weights), [], 0
-        capacity = len(panels[0]) * n_components
-        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
-        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
-        sums = Statistics(
+        sums = self.empty_sums()
+        return list(self.iterate_posteriors(panels, weight, quantum, compiled, sums)), sums
+
+    def empty_sums(self) -> Statistics:
+        """The sums of an E step over no rows."""
+        n_components = len(self.weights)
+        return Statistics(
             log_likelihood=0.0,
             rows=np.zeros(n_components, np.int64),
             weight=np.zeros(n_components),
             squared=np.zeros(n_components),
         )
+
+    def iterate_posteriors(
+        self,
+        panels: Sequence[np.ndarray],
+        weight: np.ndarray,
+        quantum: float,
+        compiled: bool,
+        sums: Statistics,
+    ) -> Iterator[PanelPosteriors]:
+        """Yield what `block_posteriors` lists, panel by panel, and add to the sums."""
+        threshold = NEGLIGIBLE[panels[0].dtype.char]
+        n_components, first = len(self.weights), 0
+        capacity = len(panels[0]) * n_components
+        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
+        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
         totals = sums["weight"], sums["squared"]
         for panel in panels:
             sample_weight = weight[first : first + len(panel)]
@@ -230,10 +246,9 @@ class MixtureParameters:
                 )
             else:
                 _list_posteriors(posterior, sample_weight, threshold, quantum, listed, totals)
-            found.append(PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy()))
             sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
             sums["rows"] += start[1:] - start[:-1]
-        return found, sums
+            yield PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
 
     def suits(self, dtype: np.dtype) -> bool:
         """Whether this type can hold and square the parameters."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, is_worth_compiling, suits_float32
+from fishermix.mixture.e_step import MixtureParameters, PanelPosteriors, is_worth_compiling, suits_float32
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, IRLSFit, MomentFit, RowSorter, sum_components
+from fishermix.mixture.m_step import (
+    ComponentSums,
+    FamilyFit,
+    IRLSFit,
+    MomentFit,
+    Plan,
+    RowSorter,
+    sum_components,
+)
 from fishermix.mixture.weighted_median import MedianFit
 from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics, cut
 
@@ -19,7 +27,8 @@ LOST = 1e-3  # mean sample weights: a component with less weight than this has l
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
 SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
 BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
-MEMO_BYTES = 2**23  # of posteriors that a block may always keep for the next pass; else half of its own size
+MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by panels
+WORKING_MEMORY = 256  # MiB, half of it for the posteriors that a pass keeps for the next, half for statistics
 FIRST_REACH = 3.0  # scales that the first median may be away from the start
 FLOAT64_BITS = 52  # of the fraction
 
@@ -100,27 +109,54 @@ class Pass:
     dtype: np.dtype
     quantum: float
     again: bool  # in the same iteration: the posteriors are those of the pass before
+    memo_bytes: float  # per row, that a block may keep for the next pass
     compiled: bool = True
 
     def __call__(self, block: Block) -> Statistics:
         rows = block.rows.astype(self.dtype, copy=False)
         panels = [rows[panel] for panel in cut(len(rows), PANEL)]
-        statistics = Statistics()
+        weight = np.ones(len(rows)) if block.weight is None else block.weight
+        statistics, sums = Statistics(), Statistics()
         posteriors = block.memo.get("posteriors") if self.again else None
         with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
-            if posteriors is None:
-                weight = np.ones(len(rows)) if block.weight is None else block.weight
+            if posteriors is None and self._can_list(panels, weight):
                 posteriors, sums = self.parameters.block_posteriors(
                     panels, weight, self.quantum, self.compiled
                 )
-                small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= max(rows.nbytes // 2, MEMO_BYTES)
+                small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= self.memo_bytes * len(rows)
                 block.memo["posteriors"] = posteriors if small else None
-                if not self.again:
-                    statistics.update(sums)
+            elif posteriors is None:
+                posteriors = FleetingPosteriors(self, panels, weight)
+                block.memo["posteriors"], sums = None, posteriors.sums
             for number, fit in enumerate(self.fits):
                 if not fit.done:
                     statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
+            if not self.again:
+                statistics.update(sums)
         return statistics
+
+    def _can_list(self, panels: Sequence[np.ndarray], weight: np.ndarray) -> bool:
+        """Whether the posteriors of a block fit into MOST_LISTED, judged by its first panel."""
+        n_rows, n_components = sum(map(len, panels)), len(self.parameters.weights)
+        if BYTES_PER_POSTERIOR * n_rows * n_components <= MOST_LISTED:
+            return True
+        (first,), _ = self.parameters.block_posteriors(panels[:1], weight, self.quantum, self.compiled)
+        return first.nbytes * len(panels) <= MOST_LISTED
+
+
+class FleetingPosteriors:
+    """The sparse posteriors of the panels of a block, computed again in each iteration over them."""
+
+    def __init__(self, step: Pass, panels: Sequence[np.ndarray], weight: np.ndarray):
+        self.step, self.panels, self.weight = step, panels, weight
+        self.sums = Statistics()  # of the E step, after an iteration
+
+    def __iter__(self) -> Iterator[PanelPosteriors]:
+        parameters = self.step.parameters
+        self.sums.update(parameters.empty_sums())
+        yield from parameters.iterate_posteriors(
+            self.panels, self.weight, self.step.quantum, self.step.compiled, self.sums
+        )
 
 
 def run_em(
@@ -129,24 +165,26 @@ def run_em(
     max_iter: int,
     tol: float,
     after_iteration: Callable[[], None] | None = None,
+    working_memory: float = WORKING_MEMORY,
 ) -> None:
     """Iterate until the log likelihood gains less than `tol`.
 
     `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
     """
-    quantum, sorter = find_quantum(source.total_weight), RowSorter()
-    size = source.shape[0] * progress.state.choice.size
-    compiled = is_worth_compiling(size)
+    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], working_memory * 2**19
+    compiled = is_worth_compiling(n_rows * progress.state.choice.size)
+    plan = Plan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
         parameters, again = state.parameters, False
-        fits, dtype = _begin_fits(state, source.dtype, size, compiled, sorter)
+        fits, dtype = _begin_fits(state, plan)
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
-            statistics = source.total(Pass(parameters, tuple(fits), dtype, quantum, again, compiled))
+            step = Pass(parameters, tuple(fits), dtype, quantum, again, room / n_rows, compiled)
+            statistics = source.total(step)
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
                 if dtype == np.float64:
                     raise too_large()
-                fits, dtype = _begin_fits(state, np.dtype(np.float64), size, compiled, sorter)
+                fits, dtype = _begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
                 again = False
                 continue
             if not again:
@@ -171,10 +209,11 @@ def run_starts(
     max_iter: int,
     tol: float,
     after_iteration: Callable[[], None] | None = None,
+    working_memory: float = WORKING_MEMORY,
 ) -> None:
     """Run EM from every start that is not finished, and leave the best in `progress`."""
     while not progress.finished:
-        run_em(progress, source, max_iter, tol, after_iteration)
+        run_em(progress, source, max_iter, tol, after_iteration, working_memory)
         progress.keep_better()
         progress.start += 1
         progress.finished = progress.start >= len(starts)
@@ -187,14 +226,12 @@ def find_quantum(total_weight: float) -> float:
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
 
 
-def _begin_fits(
-    state: State, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
-) -> tuple[list[FamilyFit], np.dtype]:
+def _begin_fits(state: State, plan: Plan) -> tuple[list[FamilyFit], np.dtype]:
     """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
     parts = [np.stack([getattr(fit, name) for fit in state.fits]) for name in ("location", "scale")]
-    if dtype == np.float32 and not suits_float32(*parts):
-        dtype = np.dtype(np.float64)
-    return [fit.begin(state.rows, dtype, size, compiled, sorter) for fit in state.fits], dtype
+    if plan.dtype == np.float32 and not suits_float32(*parts):
+        plan = replace(plan, dtype=np.dtype(np.float64))
+    return [fit.begin(state.rows, plan) for fit in state.fits], plan.dtype
 
 
 def too_large() -> FishermixError:

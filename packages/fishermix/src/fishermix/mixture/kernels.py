@@ -335,7 +335,7 @@ def collect(
     it is merged into it, so that ties take little room.
     The entries are where (capacity,), which is k D + d, value and weight of the same shape.
     Returns the number of entries; if there is no room for four more rows, resume (2,) says where to continue,
-    else it is (K, 0).
+    else it is (K, 0). The work space keeps the sums until then, so that their bits do not depend on the room.
     """
     k_count, d_count = low.shape
     zero, none, one = 0.0, np.uint8(0), np.uint8(1)
@@ -343,10 +343,13 @@ def collect(
         entry, end = start[k], start[k + 1]
         if resume[1] > entry:
             entry = resume[1]
+        else:
+            for d in range(d_count):
+                under[d] = away[d] = 0
         resume[1] = 0
         wanted_count = 0
         for d in range(d_count):
-            under[d] = away[d] = hit[d] = 0
+            hit[d] = 0
             if low[k, d] < np.inf:
                 wanted[wanted_count] = d
                 wanted_count += 1
@@ -407,13 +410,13 @@ def collect(
                         newest[k, column] = count
                         count += 1
             entry += 4
-        for d in range(d_count):
-            below[k, d] += under[d]
-            deviation[k, d] += away[d]
         if entry < end:
             resume[0] = k
             resume[1] = entry
             return count
+        for d in range(d_count):
+            below[k, d] += under[d]
+            deviation[k, d] += away[d]
     resume[0] = k_count
     return count
 

@@ -2,7 +2,7 @@
 
 A fit asks for passes over the rows until it is done:
 
-    fit = fit.begin(rows, dtype, size, compiled, sorter)
+    fit = fit.begin(rows, plan)
     while not fit.done:
         fit = fit.advance(sum over all blocks of fit.summarize(panels, posteriors), sums)
 
@@ -13,7 +13,7 @@ other families a few. Shapes are (K, D) unless stated otherwise.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -57,6 +57,17 @@ class RowSorter:
         return RowSorter, ()
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What the fits of an iteration need to know of the data and the machine."""
+
+    n_rows: int  # N
+    dtype: np.dtype  # of the rows
+    compiled: bool  # whether to use the kernels
+    sorter: RowSorter  # the same in all iterations of a fit
+    room: float  # bytes for the sufficient statistics of one pass, over all blocks
+
+
 def sum_components(statistics: Statistics) -> ComponentSums:
     """Return the sums of an E step as columns (K, 1)."""
     weight, squared = statistics["weight"][:, None], statistics["squared"][:, None]
@@ -82,17 +93,12 @@ class FamilyFit(ABC):
     done: bool = False
     compiled: bool = True
 
-    def begin(
-        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
-    ) -> FamilyFit:
-        """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one.
-
-        `size` is N K D. `sorter` is the same in all iterations of a fit.
-        """
-        return replace(self, done=False, compiled=compiled)
+    def begin(self, rows: np.ndarray, plan: Plan) -> FamilyFit:
+        """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one."""
+        return replace(self, done=False, compiled=plan.compiled)
 
     @abstractmethod
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
         """Return the sufficient statistics of a block, given as panels of rows (n, D)."""
 
     @abstractmethod
@@ -104,15 +110,12 @@ class FamilyFit(ABC):
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
 
-    def begin(
-        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
-    ) -> MomentFit:
+    def begin(self, rows: np.ndarray, plan: Plan) -> MomentFit:
         # The center of the sums is a number of the rows' type, the same one for every block.
-        return replace(
-            self, location=self.location.astype(dtype).astype(float), done=False, compiled=compiled
-        )
+        center = self.location.astype(plan.dtype).astype(float)
+        return replace(self, location=center, done=False, compiled=plan.compiled)
 
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
         center = self.location.astype(panels[0].dtype)
         sums = Statistics(first=np.zeros(center.shape), second=np.zeros(center.shape))
         for panel, posterior in zip(panels, posteriors):
@@ -155,12 +158,10 @@ class IRLSFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(
-        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
-    ) -> IRLSFit:
+    def begin(self, rows: np.ndarray, plan: Plan) -> IRLSFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
         location, scale = (part.astype(panels[0].dtype) for part in (self.location, self.scale))
         names = ("log_density", "irls_weight", "first", "second")
         sums = Statistics({name: np.zeros(location.shape) for name in names})

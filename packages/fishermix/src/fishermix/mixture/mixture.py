@@ -29,7 +29,7 @@ from fishermix.mixture.checkpoint import (
     pack_state,
     unpack_state,
 )
-from fishermix.mixture.em import LARGEST, Progress, State, run_starts
+from fishermix.mixture.em import LARGEST, WORKING_MEMORY, Progress, State, run_starts
 from fishermix.mixture.families import Family
 from fishermix.mixture.partial_fit import VISITS, Memory, fit_batch, remember, replay
 from fishermix.mixture.prediction import PredictionMixin
@@ -48,7 +48,13 @@ from fishermix.storage import (
 
 ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
-PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
+PARAMETERS_WITHOUT_EFFECT = (
+    "n_jobs",
+    "verbose",
+    "warm_start",
+    "checkpoint",
+    "working_memory",
+)  # on the result of a fit
 SKLEARN_PARAMETERS = ("tol", "max_iter", "n_init", "random_state", "warm_start")
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
@@ -93,6 +99,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         completed fit is not repeated.
     n_jobs : int, optional
         Number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
+    working_memory : float, default 256
+        Memory in MiB, besides X and the parameters, for sparse posteriors that a pass over the rows keeps for
+        the next one, and for sufficient statistics: the candidates of the medians of a Laplacian. With less,
+        a fit takes more passes. Results do not depend on it.
     verbose : bool, default False
         Show a progress bar. If standard error is not a terminal, print a line after the first and the last
         iteration, and every ten seconds in between.
@@ -168,6 +178,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Interval(Integral, None, -1, closed="right"),
             None,
         ],
+        "working_memory": [Interval(Real, 0, None, closed="neither")],
         "verbose": ["verbose"],
     }
 
@@ -193,6 +204,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
+        working_memory: float = WORKING_MEMORY,
         verbose: bool | int = False,
     ):
         self.n_components = n_components
@@ -209,6 +221,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
+        self.working_memory = working_memory
         self.verbose = verbose
 
     # Fitting
@@ -268,7 +281,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
                     checkpoint.write(progress)
 
             try:
-                run_starts(progress, source, starts, max_iter, self.tol, after_iteration)
+                run_starts(progress, source, starts, max_iter, self.tol, after_iteration, self.working_memory)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
@@ -333,7 +346,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             return self
         source = open_source(self, X, sample_weight, reset=False, fewest=1)
         old = self._recover_state()
-        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows), self.working_memory)
         if (memory := self._memory) is not None:
             total = memory.seen_weight + source.total_weight
             memory = remember(memory, source, len(state.weights), state.seed, VISITS)
@@ -352,7 +365,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             )
         starts = self._prepare_starts(source, parse_families(self.families))
         progress = Progress(starts[0]())
-        run_starts(progress, source, starts, self.max_iter, self.tol)
+        run_starts(progress, source, starts, self.max_iter, self.tol, working_memory=self.working_memory)
         return progress
 
     def _prepare_starts(self, source: RowSource, families: list[Family]) -> list[Callable[[], State]]:

@@ -123,11 +123,13 @@ def remember(memory: Memory, source: RowSource, n_components: int, seed: int, vi
     )
 
 
-def fit_batch(old: State, source: RowSource, seen: np.ndarray) -> tuple[State, np.ndarray]:
+def fit_batch(
+    old: State, source: RowSource, seen: np.ndarray, working_memory: float
+) -> tuple[State, np.ndarray]:
     """Take a step on a batch; return the state and the weight (K,) of the rows each component has seen."""
     # A component without rows in one batch is not lost, so none may be re-seeded.
     progress = Progress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
-    run_em(progress, source, max_iter=old.iteration + 1, tol=0)
+    run_em(progress, source, max_iter=old.iteration + 1, tol=0, working_memory=working_memory)
     return average(old, replace(progress.state, reseeds=old.reseeds), seen, source.total_weight)
 
 

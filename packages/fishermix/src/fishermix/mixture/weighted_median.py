@@ -13,23 +13,28 @@ the search continues there. All weights are multiples of one power of two, so th
 answer does not depend on blocks or threads. From the second iteration on the old median brackets the new one,
 soon so tightly that the histogram is skipped.
 
-The search ends for any values: it keeps the proved bounds `least <= median < most`, and after PATIENCE passes
+The search ends for any values: it keeps the proved bounds `least <= median < most`, and after PATIENCE rounds
 it collects only the number in the middle of these. That finds the median or halves the count of numbers
 between the bounds, of which there are less than 2⁶⁴.
+
+A *round* gives every bracket its histogram or its values. It is one pass, or several if these need more than
+`room`: brackets whose values do not fit wait for the next pass. No bracket, and so no bit of the result,
+depends on the number of passes of a round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from fishermix.mixture.candidates import FILLED, collect_candidates, select_medians
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, RowSorter
+from fishermix.mixture.m_step import ComponentSums, FamilyFit, Plan, RowSorter
 from fishermix.rows.blocks import Statistics
-from fishermix.runtime import available_threads
 
 BINS = 32  # of a histogram, including the two outer ones for all values below and above the bracket
 FEWEST_COLLECTED, CROWD, PART = (
@@ -42,15 +47,38 @@ SEEN = 0.003  # a first histogram ignores rows below this part of the largest we
 HISTOGRAMS = 4  # at most; a bin that is still crowded then holds ties, which are collected as one value
 HISTOGRAMS_WITH_TIES = 2  # the same, once interpolation has failed
 NUMBERS = 4 * BINS  # floats in a bracket that is too narrow for a histogram: bins would blur it
-PATIENCE = 16  # passes before the search continues by bisection
+PATIENCE = 16  # rounds before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
 SORTED, WALKED = 40_000, 800_000  # N D, N K D: up to here sorting all rows once is faster
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
-GROUPS = 1024  # (k, d) that one thread selects from at once
-ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
-Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # k D + d, value and weight of collected rows, each (n,)
+COPIES = 8  # of a histogram at the same time: one per thread, and the sums
+
+
+class Collected(NamedTuple):
+    """What the collected values of a bracket tell, each (K, D)."""
+
+    median: np.ndarray  # NaN if it is outside of the bracket
+    inside: np.ndarray  # weight of the values in the bracket
+    shift: np.ndarray  # of the sum of deviations, from that about the reference to that about the median
+    below: np.ndarray  # weight of the values below the bracket
+    deviation: np.ndarray  # sum of weight |x - reference|
+
+
+class Binned(NamedTuple):
+    """What the histogram of a bracket tells, each (K, D): first, the outputs of `kernels.find_bins`."""
+
+    half: np.ndarray
+    slack: np.ndarray
+    place: np.ndarray
+    low_bin: np.ndarray
+    low_place: np.ndarray
+    high_bin: np.ndarray
+    high_place: np.ndarray
+    inside: np.ndarray
+    under: np.ndarray  # weight of the first bin: all values below the bracket
+    inner: np.ndarray  # weight of the inner bins
 
 
 @dataclass(frozen=True)
@@ -60,15 +88,13 @@ class MedianFit(FamilyFit):
     search: MedianSearch | None = None
     sorter: RowSorter | None = None
 
-    def begin(
-        self, rows: np.ndarray, dtype: np.dtype, size: float, compiled: bool, sorter: RowSorter
-    ) -> MedianFit:
+    def begin(self, rows: np.ndarray, plan: Plan) -> MedianFit:
         search = None
-        if size > min(SORTED * len(self.location), WALKED):
-            search = MedianSearch.around(self.location, self.reach, self.scale, rows, dtype)
-        return replace(self, done=False, compiled=compiled, search=search, sorter=sorter)
+        if plan.n_rows * self.location.size > min(SORTED * len(self.location), WALKED):
+            search = MedianSearch.around(self.location, self.reach, self.scale, rows, plan)
+        return replace(self, done=False, compiled=plan.compiled, search=search, sorter=plan.sorter)
 
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
         if self.search is not None:
             return self.search.summarize(panels, posteriors)
         weights = [posterior.to_dense(len(panel)) for panel, posterior in zip(panels, posteriors)]
@@ -132,14 +158,19 @@ class MedianSearch:
     least: np.ndarray  # proved: least <= median < most
     most: np.ndarray
     seen: np.ndarray  # (K,) histograms ignore rows below this part of the largest weight of their panel
-    passes: int = 0
+    plan: Plan
+    waiting: np.ndarray  # brackets that need another pass of this round
+    expected: np.ndarray | None = None  # the number of values in each, if it is known that not all fit
+    collected: Collected | None = None  # of the brackets that had their pass in this round
+    binned: Binned | None = None
+    rounds: int = 0
 
     @classmethod
     def around(
-        cls, guess: np.ndarray, reach: np.ndarray, scale: np.ndarray, rows: np.ndarray, dtype: np.dtype
+        cls, guess: np.ndarray, reach: np.ndarray, scale: np.ndarray, rows: np.ndarray, plan: Plan
     ) -> MedianSearch:
         """Start between guess - reach and guess + reach, all (K, D); rows (K,) had posteriors before."""
-        low, high = _round_outwards(guess - reach, guess + reach, dtype)
+        low, high = _round_outwards(guess - reach, guess + reach, plan.dtype)
         few = _are_few(rows[:, None] * np.minimum(reach / scale, 1), rows[:, None])
         status = np.where(few, COLLECT, HISTOGRAM).astype(np.int8) + np.zeros(low.shape, np.int8)
         return cls(
@@ -153,6 +184,8 @@ class MedianSearch:
             least=np.full_like(low, -np.inf),
             most=np.full_like(low, np.inf),
             seen=np.full(len(low), SEEN),
+            plan=plan,
+            waiting=np.ones(low.shape, bool),
         )
 
     @property
@@ -164,12 +197,29 @@ class MedianSearch:
         """The point of each bracket nearest to the last median, from which deviations are summed."""
         return np.clip(self.median.astype(self.low.dtype), self.low, self.high)
 
-    @property
+    @cached_property
     def _in_histogram(self) -> np.ndarray:
-        """The components that need a histogram of some dimension."""
-        return np.flatnonzero((self.status == HISTOGRAM).any(axis=1))
+        """The components of the next pass that need a histogram of some dimension."""
+        needed = np.flatnonzero((self.waiting & (self.status == HISTOGRAM)).any(axis=1))
+        bytes_of_component = COPIES * self.low.shape[1] * BINS * 8
+        return needed[: max(int(self.plan.room // bytes_of_component), 1)]
 
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Sequence[PanelPosteriors]) -> Statistics:
+    @cached_property
+    def _in_collection(self) -> np.ndarray:
+        """The brackets (K, D) of the next pass whose values are collected: as many as fit, at least one."""
+        needed = self.waiting & (self.status == COLLECT)
+        if self.expected is not None:
+            total = np.cumsum(np.where(needed, self.expected, 0)).reshape(needed.shape)
+            fits = total <= FILLED * self.plan.room / self._entry_bytes
+            fits.flat[np.argmax(needed)] = True
+            needed &= fits
+        return needed
+
+    @property
+    def _entry_bytes(self) -> int:
+        return 12 + self.low.itemsize  # an int32 place, a value and a float64 weight
+
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
         """Return the histograms and collected values of a block."""
         dtype = panels[0].dtype
         low, high, reference = (part.astype(dtype) for part in (self.low, self.high, self.reference))
@@ -184,33 +234,84 @@ class MedianSearch:
             flat, place = histogram.reshape(len(wanted), -1), np.empty(low.shape[1], np.int32)
             for panel, posterior in zip(panels, posteriors):
                 kernels.add_histogram(panel, *posterior, self.seen, wanted, low, per_bin, place, BINS, flat)
-        if (collecting := self.status == COLLECT).any():
+        if (collecting := self._in_collection).any():
             limit, nowhere = _limit(self.low.dtype), np.array(np.inf, dtype)
-            first = np.where(collecting, np.where(low > -limit, low, -nowhere), nowhere)
-            last = np.where(collecting & (high < limit), high, nowhere)
-            statistics |= _collect(panels, posteriors, first, last, reference)
+            # The sums of a component are those of all its brackets, whichever of them wait: the same bits.
+            summed = (self.status == COLLECT) & collecting.any(axis=1, keepdims=True)
+            first = np.where(summed, np.where(low > -limit, low, -nowhere), nowhere)
+            last = np.where(collecting, np.where(high < limit, high, nowhere), first)
+            part = sum(map(len, panels)) / self.plan.n_rows
+            most = int(part * self.plan.room / self._entry_bytes)
+            statistics |= collect_candidates(panels, posteriors, first, last, reference, most)
         return statistics
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianSearch:
         """Return the search after one more pass."""
-        search = self._after_collecting(statistics, sums) if "entries" in statistics else self
+        search = self
+        if "entries" in statistics:
+            search = search._add_collected(statistics, sums)
         if "histogram" in statistics:
-            histogram = np.zeros((*self.low.shape, BINS))
-            histogram[self._in_histogram] = statistics["histogram"]
-            search = search._after_histogram(self.status == HISTOGRAM, histogram, sums)
-        status = np.where(sums.weight <= 0, DONE, search.status).astype(np.int8)
-        return replace(search, status=status, passes=self.passes + 1)._within_proved_bounds()
+            search = search._add_histogram(statistics["histogram"], sums)
+        if (search.waiting & (self.status != DONE)).any():
+            return search
+        return search._end_round(sums)
 
-    def _after_collecting(self, statistics: Statistics, sums: ComponentSums) -> MedianSearch:
-        below, half = statistics["below"], 0.5 * sums.weight
-        reference = self.reference
-        median, inside, shift = _select(statistics["entries"], statistics["count"], half - below, reference)
-        collected = self.status == COLLECT
+    def _add_collected(self, statistics: Statistics, sums: ComponentSums) -> MedianSearch:
+        """Note the median, or the side, of the brackets whose values were collected from every block."""
+        chosen, shape = self._in_collection, self.low.shape
+        end, counts = min(statistics["ends"]), statistics["count"].reshape(shape)
+        complete = chosen & (np.arange(chosen.size).reshape(shape) < end)
+        below, deviation = statistics["below"], statistics["deviation"]
+        found = Collected(
+            *select_medians(statistics, 0.5 * sums.weight - below, self.reference), below, deviation
+        )
+        if self.collected is not None:
+            found = Collected(*(np.where(complete, *parts) for parts in zip(found, self.collected)))
+        expected = np.where(chosen, counts, counts if self.expected is None else self.expected)
+        return replace(self, waiting=self.waiting & ~complete, collected=found, expected=expected)
+
+    def _add_histogram(self, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
+        """Note the bins of the medians of the components that had a histogram."""
+        from fishermix.mixture import kernels
+
+        components, in_histogram = self._in_histogram, self.status == HISTOGRAM
+        found = (
+            np.zeros((len(Binned._fields), *self.low.shape)) if self.binned is None else np.array(self.binned)
+        )
+        bins = np.zeros((8, *histogram.shape[:2]))
+        kernels.find_bins(histogram, in_histogram[components], sums.weight[components, 0], LIGHT, *bins)
+        found[:8, components] = bins
+        found[8:, components] = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
+        waiting = self.waiting.copy()
+        waiting[components] &= ~in_histogram[components]
+        return replace(self, waiting=waiting, binned=Binned(*found))
+
+    def _end_round(self, sums: ComponentSums) -> MedianSearch:
+        """Return the search with new brackets, after all of them had their pass."""
+        search = self
+        if self.collected is not None:
+            search = search._after_collecting(self.collected, sums)
+        if self.binned is not None:
+            search = search._after_histogram(self.status == HISTOGRAM, self.binned, sums)
+        search = replace(
+            search,
+            status=np.where(sums.weight <= 0, DONE, search.status).astype(np.int8),
+            waiting=np.ones(self.low.shape, bool),
+            expected=None,
+            collected=None,
+            binned=None,
+            rounds=self.rounds + 1,
+        )
+        return search._within_proved_bounds()
+
+    def _after_collecting(self, values: Collected, sums: ComponentSums) -> MedianSearch:
+        median, inside, shift, below, deviation = values
+        half, reference, collected = 0.5 * sums.weight, self.reference, self.status == COLLECT
         found = collected & np.isfinite(median)
         above = 2 * half - below - inside
         with np.errstate(invalid="ignore"):
             moved = (median - reference) * (below - above)
-            deviation = np.maximum(statistics["deviation"] + moved + shift, 0)
+            deviation = np.maximum(deviation + moved + shift, 0)
         search = replace(
             self,
             status=np.where(found, DONE, self.status).astype(np.int8),
@@ -228,14 +329,10 @@ class MedianSearch:
         )
         return search._continue_beside(lost, half - below, inside, sums)
 
-    def _after_histogram(self, seen: np.ndarray, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
+    def _after_histogram(self, seen: np.ndarray, bins: Binned, sums: ComponentSums) -> MedianSearch:
         # Light rows were ignored: nearly always, between a tenth and nine tenths of their weight is below the
         # median. So the bracket starts and ends where the histogram reaches half of its weight, less or more.
-        from fishermix.mixture import kernels
-
-        found = np.zeros((8, *seen.shape))
-        kernels.find_bins(histogram, seen, sums.weight[:, 0], LIGHT, *found)
-        half, slack, place, low_bin, low_place, high_bin, high_place, inside = found
+        half, slack, place, low_bin, low_place, high_bin, high_place, inside, under, inner = bins
         located = seen & (place > 0) & (place < BINS - 1)
         crowd = inside * (sums.rows / sums.divisor)
         # Of crowded bins only the part around the interpolated places is kept, four standard deviations of
@@ -263,7 +360,6 @@ class MedianSearch:
         )
         if not (lost := seen & ~located & ~narrow).any():
             return search
-        under, inner = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
         return search._continue_beside(lost, half - under, inner, sums)
 
     def _continue_beside(
@@ -279,9 +375,8 @@ class MedianSearch:
         beyond = np.where(below, -missing, missing - inside)
         width = self.high.astype(float) - self.low
         with np.errstate(divide="ignore", invalid="ignore"):
-            empty = WIDENING * 4.0 ** min(
-                self.passes, PATIENCE
-            )  # faster each time: the start may be far too narrow
+            # Faster each time: the start may be far too narrow.
+            empty = WIDENING * 4.0 ** min(self.rounds, PATIENCE)
             widening = np.where(inside > 0, np.clip(3 * beyond / inside, 2, 1e6), empty)
         low, high = _round_outwards(
             np.where(below, self.low - width * widening, self.high),
@@ -300,9 +395,9 @@ class MedianSearch:
         )
 
     def _within_proved_bounds(self) -> MedianSearch:
-        """Cut the brackets to the bounds; bisect where one is empty, and everywhere after PATIENCE passes."""
+        """Cut the brackets to the bounds; bisect where one is empty, and everywhere after PATIENCE rounds."""
         low, high = np.maximum(self.low, self.least), np.minimum(self.high, self.most)
-        halve = (self.status != DONE) & ((low >= high) | (self.passes >= PATIENCE))
+        halve = (self.status != DONE) & ((low >= high) | (self.rounds >= PATIENCE))
         if halve.any():
             first, last = _rank(self.least), _rank(self.most)
             middle = (first >> 1) + (last >> 1) + (first & last & 1)
@@ -310,36 +405,6 @@ class MedianSearch:
             high = np.where(halve, _from_rank(middle + 1, low.dtype), high)
         status = np.where(halve, COLLECT, self.status).astype(np.int8)
         return replace(self, low=low, high=high, status=status)
-
-
-def _select(
-    entries: list[Entries], count: np.ndarray, wanted: np.ndarray, reference: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run `kernels.select` on the K D groups of collected values; return median, weight, shift (K, D)."""
-    from fishermix.mixture import kernels
-
-    first = np.concatenate([[0], np.cumsum(count)])
-    value = np.empty(first[-1], np.result_type(*(values for _, values, _ in entries)))
-    weight = np.empty(first[-1])
-    position = first.copy()
-    for where, values, weights in entries:
-        kernels.group(where, position, values, weights, value, weight)
-    found = np.full(wanted.size, np.nan), np.zeros(wanted.size), np.zeros(wanted.size)
-    wanted, shape = wanted.ravel(), wanted.shape
-
-    def select(part: slice) -> None:
-        ends = slice(part.start, part.stop + 1)
-        outputs = (output[part] for output in found)
-        kernels.select(first[ends], value, weight, wanted[part], reference.ravel()[part], *outputs)
-
-    if wanted.size <= GROUPS or available_threads() == 1:
-        kernels.select(first, value, weight, wanted, reference.ravel(), *found)
-    else:
-        with ThreadPoolExecutor(available_threads()) as pool:
-            parts = [slice(g, min(g + GROUPS, wanted.size)) for g in range(0, wanted.size, GROUPS)]
-            list(pool.map(select, parts))
-    median, inside, shift = (output.reshape(shape) for output in found)
-    return median, inside, shift
 
 
 def _are_few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -372,51 +437,3 @@ def _from_rank(rank: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _limit(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max) / 4
-
-
-def _grow(entries: np.ndarray, count: int) -> np.ndarray:
-    """Return room for twice as many entries, with the first `count` of these in it."""
-    grown = np.empty(2 * len(entries), entries.dtype)
-    grown[:count] = entries[:count]
-    return grown
-
-
-def _collect(
-    panels: Sequence[np.ndarray],
-    posteriors: Sequence[PanelPosteriors],
-    first: np.ndarray,
-    last: np.ndarray,
-    reference: np.ndarray,
-) -> Statistics:
-    """Collect the values with first <= x < last of a block, and the sums outside of these brackets (K, D)."""
-    from fishermix.mixture import kernels
-
-    (n_components, n_features), dtype = first.shape, first.dtype
-    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.empty(first.shape, np.int64)
-    sums = below, deviation, newest, np.full(first.shape, np.nan, dtype)
-    hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
-    work = (
-        np.empty(n_features, np.int64),
-        hit,
-        hit.view("<u8"),
-        np.empty(n_features),
-        np.empty(n_features, dtype),
-    )
-    capacity, count = n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), 0
-    entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, dtype), np.empty(capacity)
-    for panel, posterior in zip(panels, posteriors):
-        resume, light = np.zeros(2, np.int64), posterior.weight.astype(dtype, copy=False)
-        given = panel, *posterior, light, first, last, reference, *work, *sums
-        while True:
-            count = kernels.collect(*given, *entries, resume, count)
-            if resume[0] == n_components:
-                break
-            where, value, weight = entries
-            entries = _grow(where, count), _grow(value, count), _grow(weight, count)
-    where, value, weight = entries
-    return Statistics(
-        below=below,
-        deviation=deviation,
-        entries=[(where[:count], value[:count], weight[:count])],
-        count=np.bincount(where[:count], minlength=first.size),
-    )
