@@ -83,6 +83,9 @@ class TinyModel:
     def suggest_spelling(self, word):
         return suggest_spelling(word, Vocabulary.from_words(NAMES))
 
+    def rate_word(self, word):
+        return "everyday" if word in NAMES else "unknown"
+
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))
 

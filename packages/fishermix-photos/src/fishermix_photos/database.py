@@ -6,6 +6,7 @@ pages of a TIFF file have their own. A photo that could not be read has a reason
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -25,11 +27,13 @@ from fishermix.errors import FishermixError
 from fishermix.storage import Count, Text
 from msgspec import Meta
 
-from fishermix_photos.details import DETAILS, Details, DetailsTypes
+from fishermix_photos.details import DETAILS, EARLIEST, Details, DetailsTypes, find_kind
 from fishermix_photos.disk import DAMAGED, FULL, DiskFull
+from fishermix_photos.names import NameCounts, fold
 from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
-from fishermix_photos.photo_files import Stamp
-from fishermix_photos.results import LibraryDamaged
+from fishermix_photos.photo_files import Stamp, add_slash
+from fishermix_photos.query import EARTH_RADIUS_KM, Filter, distance_km, parse_day, parse_near
+from fishermix_photos.results import NO_FILTER, LibraryDamaged
 from fishermix_photos.sqlite import (
     KEYS_PER_QUERY,
     Row,
@@ -38,12 +42,12 @@ from fishermix_photos.sqlite import (
     explain_sqlite_error,
     open_empty,
 )
-from fishermix_photos.vision.formats import is_whole_file
+from fishermix_photos.vision.formats import split_place
 
 T = TypeVar("T")
 DATABASE = "library.sqlite"
 SECONDS_PER_DAY = 86_400
-VERSION = 1  # of the tables
+VERSION = 2  # of the tables
 LIBRARY = Schema(
     "photo library",
     VERSION,
@@ -51,33 +55,46 @@ LIBRARY = Schema(
 CREATE TABLE state (
     generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL, version INTEGER NOT NULL
 );
-CREATE TABLE folders (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
+CREATE TABLE folders (
+    id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, skipped TEXT NOT NULL DEFAULT '{{}}'
+);
 CREATE TABLE contents (row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL);
 CREATE TABLE dead (row INTEGER PRIMARY KEY, day INTEGER NOT NULL);
 CREATE TABLE photos (
-    id TEXT PRIMARY KEY,
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
     path BLOB NOT NULL UNIQUE,
     folder INTEGER NOT NULL,
     is_file INTEGER NOT NULL,
+    kind TEXT NOT NULL,
     size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL,
     row INTEGER,
     reason TEXT,
     {", ".join(DETAILS)},
     CHECK ((row IS NULL) != (reason IS NULL))
-) WITHOUT ROWID;
+);
 CREATE INDEX photos_by_row ON photos (row);
+CREATE INDEX photos_by_time ON photos (taken);
+CREATE INDEX photos_by_place ON photos (latitude, longitude);
+CREATE VIRTUAL TABLE names USING fts5 (file, folders, place);
 INSERT INTO state VALUES (0, '', 0, 0)
 """,
 )
 COLUMNS = f"p.row, p.id, p.path, f.path, {', '.join(f'p.{name}' for name in DETAILS)}"
 PHOTOS = "photos p JOIN folders f ON f.id = p.folder"
 READABLE = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE p.row IS NOT NULL"
-WRITTEN = ("folder", "is_file", "size", "mtime_ns", "row", "reason", *DETAILS)
+WRITTEN = ("folder", "is_file", "kind", "size", "mtime_ns", "row", "reason", *DETAILS)
 WRITE_PHOTO = (  # or replace what is known of its path
     f"INSERT INTO photos (id, path, {', '.join(WRITTEN)}) VALUES (?, ?{', ?' * len(WRITTEN)}) "
-    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in WRITTEN)}"
+    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in WRITTEN)} "
+    "RETURNING number"
 )
+NAMES = ("file", "folders", "place")  # columns of words
+ORDERS = {  # doubtful dates last
+    "date": "p.taken < ? OR p.taken > ?, p.taken DESC, p.path",
+    "oldest": "p.taken < ? OR p.taken > ?, p.taken, p.path DESC",
+}
 _ODD_PATH = re.compile(rb"\0|/\.{0,2}(?:/|\Z)")  # names that no listing gives
 RecordRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
 
@@ -120,7 +137,8 @@ class Entry:
 
     def values(self, folder: int, row: int | None) -> tuple:
         """What `WRITE_PHOTO` stores of a photo of this folder with this point."""
-        photo = secrets.token_hex(8), os.fsencode(self.path), folder, is_whole_file(self.path)
+        file = split_place(self.path).file
+        photo = secrets.token_hex(8), os.fsencode(self.path), folder, file == self.path, find_kind(file)
         stamp = self.stamp.size, self.stamp.mtime_ns
         return *photo, *stamp, row, self.reason, *astuple(self.details or Details())
 
@@ -149,6 +167,36 @@ def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
     return f"({' OR '.join(['p.path >= ? AND p.path < ?'] * len(starts))})", bounds
 
 
+def _contains(text: str) -> str:
+    """A pattern of LIKE for texts that contain this one; ! escapes."""
+    escaped = re.sub("([!%_])", r"!\1", text)
+    return f"%{escaped}%"
+
+
+def _limit_distance(latitude: float, longitude: float, kilometers: float) -> tuple[str, list[float]]:
+    """A condition of SQL, and its values, for photos around a place; a box excludes most of the others."""
+    height = math.degrees(kilometers / EARTH_RADIUS_KM)
+    widest = math.cos(math.radians(min(90.0, abs(latitude) + height)))
+    width = height / widest if widest > 0.01 else 360.0
+    is_round = abs(longitude) + width > 180  # the box would cross the date line
+    box = [
+        latitude - height,
+        latitude + height,
+        *([-180, 180] if is_round else [longitude - width, longitude + width]),
+    ]
+    where = "p.latitude BETWEEN ? AND ? AND p.longitude BETWEEN ? AND ?"
+    return f"{where} AND distance_km(p.latitude, p.longitude, ?, ?) <= ?", [
+        *box,
+        latitude,
+        longitude,
+        kilometers,
+    ]
+
+
+def _distance_km(latitude: float, longitude: float, other_latitude: float, other_longitude: float) -> float:
+    return distance_km((latitude, longitude), (other_latitude, other_longitude))
+
+
 def _expect_readable(file: Path) -> None:
     if not os.access(file, os.R_OK):
         raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
@@ -159,12 +207,19 @@ class Database:
 
     name: str
     _STATE: str  # the query of the state without its folders
+    _PATH: str  # the path of a photo as text
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         """The rows that a query finds, each converted to the tuple type `row` of bounded types."""
         raise NotImplementedError
 
     def _damaged(self, problem: str) -> LibraryDamaged:
+        raise NotImplementedError
+
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, Any]:
+        """A condition of SQL, and its value, for photos with these words in a row in a column of names, or in
+        any; with `is_prefix`, the last word may be incomplete.
+        """
         raise NotImplementedError
 
     def _convert(self, row: Any, found: list[tuple]) -> list[Any]:
@@ -219,10 +274,106 @@ class Database:
         found = self._ask_keys(tuple[bytes], "SELECT sha256 FROM contents WHERE sha256 IN", hashes)
         return {digest for (digest,) in found}.intersection(hashes)
 
-    def records(self, prefixes: Sequence[str] = ()) -> list[Record]:
-        """The readable photos, frames and pages below one of the prefixes."""
+    def records(self, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER) -> list[Record]:
+        """The readable photos, frames and pages below one of the prefixes that meet a filter."""
+        where, values = self._limit(prefixes, filter)
+        return self._make_records(
+            self._ask(RecordRow, f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where}", *values)
+        )
+
+    def select(self, prefixes: Sequence[str], filter: Filter) -> list[tuple[int, str]]:
+        """Rows and ids of the same."""
+        where, values = self._limit(prefixes, filter)
+        return self._ask(tuple[Row, str], f"SELECT p.row, p.id FROM photos p WHERE {where}", *values)
+
+    def list_files(
+        self, prefixes: Sequence[str], filter: Filter, order: str, n: int, offset: int
+    ) -> tuple[list[Record], int]:
+        """Some of the files that meet a filter, in an order, and the number of all."""
+        where, values = self._limit(prefixes, filter)
+        where += " AND p.is_file"
+        ((total,),) = self._ask(tuple[int], f"SELECT count(*) FROM photos p WHERE {where}", *values)
+        by = ORDERS.get(order, f"lower({self._PATH})")
+        latest = datetime.now() + timedelta(days=1)
+        bounds = (EARLIEST, latest.isoformat()) if order in ORDERS else ()
+        query = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where} ORDER BY {by} LIMIT ? OFFSET ?"
+        return self._make_records(self._ask(RecordRow, query, *values, *bounds, n, offset)), total
+
+    def _limit(self, prefixes: Sequence[str], filter: Filter) -> tuple[str, list[Any]]:
+        """A condition of SQL, and its values, for readable photos below prefixes that meet a filter."""
+        conditions: list[tuple[str, Sequence[Any]]] = [limit_to(prefixes)]
+        for name, sign in (("after", ">="), ("before", "<")):
+            if (day := getattr(filter, name)) is not None:
+                conditions.append((f"p.taken {sign} ?", [parse_day(day, name).isoformat()]))
+        if filter.folder is not None and filter.folder.startswith("/"):
+            parents = [(os.path.dirname(root).rstrip("/"), add_slash(root)) for root in self.state().folders]
+            inside = [
+                place
+                for parent, root in parents
+                if (place := add_slash(parent + filter.folder)).startswith(root) or root.startswith(place)
+            ]
+            conditions.append(limit_to(inside) if inside else ("FALSE", ()))
+        elif filter.folder is not None:
+            words = fold(filter.folder)
+            match, value = self._match(words, "folders", is_prefix=True)
+            conditions.append((match, [value]) if words else ("FALSE", ()))
+        for name in filter.names:
+            match, value = self._match(name)
+            conditions.append((match, [value]))
+        if filter.camera is not None:
+            conditions.append(("lower(p.camera) LIKE ? ESCAPE '!'", [_contains(filter.camera.lower())]))
+        if filter.shape is not None:
+            conditions.append((f"p.height {'>' if filter.shape == 'portrait' else '<'} p.width", ()))
+        if filter.kind is not None:
+            conditions.append(("p.kind = ?", [filter.kind]))
+        if filter.near is not None:
+            conditions.append(_limit_distance(*parse_near(filter.near)))
+        parts = " AND ".join(f"({condition})" for condition, _ in conditions)
+        return f"p.row IS NOT NULL AND {parts}", [value for _, values in conditions for value in values]
+
+    def count_names(self, phrase: str, prefixes: Sequence[str] = ()) -> NameCounts:
+        """The number of files that have these words in the names of the file, its folders and its place."""
         where, bounds = limit_to(prefixes)
-        return self._make_records(self._ask(RecordRow, f"{READABLE} AND {where}", *bounds))
+        counts = []
+        for column in NAMES:
+            match, value = self._match(phrase, column)
+            query = f"SELECT count(*) FROM photos p WHERE {match} AND p.is_file AND {where}"
+            counts += self._ask(tuple[int], query, value, *bounds)
+        return NameCounts(*(count for (count,) in counts))
+
+    def places(self, prefixes: Sequence[str] = ()) -> list[tuple[str, float, float]]:
+        """Name, mean latitude and mean longitude of the places of photos; of the most photos first."""
+        where, bounds = limit_to(prefixes)
+        query = (
+            "SELECT place, avg(latitude), avg(longitude) FROM photos p "
+            f"WHERE place IS NOT NULL AND {where} GROUP BY place ORDER BY count(*) DESC"
+        )
+        return self._ask(tuple[str, float, float], query, *bounds)
+
+    def _write_names(self, number: int, path: str, folder: str, details: Details | None) -> None:
+        """Store the words of a photo's names, from the name of the library's folder on."""
+        place = "" if details is None else f"{details.place or ''} {details.region or ''}"
+        folders, _, file = split_place(path).file[len(os.path.dirname(folder)) :].rpartition("/")
+        words = fold(file), fold(folders), fold(place)
+        self._ask(tuple[int], "DELETE FROM names WHERE rowid = ?", number)
+        self._ask(
+            tuple[int], "INSERT INTO names (rowid, file, folders, place) VALUES (?, ?, ?, ?)", number, *words
+        )
+
+    def _rename(self, folder: str) -> None:
+        """Store the names of all photos of a folder again: it has taken over others."""
+        query = "SELECT number, path, place, region FROM photos WHERE folder = ?"
+        row = tuple[int, bytes, str | None, str | None]
+        for number, path, place, region in self._ask(row, query, self._find_folder(folder)):
+            self._write_names(number, os.fsdecode(path), folder, Details(place=place, region=region))
+
+    def skipped(self, folder: str) -> dict[str, int]:
+        """The number of files, by suffix, that were last reported as skipped in a folder."""
+        found = self._ask(tuple[str], "SELECT skipped FROM folders WHERE path = ?", os.fsencode(folder))
+        try:
+            return msgspec.json.decode(found[0][0], type=dict[str, int]) if found else {}
+        except msgspec.DecodeError:
+            return {}
 
     def find(self, ids: Sequence[str]) -> list[Record]:
         """The photos with these ids."""
@@ -264,6 +415,7 @@ class _ThreadConnection:
     def __init__(self, file: Path | None):
         self.is_empty = file is None
         self.connection = open_empty(LIBRARY) if file is None else connect(file, LIBRARY)
+        self.connection.create_function("distance_km", 4, _distance_km, deterministic=True)
 
     def close(self) -> None:
         self.connection.close()
@@ -276,6 +428,7 @@ class _ThreadConnection:
 class LocalDatabase(Database):
     """The files of a library in a directory of this machine, as readers see them."""
 
+    _PATH = "CAST(p.path AS TEXT)"
     _STATE = (
         "SELECT generation, model_key, dimension, version, (SELECT max(row) FROM "
         "(SELECT max(row) AS row FROM contents UNION ALL SELECT max(row) FROM dead)) FROM state"
@@ -335,6 +488,11 @@ class LocalDatabase(Database):
             f"The photo library in {self.folder} {problem}. Delete it, and add your folders again.",
             place=self.name,
         )
+
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, str]:
+        where = f"{{{column}}} : " if column else ""  # quotes: the words are no operators
+        match = f'{where}"{phrase}"{" *" if is_prefix else ""}'
+        return "p.number IN (SELECT rowid FROM names WHERE names MATCH ?)", match
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         with self._explain_damage():

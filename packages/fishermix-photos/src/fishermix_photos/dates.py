@@ -1,6 +1,7 @@
 """Dates and negations in the words of a query: a date becomes a filter, "without" a minus.
 
     read_words("dogs in summer 2019")      dogs, taken from 2019-06-01 to 2019-08-31
+    read_words("dogs last summer")         dogs, taken in the last summer that is over
     read_words("a beach without people")   a beach, minus people
 
 Each such reading comes with a remark. Quotation marks keep words as they are.
@@ -16,6 +17,13 @@ from fishermix_photos.query import NEGATIONS, Filter
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # their first months
+# Month, day and number of days. New Year 2005 begins on the eve, in 2004.
+FEASTS = {
+    "christmas": (12, 24, 3),
+    "new year's eve": (12, 31, 1),
+    "new year": (12, 31, 2),
+    "halloween": (10, 31, 1),
+}
 EARLIEST_YEAR = 1900
 ONE_DATE = "The dates were not read: only one date, or one range such as 2018 to 2020, is understood."
 _YEAR = r"(?:19|20)\d\d"
@@ -24,6 +32,8 @@ _MONTH = (
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
 )
 _ORDINAL = r"(?:st|nd|rd|th)?"
+_SEASON = "|".join(SEASONS)
+_FEAST = r"christmas(?:\s+(?:day|eve))?|new\s+year['’]?s\s+eve|new\s+year(?:['’]?s)?(?:\s+day)?|halloween"
 
 
 def _period(number: str, needs_year: bool = True) -> str:
@@ -34,7 +44,10 @@ def _period(number: str, needs_year: bool = True) -> str:
         rf"|(?:(?P<day{number}>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?)?(?P<month{number}>{_MONTH})\.?"
         rf"(?:\s+(?P<later_day{number}>\d{{1,2}}){_ORDINAL}(?!\d))?"
         rf"(?:,?\s+(?:of\s+)?(?P<month_year{number}>{_YEAR})){optional}"
-        rf"|(?P<season{number}>{'|'.join(SEASONS)})(?:\s+(?:of\s+)?(?P<season_year{number}>{_YEAR})){optional}"
+        rf"|(?P<season{number}>{_SEASON})(?:\s+(?:of\s+)?(?P<season_year{number}>{_YEAR})){optional}"
+        rf"|(?P<feast{number}>{_FEAST})(?:\s+(?:of\s+)?(?P<feast_year{number}>{_YEAR})){optional}"
+        rf"|(?P<recent{number}>yesterday|today|this\s+(?:year|month|week)"
+        rf"|last\s+(?:year|month|week(?:end)?|{_SEASON}|{_MONTH}|{_FEAST}))"
         rf"|(?P<year{number}>{_YEAR}))"
     )
 
@@ -52,12 +65,12 @@ _RANGE = re.compile(
 )
 _ONE = re.compile(
     rf"(?:^|(?<=[\s,]))(?:taken\s+)?(?:(?P<how>in|from|during|on|of|since|after|before|until|till)\s+)?"
-    rf"(?:the\s+)?(?:year\s+)?{_period('')}{_FOLLOWED}",
+    rf"(?:the\s+)?(?:(?<!new\s)year\s+)?{_period('')}{_FOLLOWED}",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(r"\b(?:not|no|without|except|excluding)(?:\s+(?:in|from|for))?\s*$", re.IGNORECASE)
 # "after march 2019 until 2020" is no range from 2019 on.
-_UNFINISHED = re.compile(rf"\b(?:after|before|{_MONTH}|{'|'.join(SEASONS)})\.?\s*$", re.IGNORECASE)
+_UNFINISHED = re.compile(rf"\b(?:after|before|{_MONTH}|{_SEASON})\.?\s*$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*(?:,|and|but|,\s*and)?\s*", re.IGNORECASE)  # "since 2015 and before 2019"
 _ANOTHER = re.compile(
     rf"\b(?:between|from|in|on|since|after|before|until|till|or|and|to)\s+(?:\d{{1,2}}\s+)?(?:{_MONTH}|{_YEAR})\b"
@@ -94,9 +107,9 @@ class Reading:
         return Filter(self.after, self.before)
 
 
-def read_words(text: str, dates: bool = True) -> Reading:
-    """Read dates, unless `dates` is False, and negations of a text."""
-    reading = _read_dates(text) if dates else Reading(text)
+def read_words(text: str, dates: bool = True, today: date | None = None) -> Reading:
+    """Read dates, unless `dates` is False, and negations of a text that is written `today`."""
+    reading = _read_dates(text, today or date.today()) if dates else Reading(text)
     _read_negations(reading)
     return reading
 
@@ -104,13 +117,13 @@ def read_words(text: str, dates: bool = True) -> Reading:
 # Dates
 
 
-def _read_dates(text: str) -> Reading:
+def _read_dates(text: str, today: date) -> Reading:
     if (found := _RANGE.search(text)) and not _UNFINISHED.search(text[: found.start()]):
-        first, last = _find_first_days(found), _find_days(found, "2")
+        first, last = _find_first_days(found, today), _find_days(found, "2", today)
         if first and last:
             return _limit(text, found.span(), min(first[0], last[0]), max(first[1], last[1]))
     for found in _ONE.finditer(text):
-        days = _find_days(found, "")
+        days = _find_days(found, "", today)
         how = (found["how"] or "").lower()
         alone = not how and found["year"] and text[found.end() :].strip(" .")
         # "2000 people", "a crowd of 2000 and more": a number, not a year
@@ -118,7 +131,9 @@ def _read_dates(text: str) -> Reading:
             continue
         start, end = _apply(how, *days)
         span = found.span()
-        if (start is None or end is None) and (second := _find_other_bound(text, found.end(), start is None)):
+        if (start is None or end is None) and (
+            second := _find_other_bound(text, found.end(), start is None, today)
+        ):
             day, at = second
             start, end, span = start or day, end or day, (found.start(), at)
         return _limit(text, span, start, end)
@@ -137,11 +152,11 @@ def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
     return start, end
 
 
-def _find_other_bound(text: str, at: int, is_first: bool) -> tuple[date, int] | None:
+def _find_other_bound(text: str, at: int, is_first: bool, today: date) -> tuple[date, int] | None:
     """The other end of a range such as "since 2015 and before 2019", and where its words end."""
     gap = _BETWEEN.match(text, at)
     found = _ONE.match(text, gap.end()) if gap else None
-    days = _find_days(found, "") if found else None
+    days = _find_days(found, "", today) if found else None
     if found is None or days is None:
         return None
     start, end = _apply((found["how"] or "").lower(), *days)
@@ -149,56 +164,93 @@ def _find_other_bound(text: str, at: int, is_first: bool) -> tuple[date, int] | 
     return (wanted, found.end()) if wanted and not other else None
 
 
-def _find_first_days(found: re.Match[str]) -> tuple[date, date] | None:
+def _find_first_days(found: re.Match[str], today: date) -> tuple[date, date] | None:
     """The days of the first period of a range; what it lacks, it has in common with the second one."""
-    group, last = found.groupdict(), _find_days(found, "2")
-    named = (group["month1"] and not group["month_year1"]) or (group["season1"] and not group["season_year1"])
+    group, last = found.groupdict(), _find_days(found, "2", today)
+    kinds = ("month", "season", "feast")
+    named = any(group[f"{kind}1"] and not group[f"{kind}_year1"] for kind in kinds)
     if not named and not group["bare"]:
-        return _find_days(found, "1")
-    if last is None or not (group["month2"] or group["season2"]):
+        return _find_days(found, "1", today)
+    if last is None or not any(group[f"{kind}2"] for kind in kinds):
         return None
     year = last[0].year
     if named:
-        first = _find_days(found, "1", year)
+        first = _find_days(found, "1", today, year)
         is_later = first is None or first[0] > last[0]  # "november to february 2019"
-        return _find_days(found, "1", year - 1) if is_later else first
+        return _find_days(found, "1", today, year - 1) if is_later else first
     if not (group["day2"] or group["later_day2"]) or not 0 < int(group["bare"]) <= last[0].day:
         return None
     day = last[0].replace(day=int(group["bare"]))
     return day, day + timedelta(1)
 
 
-def _find_days(found: re.Match[str], number: str, year: int = 0) -> tuple[date, date] | None:
+def _find_days(found: re.Match[str], number: str, today: date, year: int = 0) -> tuple[date, date] | None:
     """The first day of a period and the first day after it; None if there is no such period yet.
 
     year : the year, if the period has none
     """
     group = found.groupdict().get
     try:
+        if text := group(f"recent{number}"):
+            return _find_recent(text.lower(), today)
         if text := group(f"iso{number}"):
             parts = [int(part) for part in text.split("-")]
         elif text := group(f"month{number}"):
             parts = [int(group(f"month_year{number}") or year), MONTHS.index(text[:3].lower()) + 1]
             if day := group(f"day{number}") or group(f"later_day{number}"):
                 parts.append(int(day))
-        elif text := group(f"season{number}"):
-            month = SEASONS[text.lower()]
-            year = int(group(f"season_year{number}") or year)
-            return _check(date(year, month, 1), _first_of_month(year, month + 3))
+        elif text := group(f"season{number}") or group(f"feast{number}"):
+            year = int(group(f"season_year{number}") or group(f"feast_year{number}") or year)
+            return _check(*_find_named(text, year), today)
         else:
             parts = [int(group(f"year{number}") or 0)]
         if len(parts) == 3:
             day_itself = date(*parts)
-            return _check(day_itself, day_itself + timedelta(1))
+            return _check(day_itself, day_itself + timedelta(1), today)
         months = 1 if len(parts) == 2 else 12
         year, month = parts[0], parts[1] if len(parts) == 2 else 1
-        return _check(date(year, month, 1), _first_of_month(year, month + months))
+        return _check(date(year, month, 1), _first_of_month(year, month + months), today)
     except (ValueError, OverflowError):  # no such day
         return None
 
 
-def _check(start: date, end: date) -> tuple[date, date] | None:
-    return (start, end) if start.year >= EARLIEST_YEAR and start <= date.today() else None
+def _find_named(text: str, year: int) -> tuple[date, date]:
+    """A month, a season or a feast of a year."""
+    name = text.lower()
+    if name in SEASONS:
+        return date(year, SEASONS[name], 1), _first_of_month(year, SEASONS[name] + 3)
+    if is_month(name):
+        month = MONTHS.index(name[:3]) + 1
+        return date(year, month, 1), _first_of_month(year, month + 1)
+    plain = re.sub(r"years?\b", "year's", re.sub(r"['’]s?\b", "", " ".join(name.split())))
+    feast = next(feast for feast in FEASTS if plain.startswith(feast))
+    month, day, days = FEASTS[feast]
+    first = date(year - (feast == "new year"), month, day)
+    return first, first + timedelta(days)
+
+
+def _find_recent(text: str, today: date) -> tuple[date, date]:
+    """The days of "yesterday", "this month" and so on; "last summer" is the last one that is over."""
+    which, _, name = " ".join(text.split()).partition(" ")
+    monday = today - timedelta(today.weekday())
+    if name == "weekend":
+        return monday - timedelta(2), monday
+    if name == "year":
+        year = today.year - (which == "last")
+        return date(year, 1, 1), date(year + 1, 1, 1)
+    if name == "month":
+        month = today.month - (which == "last")
+        return _first_of_month(today.year, month), _first_of_month(today.year, month + 1)
+    if name in ("", "week"):
+        length = timedelta(7 if name else 1)
+        first = (monday if name else today) - length * (which in ("last", "yesterday"))
+        return first, first + length
+    periods = [_find_named(name, today.year - years) for years in (-1, 0, 1, 2)]
+    return next(period for period in periods if period[1] <= today)
+
+
+def _check(start: date, end: date, today: date) -> tuple[date, date] | None:
+    return (start, end) if start.year >= EARLIEST_YEAR and start <= today else None
 
 
 def _first_of_month(year: int, month: int) -> date:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,16 +15,18 @@ from msgspec import Meta
 
 from fishermix_photos.vision.formats import find_format
 
-DETAILS = ("taken", "taken_from", "camera", "latitude", "longitude", "width", "height")  # columns
-# What a database may hold in these columns: SQLite stores any type in any column.
+DETAILS = ("taken", "taken_from", "camera", "latitude", "longitude", "width", "height", "place", "region")
+# What a database may hold in columns of these names: SQLite stores any type in any column.
 DetailsTypes: Any = (
     Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\Z")] | None,
-    Literal["exif", "name", "file"] | None,
+    Literal["exif", "name", "folder", "file"] | None,
     Text | None,
     Annotated[float, Meta(ge=-90, le=90)] | None,
     Annotated[float, Meta(ge=-180, le=180)] | None,
     Count | None,
     Count | None,
+    Text | None,
+    Text | None,
 )
 
 
@@ -35,14 +38,17 @@ class Details:
     ----------
     taken : str, optional
         Local time as YYYY-MM-DDTHH:MM:SS.
-    taken_from : {"exif", "name", "file"}, optional
-        Where the time is from: the camera, the name of the file, or the time of the last change.
+    taken_from : {"exif", "name", "folder", "file"}, optional
+        Where the time is from: the camera, the name of the file or of a folder that contains it, or the time
+        of the last change.
     camera : str, optional
         Maker and model.
     latitude, longitude : float, optional
         Where the photo was taken, in degrees.
     width, height : int, optional
         The size of the upright photo in pixels.
+    place, region : str, optional
+        The name of the place: city and country ("Lima, Peru"); district, county and state.
     """
 
     taken: str | None = None
@@ -52,6 +58,8 @@ class Details:
     longitude: float | None = None
     width: int | None = None
     height: int | None = None
+    place: str | None = None
+    region: str | None = None
 
     def as_json(self) -> dict[str, str | float | int]:
         """What is known, by name.
@@ -69,12 +77,22 @@ def find_kind(name: str) -> str:
     return found.name if found is not None else ""
 
 
-# Reading
+# Dates
 
+EARLIEST = "1990"  # clocks that were never set show an earlier year
 _DATE_IN_NAME = re.compile(
     r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])"
     r"(?:[-_. T]*([01]\d|2[0-3])[-_.:h]?([0-5]\d)[-_.:m]?([0-5]\d)(?:\d{3})?)?(?!\d)"
 )
+_DATE_OF_FOLDER = re.compile(
+    r"(?<![^\W_])((?:19|20)\d\d)(?:[-_.]?(0[1-9]|1[0-2])(?:[-_.]?(0[1-9]|[12]\d|3[01]))?)?(?![^\W_])"
+)
+
+
+def is_doubtful(taken: str | None, now: datetime | None = None) -> bool:
+    """Whether a date is missing, in the future or before 1990: then the clock of a camera was wrong."""
+    latest = (now or datetime.now()) + timedelta(days=1)  # of another time zone
+    return taken is None or not EARLIEST <= taken <= latest.isoformat()
 
 
 def date_in_name(name: str) -> str | None:
@@ -89,21 +107,44 @@ def date_in_name(name: str) -> str | None:
     return None
 
 
-def read_details(file: str | os.PathLike) -> Details:
-    """The details of a photo: from its EXIF, else from its name, else from the file system. `taken` is always
-    known.
+def date_of_folder(name: str) -> str | None:
+    """The year, month or day in the name of a folder such as "2001-10 United States", as YYYY-MM-DD."""
+    for found in _DATE_OF_FOLDER.finditer(name):
+        day = "-".join(part for part in found.groups() if part)
+        with suppress(ValueError):  # February 31
+            datetime.fromisoformat(_first_moment(day))
+            if not is_doubtful(day):
+                return day
+    return None
+
+
+def read_details(file: str | os.PathLike, root: str | os.PathLike | None = None) -> Details:
+    """The details of a photo: from its EXIF, else from its name, the names of its folders up to `root` or the
+    file system. `taken` is always known; a doubtful date is used only if there is no other.
     """
     from fishermix_photos.vision.open import read_metadata  # opens decoders; a search needs none
 
     path = Path(file)
     found = read_metadata(path)
-    if "taken" in found:
-        return Details(taken_from="exif", **found)
-    if (taken := date_in_name(path.name)) is not None:
-        return Details(taken=taken, taken_from="name", **found)
+    changed = _time_of_change(path)
+    dates = [(found.pop("taken", None), "exif"), (date_in_name(path.name), "name")]
+    top = path.parent if root is None else Path(root)
+    folders = [folder for folder in path.parents if folder.is_relative_to(top)]
+    for day in filter(None, (date_of_folder(folder.name) for folder in folders)):
+        # The file says it more exactly if it does not contradict.
+        dates.append((changed, "file") if changed.startswith(day) else (_first_moment(day), "folder"))
+    known = [(taken, source) for taken, source in [*dates, (changed, "file")] if taken is not None]
+    taken, source = next((pair for pair in known if not is_doubtful(pair[0])), known[0])
+    return Details(taken=taken, taken_from=source, **found)
+
+
+def _first_moment(day: str) -> str:
+    """The beginning of a year, a month or a day."""
+    return f"{day}{'-01' * (2 - day.count('-'))}T00:00:00"
+
+
+def _time_of_change(path: Path) -> str:
     try:
-        seconds = path.stat().st_mtime
-        taken = datetime.fromtimestamp(seconds).replace(microsecond=0).isoformat()
+        return datetime.fromtimestamp(path.stat().st_mtime).replace(microsecond=0).isoformat()
     except (OSError, OverflowError, ValueError):
-        taken = "1970-01-01T00:00:00"
-    return Details(taken=taken, taken_from="file", **found)
+        return "1970-01-01T00:00:00"

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
 from fishermix_photos.disk import data_folder
+from fishermix_photos.names import find_city, find_country, fold, is_place_name, read_names, split_distance
 from fishermix_photos.photo_files import (
     add_slash,
     drop_covered,
@@ -27,8 +28,10 @@ from fishermix_photos.photo_files import (
     scan_folder,
 )
 from fishermix_photos.query import (
+    DEFAULT_DISTANCE_KM,
     Filter,
     Term,
+    check_words,
     compare_by_cosine,
     encode_sentence,
     encode_terms,
@@ -107,6 +110,7 @@ class PhotoLibrary:
         self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._given_pool: tuple[Sequence[str], SentencePool] | None = None
         self._topics: tuple[tuple, list[str]] = ((), [])
+        self._places: tuple[tuple, list[tuple[str, float, float]]] = ((), [])
         self._store = self._open_store(place)
         self._search = PhotoSearch(self._store)
 
@@ -188,7 +192,8 @@ class PhotoLibrary:
         known = [Path(path) for path in state.folders]
         for folder in wanted:
             if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
-                raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
+                problem = "is not a folder" if folder.exists() else "does not exist"
+                raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
         if state.model_key not in (
             "",
             self.model.key,
@@ -345,14 +350,41 @@ class PhotoLibrary:
         if isinstance(query, str):
             query = Query(parse_query(query))
         terms, filter, remarks = self._read_terms(query)
-        query = replace(query, filter=filter)
-        if not terms:
-            return replace(self.browse(replace(query, sort="date")), remarks=tuple(remarks))
+        count = partial(self._store.count_names, prefixes=self._search.scope(query.folders).prefixes)
+        named = read_names(terms, cache(count), lambda: self.model)
+        for term in named.terms:
+            if term.kind == "text" and not term.is_quoted:
+                check_words(term.value)
+        remarks += named.remarks
+        query = replace(query, filter=replace(filter, names=(*filter.names, *named.required)))
+        if not named.terms:
+            found = self.browse(query if query.sort != "score" else replace(query, sort="date"))
+            return replace(found, remarks=(*remarks, *found.remarks))
         model = self.model
-        encoded = encode_terms(terms, model, self._find_point)
-        remarks += suggest_words(encoded.unknown_words, model)
-        found = self._search.find(query, encoded, model)
+        query, near = self._find_near(query)
+        encoded = encode_terms(named.terms, model, self._find_point)
+        remarks += [*near, *suggest_words(encoded.unknown_words, model, query.terms)]
+        preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
+        remarks += [f"Photos named '{name}' come first: {counts}." for name, counts in preferred.items()]
+        found = self._search.find(query, encoded, model, list(preferred))
         return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
+
+    def _find_near(self, query: Query) -> tuple[Query, list[str]]:
+        """The query with coordinates in place of the name of a place, and a remark on it."""
+        if query.filter.near is None or not is_place_name(query.filter.near):
+            return query, []
+        name, kilometers = split_distance(query.filter.near)
+        scope = self._search.scope(query.folders)
+        key = (scope.version, *scope.prefixes)
+        if self._places[0] != key:
+            self._places = key, self._store.places(scope.prefixes)
+        if kilometers is None and (country := find_country(name, self._places[1])):
+            filter = replace(query.filter, near=None, names=(*query.filter.names, fold(country)))
+            return replace(query, filter=filter), [f"Photos of {country}."]
+        place, latitude, longitude = find_city(name, self._places[1])
+        distance = DEFAULT_DISTANCE_KM if kilometers is None else kilometers
+        filter = replace(query.filter, near=f"{latitude:.5f},{longitude:.5f},{distance:g}km")
+        return replace(query, filter=filter), [f"Photos taken within {distance:g} km of {place}."]
 
     def _read_terms(self, query: Query) -> tuple[list[Term], Filter, list[str]]:
         """The terms without dates and negations, the filter with the dates, and remarks on what was read."""
@@ -372,7 +404,8 @@ class PhotoLibrary:
         -------
         results : Results
         """
-        return self._search.browse(query)
+        query, remarks = self._find_near(query)
+        return replace(self._search.browse(query), remarks=tuple(remarks))
 
     def similar(
         self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
@@ -482,7 +515,7 @@ class PhotoLibrary:
 
         records = [
             record
-            for record in self._search.records(self._search.scope(folders, self.model.key))
+            for record in self._store.records(self._search.scope(folders, self.model.key).prefixes)
             if is_whole_file(record.path)
         ]
         files: dict[int, dict[str, Any]] = {}
@@ -643,6 +676,7 @@ def _add_changes(one: Changes, other: Changes) -> Changes:
         {**one.unreadable, **other.unreadable},
         dict(skipped),
         (*one.remarks, *other.remarks),
+        skipped_as_before=one.skipped_as_before and other.skipped_as_before,
     )
 
 

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fishermix.text.encoder import SentenceEncoder
 
 SHIPPED = Path(__file__).parent / "pretrained" / "model"
+EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
 CAPTIONER, HUBNESS, SENTENCES, CALIBRATION = "captioner", "hubness", "sentences", "calibration.json"
 
 
@@ -343,6 +344,20 @@ class ImageTextModel:
         from fishermix_photos.spelling import suggest_spelling
 
         return suggest_spelling(word, self.sentence_vectors.lookup.vocabulary, self._word_counts)
+
+    def rate_word(self, word: str) -> Literal["everyday", "rare", "unknown"]:
+        """How common a word is: sentences about photos use everyday words; unknown ones are out of the
+        vocabulary.
+
+        Parameters
+        ----------
+        word : str
+            A word in lower case.
+        """
+        if word not in self.sentence_vectors.lookup.vocabulary:
+            return "unknown"
+        is_everyday = self.pool is None or self._word_counts.get(word, 0) >= EVERYDAY_USES
+        return "everyday" if is_everyday else "rare"
 
     @cached_property
     def _word_counts(self) -> Mapping[str, int]:

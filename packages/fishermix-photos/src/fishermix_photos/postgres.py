@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
@@ -30,6 +31,7 @@ from fishermix_photos.database import (
     today,
 )
 from fishermix_photos.details import DETAILS
+from fishermix_photos.query import EARTH_RADIUS_KM
 from fishermix_photos.results import LibraryBusy, LibraryDamaged
 from fishermix_photos.store import DAYS_DEAD
 
@@ -41,7 +43,7 @@ except ImportError as missing:
         f"A library in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
     ) from missing
 
-TYPES = ("text", "text", "text", "double precision", "double precision", "bigint", "bigint")
+TYPES = ('text COLLATE "C"', *["text"] * 2, *["double precision"] * 2, *["bigint"] * 2, *["text"] * 2)
 SCHEMA = f"""
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE SCHEMA IF NOT EXISTS fishermix;
@@ -49,15 +51,19 @@ CREATE TABLE IF NOT EXISTS fishermix.state (
     schema integer NOT NULL, model_key text NOT NULL, dimension integer NOT NULL, version bigint NOT NULL
 );
 INSERT INTO fishermix.state SELECT {VERSION}, '', 0, 0 WHERE NOT EXISTS (SELECT FROM fishermix.state);
-CREATE TABLE IF NOT EXISTS fishermix.folders (id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS fishermix.folders (
+    id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE, skipped text NOT NULL DEFAULT '{{}}'
+);
 CREATE TABLE IF NOT EXISTS fishermix.contents (
     row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL
 );
 CREATE TABLE IF NOT EXISTS fishermix.photos (
-    id text PRIMARY KEY,
+    number bigserial PRIMARY KEY,
+    id text NOT NULL UNIQUE,
     path bytea NOT NULL UNIQUE,
     folder bigint NOT NULL REFERENCES fishermix.folders,
     is_file boolean NOT NULL,
+    kind text NOT NULL,
     size bigint NOT NULL,
     mtime_ns bigint NOT NULL,
     row bigint REFERENCES fishermix.contents,
@@ -66,6 +72,18 @@ CREATE TABLE IF NOT EXISTS fishermix.photos (
     CHECK ((row IS NULL) != (reason IS NULL))
 );
 CREATE INDEX IF NOT EXISTS photos_by_row ON fishermix.photos (row);
+CREATE INDEX IF NOT EXISTS photos_by_time ON fishermix.photos (taken);
+CREATE INDEX IF NOT EXISTS photos_by_place ON fishermix.photos (latitude, longitude);
+CREATE TABLE IF NOT EXISTS fishermix.names (
+    rowid bigint PRIMARY KEY REFERENCES fishermix.photos ON DELETE CASCADE,
+    file text NOT NULL, folders text NOT NULL, place text NOT NULL
+);
+CREATE OR REPLACE FUNCTION fishermix.distance_km(
+    a double precision, b double precision, c double precision, d double precision
+) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT 2 * {EARTH_RADIUS_KM} * asin(least(1, sqrt(
+        sin(radians(c - a) / 2) ^ 2 + cos(radians(a)) * cos(radians(c)) * sin(radians(d - b) / 2) ^ 2)))
+$$;
 """
 HAS_PHOTO = "EXISTS (SELECT FROM photos p WHERE p.row = c.row)"
 RULES = {
@@ -79,6 +97,7 @@ RULES = {
 class PostgresStore(Database):
     """The library in a PostgreSQL database. It has the methods of `LocalStore`, which describes them."""
 
+    _PATH = "encode(p.path, 'escape')"
     _STATE = "SELECT 0, model_key, dimension, version, NULL FROM state"
 
     def __init__(self, address: str):
@@ -87,10 +106,11 @@ class PostgresStore(Database):
         self._threads, self._connections = threading.local(), list[psycopg.Connection]()
         with self._explain_errors(), psycopg.connect(address, connect_timeout=10) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
-            connection.execute(SCHEMA)
+            if connection.execute("SELECT to_regclass('fishermix.state')").fetchone() == (None,):
+                connection.execute(SCHEMA)
         (version,) = self._execute("SELECT schema FROM state")[0]
         if version != VERSION:
-            raise FishermixError(f"The photo library {self.name} was made by another version of fishermix.")
+            raise self._damaged("was made by another version of fishermix")
 
     # Connections and transactions
 
@@ -123,6 +143,11 @@ class PostgresStore(Database):
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         return self._convert(row, self._execute(query, *values))
+
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, str]:
+        text = f"n.{column}" if column else "concat_ws(' | ', n.file, n.folders, n.place)"
+        match = f"% {phrase}{'' if is_prefix else ' '}%"  # words and numbers only: nothing to escape
+        return f"p.number IN (SELECT n.rowid FROM names n WHERE ' ' || {text} || ' ' LIKE ?)", match
 
     def _damaged(self, problem: str) -> LibraryDamaged:
         advice = "Drop the schema `fishermix` of the database, and add your folders again."
@@ -183,6 +208,13 @@ class PostgresStore(Database):
             old = [self._find_folder(path) for path in inner]
             connection.execute("UPDATE photos SET folder = %s WHERE folder = ANY(%s)", (number, old))
             connection.execute("DELETE FROM folders WHERE id = ANY(%s)", (old,))
+            if inner:
+                self._rename(folder)
+
+    def set_skipped(self, folder: str, skipped: Mapping[str, int]) -> None:
+        with self._writing():
+            encoded = msgspec.json.encode(skipped).decode()
+            self._execute("UPDATE folders SET skipped = ? WHERE path = ?", encoded, os.fsencode(folder))
 
     def remove_folder(self, folder: str) -> None:
         with self._writing() as connection:
@@ -205,7 +237,8 @@ class PostgresStore(Database):
                 if entry.reason is None and (row := self._store_content(entry)) is None:
                     missing.append(entry.path)
                     continue
-                self._execute(WRITE_PHOTO, *entry.values(number, row))
+                ((photo,),) = self._execute(WRITE_PHOTO, *entry.values(number, row))
+                self._write_names(photo, entry.path, folder, entry.details)
                 touched.add(row)
             gone = [os.fsencode(path) for path in removed]
             connection.execute("DELETE FROM photos WHERE path = ANY(%s)", (gone,))

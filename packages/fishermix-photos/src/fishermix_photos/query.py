@@ -19,20 +19,40 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.text.tokens import STOP_WORDS
 
-from fishermix_photos.details import Details, find_kind
 from fishermix_photos.vision.formats import explain_missing, find_format
 
 WEIGHT = {"+": 1.0, "-": -1.0}
-# A quoted part, which may have a weight, or a word. A sign is a word of its own.
-TOKEN = re.compile(r'((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+)')
+# A quoted part, which may have a weight, or a word. A sign is a word of its own, or a minus before either.
+TOKEN = re.compile(r'(-(?=[^\W\d_]|"))?(?:((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+))')
+# What a user calls the photos themselves: it describes none of them.
+ABOUT_PHOTOS = re.compile(
+    r"(?:(?:show|find|me|my|our|all|some|the|a)\s+)*(?:photo(?:graph)?|picture|pic|image|shot)s?"
+    r"(?:\s+(?:of|showing|with|taken)\b\s*|\s*$|(?=\s+(?:in|at|from|near|on\s+\d|since|before|after)\b))",
+    re.IGNORECASE,
+)
 WEIGHTED = re.compile(r"(\d+(?:\.\d+)?|\.\d+):(?=[^\s\d])(.+)", re.DOTALL)  # not a time such as 10:30
-SIGN_INSIDE = re.compile(r"\S\s+[+-]\s+\S")
+SIGN_INSIDE = re.compile(r"\S\s+(?:[+-]\s+\S|-(?=[^\W\d_]|\"))")
 LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DOTALL | re.IGNORECASE)
 QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
 EARTH_RADIUS_KM = 6371.0
+DEFAULT_DISTANCE_KM = 25.0  # "near Lima" without a distance
+NAME_OF_PLACE = re.compile(r"[^\W\d_]{3}")  # km has fewer letters
 NEGATIONS = frozenset(("without", "excluding", "no", "not"))
+# Words of dates without a number, see `dates`.
+DATE_WORDS = frozenset(("yesterday", "today", "last", "this"))
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
+
+
+class Remark(str):
+    """A sentence about how a query was understood; `query` is a line that may be searched for instead."""
+
+    query: str | None
+
+    def __new__(cls, text: str, query: str | None = None) -> Remark:
+        remark = super().__new__(cls, text)
+        remark.query = query
+        return remark
 
 
 class UnknownTerm(FishermixError):
@@ -107,7 +127,8 @@ def parse_query(text: str) -> tuple[Term, ...]:
     Parameters
     ----------
     text : str
-        The line. A sign in quotes is text.
+        The line. A minus directly before a word, or before quotes, subtracts only these: `beach -people`.
+        A sign in quotes is text.
 
     Returns
     -------
@@ -122,8 +143,6 @@ def parse_query(text: str) -> tuple[Term, ...]:
     for term in map(_split_weight, _add_signs(_split_line(text))):
         if not term.is_quoted and re.fullmatch(r"photo:\w+", term.value):
             term = replace(term, kind="id", value=term.value.removeprefix("photo:"))
-        elif not term.is_quoted:
-            check_words(term.value)
         terms.append(term)
     return tuple(terms)
 
@@ -187,12 +206,11 @@ def _find_photo(term: Term) -> Term:
             return replace(term, kind="photo", value=path)
         if os.path.splitext(path)[1] and not re.search(r"\s", term.value):
             raise FishermixError(f"{term.value} is a file, but not a photo. Name a photo, or describe one.")
-    check_words(term.value)
     return term
 
 
 def check_words(text: str) -> None:
-    """Raise if a word of a sentence is the name of a picture file: the user meant the file."""
+    """Raise if a word of a sentence is the name of a picture file that no photo has."""
     for word in text.split():
         if find_format(word) is not None:
             name = text if text.endswith(word) else word
@@ -205,9 +223,13 @@ def check_words(text: str) -> None:
 def _split_line(line: str) -> list[str | Piece]:
     """The signs of a line, and what lies between them."""
     pieces: list[str | Piece] = []
+    subtracted: list[str | Piece] = []
     for match in TOKEN.finditer(line):
-        weight, quoted, word = match.groups()
-        if word in WEIGHT:
+        minus, weight, quoted, word = match.groups()
+        if minus:
+            piece = Piece(word) if quoted is None else Piece(quoted, True, weight or "")
+            subtracted += ["-", piece]
+        elif word in WEIGHT:
             pieces.append(word)
         elif pieces and isinstance(pieces[-1], Piece):
             text = word if quoted is None else f"{weight or ''}{quoted}"
@@ -217,7 +239,7 @@ def _split_line(line: str) -> list[str | Piece]:
             pieces[-1] = Piece(f"{start} {text}", is_quoted, before.weight if is_quoted else "")
         else:
             pieces.append(Piece(word) if quoted is None else Piece(quoted, True, weight or ""))
-    return pieces
+    return [*pieces, *subtracted]
 
 
 def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
@@ -252,22 +274,28 @@ def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
 # What the words mean
 
 
-def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], Filter, list[str]]:
+def read_terms(
+    terms: Sequence[Term], dates: bool = True, today: date | None = None
+) -> tuple[list[Term], Filter, list[str]]:
     """Terms in which dates (unless `dates` is False) and negations are read, the filter of the dates, and
-    remarks on what was read.
+    remarks on what was read. Words such as "photos of", which describe nothing, are dropped.
     """
     found: list[Term] = []
     remarks: list[str] = []
     filter = Filter()
     for term in terms:
-        if term.kind != "text" or term.is_quoted or term.sign == "-" or not _may_mean_more(term.value):
+        if term.kind != "text" or term.is_quoted or term.sign == "-":
             found.append(term)
+            continue
+        if not _may_mean_more(term.value):
+            found.append(replace(term, value=drop_photo_words(term.value) or term.value))
             continue
         from fishermix_photos.dates import read_words
 
-        reading = read_words(term.value, dates and not filter)
-        if reading.wanted:
-            found.append(replace(term, value=reading.wanted))
+        reading = read_words(term.value, dates and not filter, today)
+        wanted = drop_photo_words(reading.wanted)
+        if describes(wanted) or (reading.wanted and not reading.filter):
+            found.append(replace(term, value=wanted or reading.wanted))
         found += [Term("-", "text", phrase, term.weight) for phrase in reading.unwanted]
         filter = reading.filter or filter
         remarks += reading.remarks
@@ -276,7 +304,19 @@ def read_terms(terms: Sequence[Term], dates: bool = True) -> tuple[list[Term], F
 
 def _may_mean_more(text: str) -> bool:
     """Whether there may be a date or a negation in a text: most searches do not wait for what reads them."""
-    return any(letter.isdigit() for letter in text) or not NEGATIONS.isdisjoint(text.lower().split())
+    words = set(text.lower().split())
+    return any(letter.isdigit() for letter in text) or not words.isdisjoint(NEGATIONS | DATE_WORDS)
+
+
+def describes(text: str) -> bool:
+    """Whether a text has a word that describes a photo."""
+    return any(word.lower().strip(".,;:!?'") not in STOP_WORDS for word in text.split())
+
+
+def drop_photo_words(text: str) -> str:
+    """A text without a beginning such as "photos of"."""
+    found = ABOUT_PHOTOS.match(text)
+    return text[found.end() :].strip() if found else text
 
 
 def split_sentences(query: str) -> tuple[str, list[str]]:
@@ -345,15 +385,35 @@ def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, l
     return point, unknown
 
 
-def suggest_words(unknown: Sequence[str], model) -> list[str]:
-    """A remark about each unknown word that is a month, or nearly a word of the vocabulary."""
+def write_query(terms: Sequence[Term]) -> str | None:
+    """The line that `parse_query` reads as these terms; None if one is the path of a photo."""
+    if any(term.kind == "photo" for term in terms):
+        return None
+    pieces = []
+    for term in terms:
+        weight = "" if term.weight == 1 else f"{term.weight:g}:"
+        text = f"photo:{term.value}" if term.kind == "id" else term.value
+        pieces += [term.sign, f'{weight}"{text}"' if term.is_quoted else f"{weight}{text}"]
+    return " ".join(pieces).removeprefix("+ ")
+
+
+def suggest_words(unknown: Sequence[str], model, terms: Sequence[Term] = ()) -> list[str]:
+    """A remark about each unknown word that is a month, or nearly a word of the vocabulary; with the query
+    that it makes of `terms`.
+    """
     if not unknown:
         return []
     from fishermix_photos.dates import is_month
 
     remarks = [f"A month is a date only with a year: {word} 2024." for word in unknown if is_month(word)]
-    suggested = [(word, model.suggest_spelling(word)) for word in unknown if not is_month(word)]
-    return remarks + [f"Did you mean {better} instead of {word}?" for word, better in suggested if better]
+    for word in unknown:
+        if not is_month(word) and (better := model.suggest_spelling(word)):
+            whole = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
+            corrected = [replace(term, value=whole.sub(better, term.value)) for term in terms]
+            remarks.append(
+                Remark(f"Did you mean {better} instead of {word}?", write_query(corrected) or None)
+            )
+    return remarks
 
 
 def _are_all_unknown(texts: Sequence[str], unknown: Sequence[str]) -> bool:
@@ -382,16 +442,21 @@ class Filter:
     before : str, optional
         Taken before this day.
     folder : str, optional
-        The name of a folder that contains the photo, or several names in a row. One that begins with a slash
-        is a single folder, by its path from the name of the library's folder on: "/Pictures/2019".
+        Words of the names of the folders that contain the photo, in a row; the last one may be incomplete:
+        "peru", "2019/rome". One that begins with a slash is a single folder, by its path from the name of the
+        library's folder on: "/Pictures/2019".
     camera : str, optional
         Part of the name of the camera.
     near : str, optional
-        "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km".
+        "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a city, a
+        region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km".
     shape : {"portrait", "landscape"}, optional
         The orientation.
     kind : str, optional
         The name of a format, for example "JPEG" or "video".
+    names : tuple of str
+        Words that must follow each other in the name of the file, of a folder that contains it, or of the
+        place where it was taken.
 
     Examples
     --------
@@ -407,9 +472,10 @@ class Filter:
     near: str | None = None
     shape: str | None = None
     kind: str | None = None
+    names: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return any(value is not None for value in vars(self).values())
+        return self != Filter()
 
     def combine(self, other: Filter) -> Filter:
         """The conditions of both; where both have one of the same kind, that of `other`.
@@ -423,7 +489,7 @@ class Filter:
         -------
         filter : Filter
         """
-        missing = {name: value for name, value in vars(self).items() if getattr(other, name) is None}
+        missing = {name: value for name, value in vars(self).items() if getattr(other, name) in (None, ())}
         return replace(other, **missing)
 
     def check(self) -> None:
@@ -434,63 +500,12 @@ class Filter:
             raise BadFilter(
                 f"after {self.after} is later than before {self.before}.", field="after", before=self.before
             )
-        if self.near is not None:
+        if self.near is not None and not re.search(NAME_OF_PLACE, self.near):
             parse_near(self.near)
         for name in ("folder", "camera"):
             text = getattr(self, name)
             if text is not None and text != "/" and not text.strip("/ "):
                 raise BadFilter(f"{name} must be a name, not '{text}'.", field=name)
-
-    def matches(self, name: str, details: Details) -> bool:
-        """Whether a photo meets all conditions.
-
-        Parameters
-        ----------
-        name : str
-            The path of the photo from the name of the library's folder on: "Pictures/2019/dog.jpg".
-        details : Details
-            What is known of the photo.
-
-        Returns
-        -------
-        matches : bool
-        """
-        return (
-            self._matches_date(details.taken)
-            and (self.folder is None or is_in_folder(name, self.folder))
-            and (self.camera is None or self.camera.lower() in (details.camera or "").lower())
-            and self._matches_place(details.latitude, details.longitude)
-            and self._matches_shape(details.width, details.height)
-            and (self.kind is None or find_kind(name) == self.kind)
-        )
-
-    def _matches_date(self, taken: str | None) -> bool:
-        if self.after is None and self.before is None:
-            return True
-        if taken is None:
-            return False
-        try:
-            day = date.fromisoformat(taken[:10])
-        except ValueError:  # of a damaged library: February 31
-            return False
-        return (self.after is None or day >= parse_day(self.after, "after")) and (
-            self.before is None or day < parse_day(self.before, "before")
-        )
-
-    def _matches_place(self, latitude: float | None, longitude: float | None) -> bool:
-        if self.near is None:
-            return True
-        if latitude is None or longitude is None:
-            return False
-        *place, kilometers = parse_near(self.near)
-        return distance_km((place[0], place[1]), (latitude, longitude)) <= kilometers
-
-    def _matches_shape(self, width: int | None, height: int | None) -> bool:
-        if self.shape is None:
-            return True
-        if width is None or height is None:
-            return False
-        return height > width if self.shape == "portrait" else width > height
 
 
 def parse_day(text: str, field: str) -> date:
@@ -515,7 +530,8 @@ def parse_near(text: str) -> tuple[float, float, float]:
         latitude = math.inf
     if not (abs(latitude) <= 90 and abs(longitude) <= 180):
         raise BadFilter(
-            f"near must be a latitude, a longitude and a distance such as 52.5,13.4,10km, not '{text}'.",
+            f"near must be a place such as Lima, or a latitude, a longitude and a distance such as "
+            f"52.5,13.4,10km, not '{text}'.",
             field="near",
         )
     return latitude, longitude, distance / 1000 if found and found[4] == "m" else distance
@@ -529,11 +545,3 @@ def distance_km(a: tuple[float, float], b: tuple[float, float]) -> float:
         + math.cos(phi) * math.cos(other) * math.sin(math.radians(b[1] - a[1]) / 2) ** 2
     )
     return 2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h)))
-
-
-def is_in_folder(name: str, folder: str) -> bool:
-    """Whether a photo is in a folder of this name, or of these names in a row; see `Filter.folder`."""
-    if folder.startswith("/"):
-        return f"/{name}".startswith(f"{folder.rstrip('/')}/")
-    inside = f"/{name.lower().rpartition('/')[0]}/"
-    return f"/{folder.strip('/').lower()}/" in inside

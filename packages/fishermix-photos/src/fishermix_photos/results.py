@@ -231,6 +231,8 @@ class Changes:
         Sentences about what else happened, such as files that were left out.
     problems : dict
         Folders that could not be updated, with the errors. If there is no other folder, the error is raised.
+    skipped_as_before : bool
+        Whether an earlier update has reported the same skipped files.
     """
 
     encoded: int = 0
@@ -240,6 +242,7 @@ class Changes:
     skipped: Mapping[str, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: Mapping[Path, FishermixError] = field(default_factory=dict)
+    skipped_as_before: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.encoded or self.recognized or self.removed or self.unreadable)

@@ -18,13 +18,13 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from fishermix_photos.database import Record
-from fishermix_photos.details import find_kind
+from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
@@ -40,6 +40,7 @@ Sortable = TypeVar("Sortable", Photo, Record)
 MOST_SORTED = 2000  # photos that may be right, if they are not sorted by their scores
 MOST_FOLDERS = 200  # of the facets
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
+BANDS: tuple[Band, ...] = ("likely", "maybe", "unlikely")
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
 MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
 FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
@@ -60,7 +61,6 @@ class PhotoSearch:
 
     def __init__(self, store: LocalStore | PostgresStore):
         self._store = store
-        self._catalog: tuple[tuple, list[Record]] = ((), [])
 
     def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
@@ -69,8 +69,13 @@ class PhotoSearch:
             raise OtherModel("The photo library was made with another model. Update it.")
         return Scope(state.version, find_prefixes(folders, state.folders))
 
-    def find(self, query: Query, encoded: EncodedQuery, model: ImageTextModel) -> Results:
-        """The photos of a query that this model encoded, with their probabilities, in its order."""
+    def find(
+        self, query: Query, encoded: EncodedQuery, model: ImageTextModel, preferred: Sequence[str] = ()
+    ) -> Results:
+        """The photos of a query that this model encoded, with their probabilities, in its order.
+
+        preferred : names of photos that come first within their band
+        """
         # One more than asked for tells whether there are more.
         n = query.offset + query.n + 1 if query.sort == "score" else MOST_SORTED
         scope = self.scope(query.folders, model.key)
@@ -79,6 +84,11 @@ class PhotoSearch:
             return Results()
         probabilities, threshold = self._estimate(encoded, model, query, scope, found[0][1])
         photos = make_photos(found, probabilities)
+        if probabilities is not None and query.sort == "score":
+            for name in reversed(preferred):
+                filter = replace(query.filter, names=(*query.filter.names, name))
+                named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
+                photos = _put_first(make_photos(named, probabilities), photos)
         chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
         if query.sort != "score":
             if not chosen and query.min_probability is None and query.min_score is None:
@@ -94,7 +104,7 @@ class PhotoSearch:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""
         rows = None
         if query.filter or query.exclude:
-            allowed = {record.id: record.row for record in self._select(query, scope)}
+            allowed = {id: row for row, id in self._select(query, scope)}
             rows = np.array(sorted(set(allowed.values())), np.int64)
         asked = n
         while True:
@@ -136,30 +146,28 @@ class PhotoSearch:
 
     def browse(self, query: Query) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
-        selected = self._select(query, self.scope(query.folders))
-        files = [record for record in selected if is_whole_file(record.path)]
-        files = _sort(files, "date" if query.sort == "score" else query.sort)
-        page = [(record, None) for record in files[query.offset : query.offset + query.n]]
-        return Results(tuple(make_photos(page)), len(files) > query.offset + query.n, len(files))
-
-    def _select(self, query: Query, scope: Scope) -> list[Record]:
-        """The photos that meet the filter and are not excluded."""
         query.filter.check()
-        found = self.records(scope)
-        if query.filter:
-            found = [one for one in found if query.filter.matches(_name_file(one), one.details)]
+        scope, end = self.scope(query.folders), query.offset + query.n
+        order = "date" if query.sort == "score" else query.sort
         if query.exclude:
-            rules = [parse_patterns(query.exclude)]
-            tops = sorted(find_prefixes(query.folders), key=len, reverse=True)
-            found = [one for one in found if not is_inside_ignored(_relative_to(one, tops), rules)]
-        return found
+            selected = [record for record in self._not_excluded(query, scope) if is_whole_file(record.path)]
+            files, total = _sort(selected, order)[query.offset : end], len(selected)
+        else:
+            files, total = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
+        return Results(tuple(make_photos([(record, None) for record in files])), total > end, total)
 
-    def records(self, scope: Scope) -> list[Record]:
-        """The photos of a scope; they are kept until the library changes."""
-        key = (scope.version, *scope.prefixes)
-        if self._catalog[0] != key:
-            self._catalog = key, self._store.records(scope.prefixes)
-        return self._catalog[1]
+    def _select(self, query: Query, scope: Scope) -> list[tuple[int, str]]:
+        """Rows and ids of the photos that meet the filter and are not excluded."""
+        query.filter.check()
+        if not query.exclude:
+            return self._store.select(scope.prefixes, query.filter)
+        return [(record.row, record.id) for record in self._not_excluded(query, scope)]
+
+    def _not_excluded(self, query: Query, scope: Scope) -> list[Record]:
+        rules = [parse_patterns(query.exclude)]
+        tops = sorted(find_prefixes(query.folders), key=len, reverse=True)
+        records = self._store.records(scope.prefixes, query.filter)
+        return [record for record in records if not is_inside_ignored(_relative_to(record, tops), rules)]
 
 
 def make_photos(
@@ -185,10 +193,11 @@ def make_photos(
     ]
 
 
-def _name_file(record: Record) -> str:
-    """As `Photo.name`."""
-    parent = record.folder.rpartition("/")[0]
-    return split_place(record.path).file[len(parent) + 1 :]
+def _put_first(first: Sequence[Photo], photos: Sequence[Photo]) -> list[Photo]:
+    """Photos with those of `first` at the beginning of their band; both are sorted by band."""
+    chosen = {photo.id for photo in first}
+    others = [photo for photo in photos if photo.id not in chosen]
+    return sorted([*first, *others], key=lambda photo: BANDS.index(photo.band or "unlikely"))
 
 
 def _relative_to(record: Record, tops: Sequence[str]) -> str:
@@ -199,12 +208,13 @@ def _relative_to(record: Record, tops: Sequence[str]) -> str:
 
 
 def _sort(photos: Sequence[Sortable], order: str) -> list[Sortable]:
-    """Photos newest first ("date"), oldest first or by name; of the same time, by path."""
+    """Photos newest first ("date"), oldest first or by name; doubtful dates last, the same time by path."""
     if order == "name":
         return sorted(photos, key=lambda photo: photo.path.lower())
     found = sorted(photos, key=lambda photo: photo.path)
     found.sort(key=lambda photo: photo.details.taken or "", reverse=True)
-    return found[::-1] if order == "oldest" else found
+    found = found[::-1] if order == "oldest" else found
+    return sorted(found, key=lambda photo: is_doubtful(photo.details.taken))
 
 
 def count_facets(files: Sequence[tuple[int, bytes, bytes, str | None]]) -> Facets:

@@ -139,6 +139,8 @@ def connect(file: Path, schema: Schema) -> sqlite3.Connection:
                 f"The {schema.name} in {file.parent} was made by a newer fishermix. Upgrade, or name another "
                 "place."
             )
+        if version < schema.version:
+            raise sqlite3.DatabaseError("it was made by an earlier version of fishermix")
         if _read_schema(connection) != _expected_schema(schema):
             raise sqlite3.DatabaseError(f"the database has other tables than a {schema.name}")
     except BaseException:

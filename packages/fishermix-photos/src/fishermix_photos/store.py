@@ -24,11 +24,13 @@ import re
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 
@@ -65,6 +67,8 @@ RULES = {
     "(SELECT row FROM photos WHERE row IS NOT NULL)",
     "rows of the points are neither alive nor dead.": "SELECT coalesce(max(row) + 1, 0) - count(*) "
     "FROM (SELECT row FROM contents UNION SELECT row FROM dead)",
+    "photos have no names, or names have no photo.": "SELECT (SELECT count(*) FROM photos) - count(p.number) "
+    "+ count(*) - count(p.number) FROM names n LEFT JOIN photos p ON p.number = n.rowid",
     "content hashes do not have 32 bytes.": "SELECT count(*) FROM contents WHERE length(sha256) != 32",
 }
 
@@ -138,7 +142,7 @@ class LocalStore(LocalDatabase):
             if (state.model_key, state.dimension) == (model_key, dimension):
                 return False
             had_photos = connection.execute("SELECT EXISTS (SELECT 1 FROM photos)").fetchone()[0]
-            for table in ("photos", "contents", "dead"):
+            for table in ("photos", "contents", "dead", "names"):
                 connection.execute(f"DELETE FROM {table}")
             connection.execute(
                 "UPDATE state SET generation = ?, model_key = ?, dimension = ?",
@@ -156,6 +160,14 @@ class LocalStore(LocalDatabase):
                 old = self._find_folder(path)
                 connection.execute("UPDATE photos SET folder = ? WHERE folder = ?", (number, old))
                 connection.execute("DELETE FROM folders WHERE id = ?", (old,))
+            if inner:
+                self._rename(folder)
+
+    def set_skipped(self, folder: str, skipped: Mapping[str, int]) -> None:
+        """Remember what was reported as skipped in a folder."""
+        with self._writing() as connection:
+            values = msgspec.json.encode(skipped).decode(), os.fsencode(folder)
+            connection.execute("UPDATE folders SET skipped = ? WHERE path = ?", values)
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and its photos, and the points that belong to no other photo."""
@@ -174,7 +186,7 @@ class LocalStore(LocalDatabase):
             number = self._find_folder(folder)
             query = "SELECT DISTINCT row FROM photos WHERE folder = ? AND row IS NOT NULL"
             rows = [row for (row,) in self._ask(tuple[Row], query, number)]
-            connection.execute("DELETE FROM photos WHERE folder = ?", (number,))
+            self._delete_photos(connection, "folder", number)
             connection.execute("DELETE FROM folders WHERE id = ?", (number,))
             self._bury(connection, rows)
 
@@ -203,16 +215,23 @@ class LocalStore(LocalDatabase):
                     values = row, entry.sha256, zlib.crc32(appended[-1])
                     connection.execute("INSERT INTO contents (row, sha256, crc32) VALUES (?, ?, ?)", values)
                 left |= self._rows_of_path(entry.path)
-                connection.execute(WRITE_PHOTO, entry.values(number, row))
+                ((photo,),) = self._ask(tuple[int], WRITE_PHOTO, *entry.values(number, row))
+                self._write_names(photo, entry.path, folder, entry.details)
                 connection.execute("DELETE FROM dead WHERE row = ?", (row,))
             for path in removed:
                 left |= self._rows_of_path(path)
-                connection.execute("DELETE FROM photos WHERE path = ?", (os.fsencode(path),))
+                self._delete_photos(connection, "path", os.fsencode(path))
             self._bury(connection, left)
             if appended:
                 offset = end * state.dimension * 4
                 _append(self._point_file(state.generation), offset, b"".join(appended))
         return missing
+
+    def _delete_photos(self, connection: sqlite3.Connection, column: str, value: Any) -> None:
+        """Delete photos and their names, for which SQLite allows no trigger."""
+        photos = f"FROM photos WHERE {column} = ?"
+        connection.execute(f"DELETE FROM names WHERE rowid IN (SELECT number {photos})", (value,))
+        connection.execute(f"DELETE {photos}", (value,))
 
     def _find_end(self, connection: sqlite3.Connection, state: State) -> int:
         """The first row after all that was ever written. Rows that no commit refers to are listed as dead."""

@@ -6,7 +6,8 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +17,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
 
 from fishermix_photos.database import Entry
-from fishermix_photos.details import read_details
+from fishermix_photos.details import Details, read_details
 from fishermix_photos.disk import explain_os_error, open_regular
 from fishermix_photos.photo_files import (
     Listing,
@@ -147,7 +148,19 @@ class FolderUpdate:
             unreadable | tally.unreadable,
             dict(listing.skipped),
             (*remarks, *listing.explain_left_out()),
+            skipped_as_before=self._skips_as_before(listing),
         )
+
+    def _skips_as_before(self, listing: Listing) -> bool:
+        """Whether what is skipped was reported before; what is not is remembered."""
+        known = self.store.skipped(str(self.root))
+        if self.folder != self.root or self.exclude:  # a part of the folder
+            return all(count <= known.get(suffix, 0) for suffix, count in listing.skipped.items())
+        if known == dict(listing.skipped):
+            return True
+        with suppress(FishermixError):  # a library that cannot be written: reported again next time
+            self.store.set_skipped(str(self.root), listing.skipped)
+        return not listing.skipped
 
     def _plan(self, listing: Listing) -> Plan:
         """Compare what the folder contains with what the library has of it."""
@@ -207,7 +220,7 @@ class FolderUpdate:
         known = self.store.known_contents(list(hashes.values()))
         fresh_files = {split_place(path).file for path, digest in hashes.items() if digest not in known}
         recognized = [
-            Entry(path, stamps[file], digest, details=read_details(file))
+            Entry(path, stamps[file], digest, details=self._read_details(file))
             for path, digest in hashes.items()
             if (file := split_place(path).file) not in fresh_files and _is_unchanged(file, stamps[file])
         ]
@@ -225,6 +238,16 @@ class FolderUpdate:
             tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
             tally.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
             bar.advance(_count_files(path for path, _ in batch))
+
+    def _read_details(self, file: str) -> Details:
+        """What a photo says of itself, with the name of its place."""
+        details = read_details(file, self.root)
+        if details.latitude is None or details.longitude is None:
+            return details
+        from fishermix_photos.places import open_gazetteer  # takes a second
+
+        found = open_gazetteer().find(details.latitude, details.longitude)
+        return replace(details, place=found.name, region=found.region) if found else details
 
     def _encode(
         self, paths: list[str], stamps: dict[str, Stamp], hashes: dict[str, bytes]
@@ -257,7 +280,7 @@ class FolderUpdate:
         if readable:
             points = self.model.image_points(np.stack([features for _, features in readable]))
             for (path, _), vector in zip(readable, self.model.csls_images(points)):
-                details = read_details(files[path])
+                details = self._read_details(files[path])
                 entries.append(Entry(path, stamps[files[path]], hashes[path], vector, details=details))
         for path, result in batch:
             if not isinstance(result, np.ndarray):

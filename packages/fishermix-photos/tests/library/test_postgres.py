@@ -243,8 +243,11 @@ def read(store):
         assert store.find([record.id])
         store.points([record.row])
     store.sample_scores(np.ones(4, np.float32), 10)
-    for record in store.records():
-        every.matches(record.path, record.details)
+    store.records()
+    store.select((), every)
+    store.list_files((), every, "date", 10, 0)
+    store.list_files((), Filter(names=("peru",)), "name", 10, 0)
+    store.places()
     store.stamps("/a/")
     store.unreadable()
     store.count()

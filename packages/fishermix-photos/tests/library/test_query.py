@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.query import Term, encode_terms, parse_arguments, parse_query
+from fishermix_photos.results import Query
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_model import NAMES, TinyModel, paint
@@ -42,11 +43,30 @@ def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
         ["drawing.psd"],
     ],
 )
-def test_a_file_name_is_never_words(arguments):
+def test_a_file_name_that_no_photo_has_is_never_words(arguments, library, photos):
+    library.update([photos])
     with pytest.raises(FishermixError, match="There is no photo"):
-        parse_arguments(arguments)
+        library.search(Query(parse_arguments(arguments)))
     with pytest.raises(FishermixError, match="There is no photo"):
-        parse_query(" ".join(arguments))
+        library.search(" ".join(arguments))
+
+
+@pytest.mark.parametrize(
+    ("line", "terms"),
+    [
+        ("beach -people", "+beach|-people"),
+        ("beach -people sunset", "+beach sunset|-people"),
+        ('beach -"palm trees" -dogs', "+beach|-palm trees|-dogs"),
+        ("a t-shirt -red", "+a t-shirt|-red"),
+        ('"a dog -people"', "+a dog -people"),
+        ("dogs 2018 -2019", "+dogs 2018 -2019"),
+    ],
+)
+def test_a_minus_before_a_word_subtracts_this_word(line, terms):
+    expected = [(part[0], part[1:]) for part in terms.split("|")]
+    assert [(term.sign, term.value) for term in parse_query(line)] == expected
+    if '"' not in line:  # in one pair of quotes of a shell
+        assert [(term.sign, term.value) for term in parse_arguments([line])] == expected
 
 
 def test_words_with_dots_are_words():

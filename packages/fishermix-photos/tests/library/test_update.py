@@ -188,8 +188,10 @@ def test_folders_without_photos_and_mistakes_are_reported(library, tmp_path, sea
     (tmp_path / "empty").mkdir()
     assert library.update([tmp_path / "empty"]).remarks == (f"There are no photos in {tmp_path / 'empty'}.",)
     assert library.folders() == search("red") == []
-    with pytest.raises(FishermixError, match="not a folder"):
+    with pytest.raises(FishermixError, match="nowhere does not exist"):
         library.update([tmp_path / "nowhere"])
+    with pytest.raises(FishermixError, match="not a folder"):
+        library.update([paint(tmp_path / "file.png", "red")])
 
 
 def test_two_updates_of_a_folder_at_once(library, photos, tmp_path, search):

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from fishermix_photos.explain import Explanation
 
 PhotosArgument = Annotated[
-    list[Path], typer.Argument(help="Photo files.", metavar="PHOTO", show_default=False, readable=False)
+    list[Path],
+    typer.Argument(help="Photo files, or folders of them.", metavar="PHOTO", show_default=False, readable=False),
 ]
 BAR = 20  # characters of the longest bar
 
 
-@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption *.jpg --json")
+@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption ~/Pictures --json")
 def caption(
     photos: PhotosArgument,
     as_json: JsonOption = False,
@@ -51,6 +52,7 @@ def caption(
         sentence = f"{entry['sentence']} (unsure)" if entry["unsure"] else entry["sentence"]
         say(f"{photo}: {sentence}" if len(photos) > 1 else sentence)
 
+    photos = _list_photos(photos)
     if len(photos) == 1:
         _check_photo(photos[0])  # before the model is loaded
     with open_library(None, model) as library:
@@ -89,6 +91,7 @@ def annotate(
         for ranked in entry["sentences"]:
             say(f"{ranked['score']:.3f}  {ranked['sentence']}")
 
+    photos = _list_photos(photos)
     candidates = read_sentences(sentences) if sentences else None
     with open_library(None, model) as library:
 
@@ -99,7 +102,25 @@ def annotate(
         _describe_each(photos, rank, None if as_json else show)
 
 
+def _list_photos(places: list[Path]) -> list[Path]:
+    """The photos among these, and those in folders among these."""
+    from fishermix_photos.photo_files import scan_folder
+
+    photos: list[Path] = []
+    for place in places:
+        if not place.is_dir():
+            photos.append(place)
+            continue
+        found = [place / path for path in scan_folder(place).photos]
+        if not found:
+            raise FishermixError(f"There are no photos in {place}.")
+        photos += found
+    return photos
+
+
 def _check_photo(photo: Path) -> None:
+    if not photo.exists():
+        raise FishermixError(f"{photo} does not exist. Name a photo.")
     if not photo.is_file():
         raise FishermixError(f"{photo} is not a file. Name a photo.")
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fishermix_photos.results import Changes, Photo, Query, Results
 
 NOTHING = "Nothing here looks like this. The nearest:"
+BEST = 10  # photos that are printed by default
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
 HEADINGS = {"likely": "Likely:", "maybe": "Maybe:", "unlikely": "Unlikely:"}
 
@@ -81,7 +82,16 @@ QueryArgument = Annotated[
         show_default=False,
     ),
 ]
-NumberOption = Annotated[int, typer.Option("-n", "--number", min=1, help="Print at most this many photos.")]
+NumberOption = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--number",
+        min=1,
+        help="Print at most this many photos. Default: 10; all of them if the query is only a date or a name.",
+        show_default=False,
+    ),
+]
 FilesOption = Annotated[bool, typer.Option("-f", "--files", help="Print paths only, for pipes.")]
 MinScoreOption = Annotated[
     str | None,
@@ -100,7 +110,8 @@ BeforeOption = Annotated[
     typer.Option("--before", metavar="DATE", help="Only photos taken before this date: 2020, 2020-06."),
 ]
 InOption = Annotated[
-    str | None, typer.Option("--in", metavar="NAME", help="Only photos in folders of this name.")
+    str | None,
+    typer.Option("--in", metavar="NAME", help="Only photos in folders with these words in their names: peru."),
 ]
 CameraOption = Annotated[
     str | None,
@@ -110,7 +121,12 @@ CameraOption = Annotated[
 ]
 NearOption = Annotated[
     str | None,
-    typer.Option("--near", metavar="LAT,LON,KM", help="Only photos taken near a place: 52.5,13.4,10km."),
+    typer.Option(
+        "--near",
+        metavar="PLACE",
+        help="Only photos taken near a city, in a country or around a point: Lima; Lima,50km; Peru; "
+        "52.5,13.4,10km. Names of places: GeoNames, CC BY 4.0.",
+    ),
 ]
 PortraitOption = Annotated[
     bool | None,
@@ -138,7 +154,7 @@ HtmlOption = Annotated[
 )
 def search(
     query: QueryArgument,
-    number: NumberOption = 10,
+    number: NumberOption = None,
     as_json: JsonOption = False,
     paths_only: FilesOption = False,
     null: NullOption = False,
@@ -176,7 +192,9 @@ def search(
     with open_library(library, model) as photos:
         words, named = _split_folders(query, photos)
         terms, folders = parse_arguments(words), choose_folders(photos, named)
-        results = _find(photos, Query(terms, folders, sort=sort.value, n=number, **conditions), update)
+        results = _find(photos, Query(terms, folders, sort=sort.value, n=number or BEST, **conditions), update)
+        if results.total is not None and number is None and results.more:
+            results = photos.search(Query(terms, folders, sort=sort.value, n=results.total, **conditions))
     names = PathNames(folders)
     if html:
         _write_contact_sheet(html, " ".join(words), results, names)
@@ -274,7 +292,8 @@ def _check_last(words: list[str]) -> None:
     elif before:
         follows_folder = len(before) > 1 and before[-2] not in ("+", "-") and _is_folder(before[-1])
         if follows_folder or last.endswith("/") or last.startswith(("/", "~", "./", "../")):
-            raise FishermixError(f"{last} is not a folder. Name the folder that contains your photos.")
+            problem = "is not a folder" if os.path.exists(os.path.expanduser(last)) else "does not exist"
+            raise FishermixError(f"{last} {problem}. Name the folder that contains your photos.")
 
 
 def _make_filter(
@@ -377,8 +396,9 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
             f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
             f"`fishermix library info {shlex.quote(str(place))}` lists all of them."
         )
-    if remarks or changes.skipped:
-        tell(*remarks, *explain_skipped(changes.skipped))
+    if not changes.skipped_as_before:
+        remarks += explain_skipped(changes.skipped)
+    tell(*remarks)
 
 
 def explain_empty(

@@ -23,6 +23,7 @@ class PhotoMessage(BaseModel):
     path: str = Field(description="From the name of the library's folder on: Pictures/2019/dog.jpg.")
     kind: str = Field("", description="The format: JPEG, HEIC, RAW, video and so on.")
     taken: str | None = Field(None, description="Local time, YYYY-MM-DDTHH:MM:SS.")
+    place: str | None = Field(None, description='City and country, by GeoNames: "Lima, Peru".')
     width: int | None = None
     height: int | None = None
     version: str = Field("", description="Differs when the file has changed.")
@@ -44,6 +45,11 @@ class PhotoMessage(BaseModel):
     )
 
 
+class RemarkMessage(BaseModel):
+    text: str
+    query: str | None = Field(None, description="A query that the remark suggests instead.")
+
+
 class ResultsMessage(BaseModel):
     """The photos that a search found, or a part of the list without a query."""
 
@@ -52,7 +58,7 @@ class ResultsMessage(BaseModel):
     total: int | None = Field(
         description="The number of all photos that meet the conditions. null for a search by score."
     )
-    remarks: list[str] = Field(description="How the query was understood.")
+    remarks: list[RemarkMessage] = Field(description="How the query was understood.")
     unknown_words: list[str] = Field(description="Words of the query that the model does not know.")
     spelling: bool = Field(description="Whether unknown words are matched by spelling, or else ignored.")
     nothing_matches: bool = Field(
@@ -87,7 +93,8 @@ class DetailsMessage(PhotoMessage):
     camera: str | None = None
     latitude: float | None = None
     longitude: float | None = None
-    taken_from: str | None = Field(None, description='"exif", "name" or "file".')
+    region: str | None = Field(None, description="District, county and state.")
+    taken_from: str | None = Field(None, description='"exif", "name", "folder" or "file".')
     playable: bool = Field(False, description="Whether browsers can show the original.")
 
 
@@ -135,6 +142,7 @@ def show_photo(photo: results.Photo) -> dict[str, Any]:
         "path": replace_undecodable(photo.name),
         "kind": find_kind(photo.path),
         "taken": photo.details.taken,
+        "place": photo.details.place,
         "width": photo.details.width,
         "height": photo.details.height,
         "version": f"{status.st_mtime_ns:x}" if status else "",
@@ -155,6 +163,7 @@ def show_details(photo: results.Photo, local: bool) -> DetailsMessage:
         camera=details.camera,
         latitude=details.latitude,
         longitude=details.longitude,
+        region=details.region,
         taken_from=details.taken_from,
         playable=find_type(photo.path) is not None,
     )
@@ -165,7 +174,7 @@ def show_results(found: results.Results, spelling: bool = False) -> ResultsMessa
         photos=[PhotoMessage(**show_photo(photo)) for photo in found.photos],
         more=found.more,
         total=found.total,
-        remarks=list(found.remarks),
+        remarks=[RemarkMessage(text=text, query=getattr(text, "query", None)) for text in found.remarks],
         unknown_words=list(found.unknown_words),
         spelling=spelling,
         nothing_matches=found.nothing_matches,

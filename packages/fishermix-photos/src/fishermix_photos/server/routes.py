@@ -100,14 +100,24 @@ async def read_filter(
             min_length=1,
             max_length=500,
             pattern=r"^/|[^/ ]",
-            description="In folders of this name or path; /Pictures/2019 is one folder only.",
+            description="In folders with these words in their names; /Pictures/2019 is one folder only.",
+        ),
+    ] = None,
+    near: Annotated[
+        str | None,
+        Query(
+            min_length=3,
+            max_length=100,
+            pattern=r"\w",
+            description="Taken near this city, in this country, or around a point: Lima; Lima,50km; Peru; "
+            "52.5,13.4,10km.",
         ),
     ] = None,
     kind: Annotated[str | None, Query(pattern=f"^({KINDS})$", description="Files of this format.")] = None,
     shape: Literal["portrait", "landscape"] | None = None,
 ) -> Filter:
     """The conditions that photos must meet."""
-    return Filter(after=after, before=before, folder=folder, shape=shape, kind=kind)
+    return Filter(after=after, before=before, folder=folder, near=near, shape=shape, kind=kind)
 
 
 async def read_upload(site: Annotated[Site, Depends(get_site)], request: Request) -> np.ndarray:

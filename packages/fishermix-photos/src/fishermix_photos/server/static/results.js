@@ -114,7 +114,7 @@ function sections(route, found, photos) {
 }
 
 function describe(route, found, photos) {
-  const remarks = [...found.remarks];
+  const remarks = found.remarks.map((remark) => remark.text);
   if (found.unknown_words.length) {
     remarks.push(`Unknown words, ${found.spelling ? "matched by spelling" : "ignored"}: ${found.unknown_words.join(", ")}.`);
   }
