@@ -206,7 +206,7 @@ class FolderUpdate:
         if plan.old_parts:
             self.store.write(str(self.root), [], plan.old_parts)
         if plan.todo:
-            with progress("adding photos", total=len(plan.todo)) as bar:
+            with progress("reading files", total=len(plan.todo)) as bar:
                 for chunk in _split_chunks(iter(plan.todo.items()), CHUNK):
                     self._add(dict(chunk), tally, bar)
         if plan.gone:

@@ -258,3 +258,33 @@ def test_a_negation_has_few_words():
     assert len(read_words(f"a dog without {words}").unwanted[0].split()) == 12
     many = read_words("no " * 5000 + "sign")  # took minutes
     assert many.wanted.endswith("sign")
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "before"),
+    [
+        ("last year", "2025-01-01", "2026-01-01"),
+        ("this year", "2026-01-01", "2027-01-01"),
+        ("yesterday", "2026-11-17", "2026-11-18"),
+        ("today", "2026-11-18", "2026-11-19"),
+        ("last week", "2026-11-09", "2026-11-16"),
+        ("last weekend", "2026-11-14", "2026-11-16"),
+        ("last month", "2026-10-01", "2026-11-01"),
+        ("last summer", "2026-06-01", "2026-09-01"),
+        ("last winter", "2025-12-01", "2026-03-01"),
+        ("last july", "2026-07-01", "2026-08-01"),
+        ("last december", "2025-12-01", "2026-01-01"),
+        ("last christmas", "2025-12-24", "2025-12-27"),
+        ("christmas 2004", "2004-12-24", "2004-12-27"),
+        ("new year 2005", "2004-12-31", "2005-01-02"),
+        ("new year's eve 2004", "2004-12-31", "2005-01-01"),
+        ("halloween 2010", "2010-10-31", "2010-11-01"),
+        ("christmas to new year 2005", "2004-12-24", "2005-01-02"),
+    ],
+)
+def test_dates_without_a_year_and_feasts(text, after, before):
+    today = date(2026, 11, 18)
+    for line, rest in ((text, ""), (f"dogs {text}", "dogs"), (f"{text} in the snow", "in the snow")):
+        reading = read_words(line, today=today)
+        assert (reading.wanted, reading.after, reading.before) == (rest, after, before)
+    assert read_words("last dogs in a row", today=today).after is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -69,9 +70,12 @@ def install_command(extra: str) -> str:
     """The command that installs what an extra needs.
 
     pip would look for `fishermix[...]` in a package index. If fishermix was installed from a file, a folder
-    or a repository, it may not be there, so the command names the packages instead.
+    or a repository, it may not be there, so the command names the packages instead. In an environment of
+    pipx, pip would install them elsewhere.
     """
     distribution, packages = list_extras().get(extra, (DISTRIBUTIONS[0], []))
+    if packages and os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return f"pipx inject fishermix-photos {' '.join(packages)}"
     if not packages or is_from_index(distribution):
         return f"pip install '{distribution}[{extra}]'"
     return f"pip install {' '.join(packages)}"

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 PhotosArgument = Annotated[
     list[Path],
-    typer.Argument(help="Photo files, or folders of them.", metavar="PHOTO", show_default=False, readable=False),
+    typer.Argument(
+        help="Photo files, or folders of them.", metavar="PHOTO", show_default=False, readable=False
+    ),
 ]
 BAR = 20  # characters of the longest bar
 

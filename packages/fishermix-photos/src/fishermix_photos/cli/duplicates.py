@@ -70,8 +70,9 @@ def duplicates(
         if update:
             update_folders(photos, chosen, exclude)
         groups = photos.duplicates(chosen, exact)
-        nothing = "No duplicates found."
-        if not photos.count(chosen):
+        total = photos.count(chosen)
+        nothing = f"No duplicates found among {total:,} photos."
+        if not total:
             nothing = explain_empty(photos, chosen, exclude, update)
     names, start = PathNames(chosen), 1 if omit_first else 0
     if as_json:
@@ -83,7 +84,7 @@ def duplicates(
         paths = [names.write(path) for path in list(group.files)[start:]]
         say_paths(paths, end="\0" if null else "\n")
     count = sum(len(group.files) for group in groups)
-    tell(f"Groups: {len(groups):,}, with {count:,} photos." if groups else nothing)
+    tell(f"Groups: {len(groups):,}, with {count:,} of {total:,} photos." if groups else nothing)
 
 
 def _describe_group(group: DuplicateGroup, start: int, names: PathNames) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,6 +91,13 @@ def list_folders(as_json: JsonOption = False, library: LibraryOption = None) -> 
         say(f"{status.photos:,}  {status.folder}{'' if status.exists else '  (away)'}")
     if not folders:
         tell(EMPTY)
+    away = [shlex.quote(str(status.folder)) for status in folders if not status.exists]
+    if away:
+        tell(
+            "Folders that are away keep their photos in your library, in case their disk is not mounted. To "
+            "forget one that is gone for good: "
+            f"{', '.join(f'`fishermix library remove {name}`' for name in away)}."
+        )
 
 
 @library_app.command(epilog="Example: fishermix library info ~/Pictures --json")

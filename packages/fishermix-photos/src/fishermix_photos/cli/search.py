@@ -88,7 +88,7 @@ NumberOption = Annotated[
         "-n",
         "--number",
         min=1,
-        help="Print at most this many photos. Default: 10; all of them if the query is only a date or a name.",
+        help="Print at most this many photos. Default: 10, or all if the query is only a date or a name.",
         show_default=False,
     ),
 ]
@@ -111,7 +111,9 @@ BeforeOption = Annotated[
 ]
 InOption = Annotated[
     str | None,
-    typer.Option("--in", metavar="NAME", help="Only photos in folders with these words in their names: peru."),
+    typer.Option(
+        "--in", metavar="NAME", help="Only photos in folders with these words in their names: peru."
+    ),
 ]
 CameraOption = Annotated[
     str | None,
@@ -192,7 +194,9 @@ def search(
     with open_library(library, model) as photos:
         words, named = _split_folders(query, photos)
         terms, folders = parse_arguments(words), choose_folders(photos, named)
-        results = _find(photos, Query(terms, folders, sort=sort.value, n=number or BEST, **conditions), update)
+        results = _find(
+            photos, Query(terms, folders, sort=sort.value, n=number or BEST, **conditions), update
+        )
         if results.total is not None and number is None and results.more:
             results = photos.search(Query(terms, folders, sort=sort.value, n=results.total, **conditions))
     names = PathNames(folders)
