@@ -12,7 +12,7 @@ NUMBERS = (0, -1, 1, 2**31 - 1, 2**40, 2**62, -(2**63), 0.5, -1e300, float("inf"
 TEXTS = ("", "x", "2014-99-99", "2014-05-06", "9" * 30, "../../x", "n" * 5000, "\u0661\u0662", "\ud7ff\uffff")
 BLOBS = (b"", b"\0", b"../../x", b"\xff" * 40, b"x" * 32)
 TABLES = {
-    "photos": (*DETAILS, "id", "path", "folder", "size", "mtime_ns", "row", "reason"),
+    "photos": (*DETAILS, "id", "path", "folder", "size", "mtime_ns", "row", "reason", "kind"),
     "folders": ("id", "path"),
     "contents": ("row", "sha256", "crc32"),
     "state": ("generation", "model_key", "dimension", "version"),

@@ -56,7 +56,7 @@ from fishermix_photos.results import (
 from fishermix_photos.search import PhotoSearch, count_facets, make_photos
 from fishermix_photos.store import LocalStore
 from fishermix_photos.update import FolderUpdate
-from fishermix_photos.vision.formats import is_whole_file
+from fishermix_photos.vision.formats import find_format, is_whole_file
 
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
@@ -329,11 +329,19 @@ class PhotoLibrary:
         if query.exclude:
             parse_patterns(query.exclude)
         terms, *_ = self._read_terms(query)
-        sentences = [term for term in terms if term.kind == "text"]
+        sentences = [term for term in terms if term.kind == "text" and not self._names_file(term, query)]
         if len(sentences) == len(terms) > 0:
             encode_terms(sentences, self.model, self._find_point)
         for term in sentences:
             encode_sentence(term.value, self.model)
+
+    def _names_file(self, term: Term, query: Query) -> bool:
+        """Whether a sentence names a photo in the folders of a query; raises if it names another one."""
+        words = {word.lower() for word in term.value.split() if find_format(word) is not None}
+        files = words and (path for folder in query.folders for path in scan_folder(resolve(folder)).photos)
+        if words and words.isdisjoint(os.path.basename(path).lower() for path in files):
+            check_words(term.value)
+        return bool(words)
 
     def search(self, query: Query | str) -> Results:
         """The photos that a query describes. A query that is only a date lists the photos of that time.

@@ -38,7 +38,9 @@ def test_the_verbs_of_a_library(tiny, photos, remarks):
     assert "library is empty" in tiny("library", "update", fails=True)
 
 
-def test_a_moved_folder_costs_no_encoding_and_its_old_place_is_listed_as_away(tiny, photos, tmp_path):
+def test_a_moved_folder_costs_no_encoding_and_its_old_place_is_listed_as_away(
+    tiny, photos, tmp_path, remarks
+):
     assert tiny("library", "list") == ""
     tiny("library", "add", photos)
     moved = photos.rename(tmp_path / "moved")
@@ -47,6 +49,7 @@ def test_a_moved_folder_costs_no_encoding_and_its_old_place_is_listed_as_away(ti
     assert {entry["folder"]: entry["exists"] for entry in listed} == {str(photos): False, str(moved): True}
     assert [entry["photos"] for entry in listed] == [8, 8]
     assert f"8  {photos}  (away)" in tiny("library", "list").splitlines()
+    assert f"`fishermix library remove {photos}`" in remarks[-1]
     tiny("library", "remove", photos)
     assert tiny("library", "list") == f"8  {moved}\n"
 

@@ -32,7 +32,7 @@ def test_conditions_that_no_photo_meets_are_named(tiny, photos, monkeypatch):
 def test_one_missing_photo_is_one_line(tiny, tmp_path, monkeypatch, command):
     remarks = tiny.remarks
     missing = tmp_path / "missing.jpg"
-    assert tiny(command, missing, fails=True) == f"{missing} is not a file. Name a photo."
+    assert tiny(command, missing, fails=True) == f"{missing} does not exist. Name a photo."
     assert remarks == []
     photo = paint(tmp_path / "a.png", "red")
     assert tiny(command, missing, photo, fails=True) == "1 of 2 photos could not be read."
@@ -88,7 +88,7 @@ def test_reversed_years_of_a_query_are_swapped():
 
 def test_the_folder_that_is_missing_is_named(tiny, photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert tiny("search", "red", "photos", "nowhere", fails=True).startswith("nowhere is not a folder.")
+    assert tiny("search", "red", "photos", "nowhere", fails=True).startswith("nowhere does not exist.")
 
 
 def test_what_is_excluded_is_not_blamed_on_a_score(tiny, photos, monkeypatch):

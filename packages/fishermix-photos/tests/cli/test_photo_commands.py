@@ -37,12 +37,19 @@ def test_annotate_goes_on_after_a_bad_photo(tiny, photos, sentences, capfd):
     bad = photos / "bad.png"
     bad.write_text("no photo")
     assert "1 of 2" in tiny("annotate", bad, photos / "red.png", "--sentences", sentences, fails=True)
-    assert "is not a file" in tiny("annotate", photos / "none.png", fails=True)
+    assert "does not exist" in tiny("annotate", photos / "none.png", fails=True)
 
 
 @pytest.mark.parametrize("command", ["annotate", "caption"])
 def test_a_photo_that_is_not_there_does_not_stop_the_others(tiny, photos, command):
-    assert "2 of 3" in tiny(command, photos / "none.png", photos, photos / "red.png", fails=True)
+    assert "1 of 2" in tiny(command, photos / "none.png", photos / "red.png", fails=True)
+
+
+def test_a_folder_is_described_photo_by_photo(tiny, photos):
+    entries = json.loads(tiny("caption", photos, "--json"))
+    assert {Path(entry["path"]) for entry in entries} == set(photos.rglob("*.png"))
+    (photos.parent / "empty").mkdir()
+    assert "There are no photos" in tiny("caption", photos.parent / "empty", fails=True)
 
 
 def test_caption_says_when_it_is_unsure(tiny, photos):

@@ -94,7 +94,7 @@ def test_the_contact_sheet_is_one_safe_file(tiny, photos, tmp_path):
     ("arguments", "message"),
     [
         (["zorblax", "."], "out of the model's vocabulary"),
-        (["red", "/no/such/folder"], "not a folder"),
+        (["red", "/no/such/folder"], "does not exist"),
         (["red", "Picturs"], "no folder 'Picturs'"),
         (["red", "-"], "Nothing follows"),
         (["red", "--min-score", "high"], "auto"),

@@ -214,13 +214,13 @@ def test_a_server_that_is_not_there_is_explained_without_the_password():
 VECTORS = ("[1]", "[1,2,3]", "[1,2,3,4]", "[0,0,0]", "[1e38,1e38,1e38]")
 VALUES = {
     "photos": {
-        **dict.fromkeys(("id", "reason", "taken", "taken_from", "camera"), (None, *TEXTS)),
+        **dict.fromkeys(("id", "reason", "taken", "taken_from", "camera", "place", "region"), (None, *TEXTS)),
         "path": (None, *BLOBS),
         **dict.fromkeys(("size", "mtime_ns", "width", "height", "latitude", "longitude"), (None, *NUMBERS)),
     },
     "contents": {"sha256": BLOBS, "point": VECTORS, "died": NUMBERS},
     "state": {"model_key": TEXTS, "dimension": NUMBERS, "version": NUMBERS},
-    "folders": {"path": BLOBS},
+    "folders": {"path": BLOBS, "skipped": TEXTS},
 }
 
 
