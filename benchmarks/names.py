@@ -40,7 +40,7 @@ REQUESTS = {
     "a place": "/api/search?q=a+church&near=Lima",
     "name, place and date": "/api/search?q=a+church+in+peru+in+2015&near=Lima",
     "part of a folder's name": "/api/search?q=a+church&in=per",
-    "no name": "/api/search?q=two+dogs+run+through+the+snow",
+    "no name": "/api/search?q=two+dogs+run+through+a+field",
     "the newest photos": "/api/browse?n=60",
 }
 
