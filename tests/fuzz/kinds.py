@@ -16,7 +16,7 @@ from fishermix.caption.captioner import Captioner
 from fishermix.caption.decoding import Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.cca.estimator import RegularizedCCA
-from fishermix.joint import HubnessCorrection
+from fishermix.joint import HUBNESS_KIND, HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import CHECKPOINT_KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
@@ -113,6 +113,10 @@ def read_vectors(folder):
 
 def make_hubness(folder):
     HubnessCorrection.from_points(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
+
+
+def read_hubness(folder):
+    HubnessCorrection.from_saved(load_folder(folder, HUBNESS_KIND), 3)
 
 
 def make_captioner(folder):
@@ -216,7 +220,7 @@ def read_library(folder):
         (folder / name).unlink(missing_ok=True)
     with closing(LocalStore(folder)) as store:
         state = store.state()
-        store.folders()
+        store.files()
         store.stamps("/photos/")
         store.unreadable()
         store.count(["/photos/"])
@@ -242,7 +246,7 @@ def make_features(folder):
         cache = _FeatureCache(database, TinyEncoder())
         cache.new_vectors = [("tiny", bytes([n]) * 32, np.ones(3, "<f4").tobytes()) for n in range(4)]
         cache.new_files = [(b"/x", "1 2 3", bytes([1]) * 32)]
-        cache._commit()
+        cache.commit()
 
 
 def read_features(folder):
@@ -251,7 +255,7 @@ def read_features(folder):
         cache.list_missing(["/x"])
         cache.contents = {str(n): bytes([n]) * 32 for n in range(10)}
         cache.collect(list(cache.contents))
-        cache._commit()
+        cache.commit()
 
 
 def make_word2vec(folder):
@@ -294,7 +298,7 @@ def read_compressed(folder):
 FOLDER = ("config.json", "config.json", "tensors-*")
 KINDS = {
     "model": Kind(make_model, read_model, FOLDER),
-    "hubness": Kind(make_hubness, lambda folder: HubnessCorrection.load(folder, 3), FOLDER),
+    "hubness": Kind(make_hubness, read_hubness, FOLDER),
     "mixture": Kind(make_mixture, Mixture.load, FOLDER),
     "mixture checkpoint": Kind(make_checkpoint, read_checkpoint, FOLDER),
     "calibration": Kind(

@@ -186,13 +186,13 @@ def main():
     given = parser.parse_args()
     first, step = map(int, given.part.split("/"))
     begun, kept = time.monotonic(), set()
-    silence()
     limit_memory()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         fuzzers = []
         for name in (given.kind or list(KINDS))[first - 1 :: step]:
             (place := Path(scratch, name)).mkdir()
             fuzzers.append(Fuzzer(name, place, given.seed))
+        silence()  # from now on: a seed that cannot be read is an error to see
         while time.monotonic() - begun < 60 * given.minutes:
             missing = [fuzzer for fuzzer in fuzzers if fuzzer.tally.inputs < given.count]
             if not missing:
