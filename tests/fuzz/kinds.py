@@ -229,9 +229,10 @@ def read_library(folder):
             store.nearest(query, 3)
             store.nearest(query, 3, ["/photos/"])
             store.sample_scores(query, 10)
-        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape")
+        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape", names=("1",))
+        store.records(["/photos/"], every)
+        store.select([], every)
         for record in store.records():
-            every.matches(record.path, record.details)
             record.details.as_json()
             store.find([record.id])
         store.verify()
