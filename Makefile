@@ -85,7 +85,8 @@ model: $(VENV)/.test word2vec
 	  --half --work $(CACHE)/tuning.work --out $(SHIPPED)
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
-	  --fit flickr8k:$(FLICKR8K) --check flickr8k:$(FLICKR8K) --check folder:$(COCO)
+	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(IAPR) --judgments tools/judgments.json \
+	  --check flickr8k:$(FLICKR8K)
 	$(BIN)/fishermix evaluate $(SHIPPED) --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work \
 	  --json $(SHIPPED)/figures-flickr8k.json
 	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work \

@@ -1,168 +1,354 @@
 """Fit and check the probabilities of a model's scores; writes `calibration.json` into the model's folder.
 
-    python tools/calibrate.py MODEL --features WORK/features --fit flickr8k:DIR \
-        --check flickr8k:DIR --check folder:COCO [--plot reliability.png]
+    python tools/calibrate.py MODEL --features WORK/features --fit flickr8k:DIR --fit folder:COCO \
+        --fit folder:IAPR [--judgments tools/judgments.json] --check flickr8k:DIR --check folder:COCO
 
-Fits on the "dev" photos of one data set and checks on the "test" photos of others: captions and single
-words, in folders of 60 to 1,000 photos and of 1 to 7, half of them without a right photo. WORK/features keeps
-the features of the photos.
+1. Captions give the weights. A query is a word, two words, the beginning of a caption, a caption, or a word
+   minus another. A photo is right if its captions contain all telling words of the query, in any inflection,
+   and not the word that is subtracted. A trial is a query and a folder of up to 10,000 of the photos; every
+   second folder has no right photo. Logistic regression over the five best photos of each trial. Words that
+   few captions mention although the photo shows them are not asked for: the captions would call right photos
+   wrong. "dev" photos are fitted, each set with the same weight; "test" photos are checked.
+2. People call more photos right than captions do, and ask for what they have. So the sum of the weighted
+   numbers is mapped by a slope and a shift, which are fitted to photos that were judged by eye
+   (`--judgments`), and so is the probability below which nothing matches.
 
-A trial is a query and a folder of photos drawn from a data set. The query is a caption, whose photo is the
-right one, or a word or two that several captions of the same photos have in common; then a photo is right if
-a caption names it. In every second trial the folder has none of the right photos.
+WORK/features keeps the features of the photos. The names in the judgments are those of the folders of the
+data sets.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from fishermix.text.tokens import STOP_WORDS, tokenize
-from fishermix_photos.lab.datasets import Dataset, open_dataset
+from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.model import Calibration, ImageTextModel
+from fishermix_photos.query import encode_terms, parse_query, read_terms
 from fishermix_photos.search import FEWEST_SCORES, describe_scores, measure_scale
 from fishermix_photos.vision.features import extract
+from msgspec import structs
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from snowballstemmer import stemmer
 
-TRIALS = 4000
-FOLDERS = (60, 250, 1000)  # numbers of photos
-SMALL_FOLDERS = (1, 2, 3, 5, 7)
-HITS = 10  # per trial, the best ones
-WEIGHT_OF_BEST = HITS - 1  # in the fit: the best photo counts as much as the others together
-FEWEST_CAPTIONS = 2  # of a photo that name a word, for the photo to be right
-FEWEST_PHOTOS = 4  # that are right for a word
-LEAST_SALIENCE = 2.2  # captions per photo that name a word, if one does: few name the grass, all the giraffe
+QUERIES = 200  # of each kind, per data set
+FOLDERS = 2, 10_000  # the smallest and the largest number of photos
+TRIALS_PER_QUERY = 2
+HITS = 5  # per trial, the best ones
+LEAST_SALIENCE = 0.35  # of the captions of a photo name a word, if one does: few name the grass
+MOST_RIGHT = 0.4  # of the photos; a query that describes more of them is no query
+SHARE_SUBTRACTED = 0.15, 0.8  # of the photos of a query that show what is subtracted
+MISUNDERSTOOD = 0.01  # of the single words of captions that may count as not understood
+NOTHING_IS_FALSE = 0.1  # of the queries for which nothing matches, at most
 BINS = 10
+IRREGULAR = {
+    "men": "man",
+    "women": "woman",
+    "children": "child",
+    "ran": "run",
+    "sat": "sit",
+    "stood": "stand",
+}
+IRREGULAR |= {"wore": "wear", "held": "hold", "rode": "ride", "gray": "grey", "feet": "foot", "mice": "mouse"}
+STEMMER = stemmer("english")
+WEIGHTS = ("score", "deviations", "log_photos", "log_words", "hubness")
 
 
-@dataclass(frozen=True)
+def find_stems(text: str) -> list[str]:
+    """The telling words of a text without their inflections."""
+    words = [IRREGULAR.get(word, word) for word in tokenize(text) if word not in STOP_WORDS]
+    return list(dict.fromkeys(STEMMER.stemWords(words)))
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Photos with captions: rows (n, d) that a query is compared with, the path of each file, and for each
+    stem the number (n,) of captions that contain it.
+    """
+
+    photos: np.ndarray
+    paths: list[str]
+    captions: list[tuple[int, str]]
+    mentions: dict[str, np.ndarray]
+
+    @classmethod
+    def make(
+        cls, photos: np.ndarray, paths: Sequence[str], captions: Iterable[tuple[int, str]]
+    ) -> Collection:
+        """captions : the row of the photo, and the sentence"""
+        pairs, mentions = list(captions), dict[str, np.ndarray]()
+        for row, sentence in pairs:
+            for stem in find_stems(sentence):
+                mentions.setdefault(stem, np.zeros(len(photos), np.int16))[row] += 1
+        return cls(photos, list(paths), pairs, mentions)
+
+    @classmethod
+    def open(cls, spec: str, split: str, model: ImageTextModel, features: Path) -> Collection:
+        dataset = open_dataset(spec).part(split)
+        found = extract(dataset.image_paths, model.image_encoder, features).features
+        photos = model.csls_images(model.image_points(found))
+        paths = [os.fspath(path) for path in dataset.image_paths]
+        return cls.make(photos, paths, zip(dataset.image_of.tolist(), dataset.sentences))
+
+    @classmethod
+    def join(cls, collections: Sequence[Collection]) -> Collection:
+        starts = np.cumsum([0, *(len(one.photos) for one in collections)]).tolist()
+        captions = [
+            (start + row, text) for start, one in zip(starts, collections) for row, text in one.captions
+        ]
+        paths = [path for one in collections for path in one.paths]
+        return cls.make(np.concatenate([one.photos for one in collections]), paths, captions)
+
+    def find_right(self, stems: Sequence[str]) -> np.ndarray:
+        """Whether the captions of each photo contain all stems (n,)."""
+        return np.all([self.mentions[stem] > 0 for stem in stems], axis=0)
+
+    def measure_salience(self) -> dict[str, float]:
+        """For each stem, the share of the captions of a photo that contain it, if one does."""
+        counts = np.bincount([row for row, _ in self.captions], minlength=len(self.photos))
+        shares = {stem: (row[row > 0] / counts[row > 0]) for stem, row in self.mentions.items()}
+        return {stem: float(found.mean()) for stem, found in shares.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A query, its kind, and whether each photo of a collection is right (n,)."""
+
+    text: str
+    kind: str
+    right: np.ndarray
+
+
+def make_questions(
+    collection: Collection, salience: dict[str, float], rng: np.random.Generator, count: int = QUERIES
+) -> list[Question]:
+    """At most `count` random queries of each kind. Words that are not in `salience` are not asked for."""
+    texts = {kind: Counter[str]() for kind in ("word", "two words", "short", "long")}
+    for _, sentence in collection.captions:
+        tokens = tokenize(sentence)
+        telling = [position for position, token in enumerate(tokens) if token not in STOP_WORDS]
+        texts["word"].update({tokens[position] for position in telling})
+        texts["two words"].update({f"{tokens[a]} {tokens[b]}" for a, b in pairwise(telling) if b == a + 1})
+        texts["short"].update({" ".join(tokens[: position + 1]) for position in telling[2:4]})
+        if len(telling) > 4:
+            texts["long"][" ".join(tokens)] += 1
+    questions: list[Question] = []
+    for kind, found in texts.items():
+        made = 0
+        for text in rng.permutation(np.array(sorted(found), object)).tolist():
+            stems = find_stems(text)
+            if made < count and stems and all(salience.get(stem, 0) >= LEAST_SALIENCE for stem in stems):
+                right = collection.find_right(stems)
+                if right.mean() <= MOST_RIGHT and (right.sum() > 1 or kind in ("short", "long")):
+                    article = "a " if kind in ("word", "two words") and rng.random() < 0.5 else ""
+                    questions.append(Question(article + text, kind, right))
+                    made += 1
+    return questions + _subtract(questions, rng, count)
+
+
+def _subtract(questions: Sequence[Question], rng: np.random.Generator, count: int) -> list[Question]:
+    """Queries minus a word that some of their photos show."""
+    words = [question for question in questions if question.kind == "word"]
+    found: list[Question] = []
+    for _ in range(10 * count if words else 0):
+        first, second = (words[i] for i in rng.integers(len(words), size=2))
+        share = (first.right & second.right).sum() / first.right.sum()
+        if len(found) < count // 2 and SHARE_SUBTRACTED[0] <= share <= SHARE_SUBTRACTED[1]:
+            text = f"{first.text} - {second.text}"
+            found.append(Question(text, "minus", first.right & ~second.right))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
 class Trials:
-    """Rows are the best photos of trials, at most `HITS` per trial, best first.
+    """Rows are the best photos of trials, best first.
 
-    numbers : (n, 4) of `describe_scores`
+    numbers : (n, 5) of `describe_scores`
     right : (n,) whether the photo is right
-    is_best : (n,) whether it is the best one of its trial
+    trial : (n,) the number of the trial
+    kinds : (n,) the kind of its query
     """
 
     numbers: np.ndarray
     right: np.ndarray
-    is_best: np.ndarray
-
-    def halve(self) -> Trials:
-        """The first half of the rows: small folders, should not outweigh the others in a fit."""
-        half = len(self.right) // 2
-        return Trials(self.numbers[:half], self.right[:half], self.is_best[:half])
-
-    @classmethod
-    def join(cls, trials: Sequence[Trials]) -> Trials:
-        names = ("numbers", "right", "is_best")
-        return cls(*(np.concatenate([getattr(part, name) for part in trials]) for name in names))
+    trial: np.ndarray
+    kinds: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """vectors : (q, d) as a store is searched for; mentions : (q, photos), captions that name the query;
-    words : (q,) their numbers; model : that of the vectors
-    """
+class Searcher:
+    """Searches as `PhotoSearch` does, for the numbers that a probability depends on."""
 
-    vectors: np.ndarray
-    mentions: list[np.ndarray]
-    words: list[int]
-    model: ImageTextModel
+    def __init__(self, model: ImageTextModel, queries: Sequence[str]):
+        self.model = model
+        self._terms = {text: read_terms(parse_query(text), dates=False)[0] for text in queries}
+        texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
+        self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
 
+    # What `encode_terms` asks a model for.
 
-def make_captions(model: ImageTextModel, dataset: Dataset, count: int, rng: np.random.Generator) -> Queries:
-    """Random captions as queries."""
-    chosen = rng.permutation(len(dataset.sentences))[:count]
-    sentences = [dataset.sentences[position] for position in chosen]
-    mentions = []
-    for position in chosen:
-        row = np.zeros(len(dataset), np.int64)
-        row[dataset.image_of[position]] = FEWEST_CAPTIONS
-        mentions.append(row)
-    vectors = model.csls_sentences(model.encode_text(sentences))
-    return Queries(vectors, mentions, [len(sentence.split()) for sentence in sentences], model)
+    def encode_query(self, text: str) -> tuple[np.ndarray, list[str]]:
+        return self._points[text], []
 
+    def csls_sentences(self, points: np.ndarray) -> np.ndarray:
+        return self.model.csls_sentences(points)
 
-def make_words(model: ImageTextModel, dataset: Dataset) -> Queries:
-    """The salient words of a data set, and pairs of neighboring words, as queries."""
-    texts = list(find_words(dataset).items())
-    vectors = model.csls_sentences(model.encode_text([text for text, _ in texts]))
-    return Queries(vectors, [row for _, row in texts], [len(text.split()) for text, _ in texts], model)
+    def measure_nearness(self, point: np.ndarray) -> float:
+        return 1.0
 
+    def score(self, text: str, photos: np.ndarray) -> np.ndarray:
+        """The scores (n,) of a query with photos (n, d)."""
+        self.encoded = encode_terms(self._terms[text], self, lambda _: None)
+        return photos @ self.encoded.vector
 
-def find_words(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Salient words and pairs of words in alphabetical order, each with the number of captions of every photo
-    that name it.
-    """
-    mentions: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(len(dataset), np.int64))
-    for sentence, image in zip(dataset.sentences, dataset.image_of):
-        tokens = tokenize(sentence)
-        for text in {*tokens, *(" ".join(pair) for pair in pairwise(tokens))}:
-            if not STOP_WORDS & set(text.split()):
-                mentions[text][image] += 1
-    return {
-        text: row
-        for text, row in sorted(mentions.items(), key=lambda item: item[0])  # a set has any order
-        if (row >= FEWEST_CAPTIONS).sum() >= FEWEST_PHOTOS and row[row > 0].mean() >= LEAST_SALIENCE
-    }
+    def describe(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
+        """The numbers (m, 5) of the best of the scores (n,) of the last query."""
+        vector = self.encoded.vector
+        others = self.model.score_training_photos(vector) if len(scores) < FEWEST_SCORES else None
+        scale = measure_scale(scores, self.encoded.n_words, others, self.model.read_hubness(vector))
+        assert scale is not None, "the model has no training photos to compare with"
+        return describe_scores(scores[best], scale)
 
 
 def run_trials(
-    queries: Queries,
-    photos: np.ndarray,
-    count: int,
-    rng: np.random.Generator,
-    folders: Sequence[int] = FOLDERS,
+    model: ImageTextModel, collection: Collection, questions: Sequence[Question], rng: np.random.Generator
 ) -> Trials:
-    """`count` trials with random queries, among the vectors (n, d) of photos, in folders of these sizes."""
-    trials: list[Trials] = []
-    known = np.flatnonzero(queries.vectors.any(axis=1))
-    for trial in range(count):
-        query = rng.choice(known)
-        mentions = queries.mentions[query]
-        folder = _draw_folder(mentions, int(rng.choice(folders)), trial % 2 == 0, rng)
-        scores = photos[folder] @ queries.vectors[query]
-        few = len(scores) < FEWEST_SCORES
-        others = queries.model.score_training_photos(queries.vectors[query]) if few else None
-        scale = measure_scale(scores, queries.words[query], others)
-        if scale is None:
-            continue
-        best = np.argsort(-scores, kind="stable")[:HITS]
-        is_right = mentions[folder[best]] > 0
-        trials.append(Trials(describe_scores(scores[best], scale), is_right, np.arange(len(best)) == 0))
-    return Trials.join(trials)
-
-
-def _draw_folder(mentions: np.ndarray, size: int, present: bool, rng: np.random.Generator) -> np.ndarray:
-    """Rows of photos: wrong ones and, if `present`, the share of right ones that the whole set has."""
-    wrong, right = np.flatnonzero(mentions == 0), np.flatnonzero(mentions >= FEWEST_CAPTIONS)
-    number = max(1, round(size * len(right) / len(mentions))) if present else 0
-    right = rng.permutation(right)[:number]
-    return np.concatenate([rng.permutation(wrong)[: max(0, size - len(right))], right])
-
-
-def fit_calibration(trials: list[Trials], model_key: str) -> Calibration:
-    """Logistic regression of whether a photo is right."""
-    from sklearn.linear_model import LogisticRegression
-
-    joined = Trials.join(trials)
-    weights = np.where(joined.is_best, WEIGHT_OF_BEST, 1.0)
-    deviation = joined.numbers.std(axis=0)
-    fitted = LogisticRegression(C=100.0, max_iter=1000).fit(joined.numbers / deviation, joined.right, weights)
-    score, deviations, log_photos, log_words = (float(value) for value in fitted.coef_[0] / deviation)
-    return Calibration(
-        model_key=model_key,
-        intercept=float(fitted.intercept_[0]),
-        score=score,
-        deviations=deviations,
-        log_photos=log_photos,
-        log_words=log_words,
+    """`TRIALS_PER_QUERY` trials of each query."""
+    searcher, found = (
+        Searcher(model, [question.text for question in questions]),
+        list[tuple[np.ndarray, np.ndarray, str]](),
     )
+    smallest, largest = np.log(FOLDERS)
+    for question in questions:
+        scores = searcher.score(question.text, collection.photos)
+        for trial in range(TRIALS_PER_QUERY):
+            size = int(np.exp(rng.uniform(smallest, min(largest, np.log(len(scores))))))
+            folder = draw_folder(question.right, size, trial % 2 == 0, rng)
+            best = np.argsort(-scores[folder], kind="stable")[:HITS]
+            found.append(
+                (searcher.describe(scores[folder], best), question.right[folder[best]], question.kind)
+            )
+    sizes = [len(right) for _, right, _ in found]
+    return Trials(
+        np.concatenate([numbers for numbers, _, _ in found]),
+        np.concatenate([right for _, right, _ in found]),
+        np.repeat(np.arange(len(found)), sizes),
+        np.repeat([kind for *_, kind in found], sizes),
+    )
+
+
+def draw_folder(right: np.ndarray, size: int, present: bool, rng: np.random.Generator) -> np.ndarray:
+    """Rows of photos: wrong ones and, if `present`, the share of right ones (n,) that all photos have."""
+    count = min(max(1, rng.binomial(size, right.mean())), right.sum()) if present else 0
+    rights, wrongs = (rng.permutation(np.flatnonzero(mask)) for mask in (right, ~right))
+    return np.concatenate([wrongs[: size - count], rights[:count]])
+
+
+# Fits
+
+
+def fit_weights(trials: Sequence[Trials], model_key: str) -> Calibration:
+    """Logistic regression of whether a photo is right; each of the trials has the same weight."""
+    numbers = np.concatenate([one.numbers for one in trials])
+    right = np.concatenate([one.right for one in trials])
+    weights = np.concatenate([np.full(len(one.right), 1000 / len(one.right)) for one in trials])
+    deviation = np.where(numbers.std(axis=0) > 0, numbers.std(axis=0), 1)
+    fitted = LogisticRegression(C=100.0, max_iter=1000).fit(numbers / deviation, right, weights)
+    named = dict(zip(WEIGHTS, (fitted.coef_[0] / deviation).tolist()))
+    return Calibration(
+        model_key=model_key, intercept=float(fitted.intercept_[0]), nothing=0.0, understood=-1.0, **named
+    )
+
+
+def rescale(calibration: Calibration, slope: float, shift: float) -> Calibration:
+    """The calibration whose logits are `slope` times as large, plus `shift`."""
+    weights = {name: slope * getattr(calibration, name) for name in ("intercept", *WEIGHTS)}
+    weights["intercept"] += shift
+    return structs.replace(calibration, **weights)
+
+
+def fit_to_judgments(calibration: Calibration, judged: Trials) -> tuple[Calibration, np.ndarray]:
+    """The calibration mapped to what was judged, and the probabilities (n,) of each judged photo by maps that
+    were fitted without its query.
+    """
+    logits = calibration.add_up(judged.numbers)[:, None]
+    regression = LogisticRegression(C=100.0)
+    fitted = regression.fit(logits, judged.right)
+    mapped = rescale(calibration, float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
+    left_out = cross_val_predict(
+        regression, logits, judged.right, groups=judged.trial, cv=GroupKFold(10), method="predict_proba"
+    )[:, 1]
+    return structs.replace(mapped, nothing=fit_nothing(mapped.apply(judged.numbers), judged)), left_out
+
+
+def fit_nothing(probabilities: np.ndarray, judged: Trials) -> float:
+    """The probability of the best photo below which at most `NOTHING_IS_FALSE` of the queries have a right
+    photo among the first, by logistic regression.
+    """
+    first, has_right = summarize(probabilities, judged)
+    if has_right.all():
+        return 0.0
+    logit = np.log(first / (1 - first))[:, None]
+    fitted = LogisticRegression(C=100.0).fit(logit, has_right)
+    wanted = np.log(NOTHING_IS_FALSE / (1 - NOTHING_IS_FALSE))
+    return float(1 / (1 + np.exp(-(wanted - fitted.intercept_[0]) / fitted.coef_[0, 0])))
+
+
+def summarize(probabilities: np.ndarray, trials: Trials) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of the best photo of each trial, and whether one of its photos is right."""
+    _, starts = np.unique(trials.trial, return_index=True)
+    return probabilities[starts], np.logical_or.reduceat(trials.right, starts)
+
+
+def fit_understood(model: ImageTextModel, questions: Sequence[Question]) -> float:
+    """The nearness that nearly all single words of captions have."""
+    points = model.encode_text([question.text for question in questions if question.kind == "word"])
+    nearness = [model.measure_nearness(point) for point in points if point.any()]
+    return float(np.quantile(nearness, MISUNDERSTOOD))
+
+
+def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], features: Path) -> Trials:
+    """The first photos of each judged query, as far as they were judged.
+
+    The file is a list of sheets. A sheet has the "photos" among which was searched, each named by the last
+    two parts of its path, and the "queries", each with photos and whether they are right.
+    """
+    files = {name_photo(str(file)): file for spec in specs for file in open_dataset(spec).image_paths}
+    found, missing = list[tuple[np.ndarray, list[bool]]](), 0
+    for sheet in json.loads(path.read_text("utf8")):
+        vectors = extract([files[name] for name in sheet["photos"]], model.image_encoder, features).features
+        photos = model.csls_images(model.image_points(vectors))
+        searcher = Searcher(model, list(sheet["queries"]))
+        for query, judged in sheet["queries"].items():
+            scores = searcher.score(query, photos)
+            best = np.argsort(-scores, kind="stable")[:HITS]
+            known = np.array([row for row in best if sheet["photos"][row] in judged], np.int64)
+            missing += len(best) - len(known)
+            right = [judged[sheet["photos"][row]] for row in known]
+            found.append((searcher.describe(scores, known), right))
+    print(f"{path}: {len(found)} queries; {missing} of their first {HITS} photos were not judged")
+    sizes = [len(right) for _, right in found]
+    return Trials(
+        np.concatenate([numbers for numbers, _ in found]),
+        np.concatenate([right for _, right in found]).astype(bool),
+        np.repeat(np.arange(len(found)), sizes),
+        np.full(sum(sizes), "judged"),
+    )
+
+
+def name_photo(path: str) -> str:
+    return "/".join(path.split("/")[-2:])
+
+
+# Checks
 
 
 @dataclass(frozen=True)
@@ -189,80 +375,58 @@ def calibration_error(bins: list[Bin]) -> float:
     return sum(bin_.photos * abs(bin_.probability - bin_.right) for bin_ in bins) / total
 
 
-def check_kinds(
-    model: ImageTextModel, dataset: Dataset, photos: np.ndarray, count: int, seed: int
-) -> Iterator[tuple[str, Trials]]:
-    """Trials of each kind of query: its name and the trials."""
-    rng = np.random.default_rng(seed)
-    captions, words = make_captions(model, dataset, count, rng), make_words(model, dataset)
-    yield "captions", run_trials(captions, photos, count, rng)
-    yield "words", run_trials(words, photos, count, rng)
-    yield "captions in small folders", run_trials(captions, photos, count // 4, rng, SMALL_FOLDERS)
-    yield "words in small folders", run_trials(words, photos, count // 4, rng, SMALL_FOLDERS)
+def report(name: str, probabilities: np.ndarray, trials: Trials) -> None:
+    """Print the calibration error of all photos and of those of each kind of query."""
+
+    def measure(mask: np.ndarray) -> str:
+        bins = measure_reliability(probabilities[mask], trials.right[mask])
+        return f"{calibration_error(bins):.3f}"
+
+    kinds = {kind: measure(trials.kinds == kind) for kind in dict.fromkeys(trials.kinds.tolist())}
+    total = measure(np.ones(len(trials.right), bool))
+    print(f"{name}: {len(trials.right):,} photos, expected calibration error {total} {kinds}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--features", type=Path, required=True, help="folder of the feature cache")
-    parser.add_argument("--fit", help="data set whose dev photos are fitted; omit to check only")
+    parser.add_argument("--fit", action="append", required=True, help="data set whose dev photos are fitted")
     parser.add_argument("--check", action="append", default=[], help="data set whose test photos are checked")
-    parser.add_argument("--plot", type=Path, help="write the reliability diagrams as a picture")
+    parser.add_argument("--judgments", type=Path, help="photos that were judged by eye")
     arguments = parser.parse_args()
-    model = ImageTextModel.load(arguments.model)
-    if arguments.fit:
-        trials = make_trials(model, arguments.fit, "dev", arguments.features, seed=0)
-        calibration = fit_calibration(list(trials.values()), model.key)
-        calibration.save(arguments.model)
-        print(f"Wrote {arguments.model / 'calibration.json'}: {calibration}")
-    else:
-        calibration = model.calibration or parser.error("the model has no calibration: add --fit")
-    diagrams = {}
+    model, rng = ImageTextModel.load(arguments.model), np.random.default_rng(0)
+    sets = {spec: Collection.open(spec, "dev", model, arguments.features) for spec in arguments.fit}
+    everything = Collection.join(list(sets.values()))
+    salience = everything.measure_salience()
+    if len(sets) > 1:
+        sets["all of them"] = everything
+    questions = {name: make_questions(one, salience, rng) for name, one in sets.items()}
+    trials = {name: run_trials(model, one, questions[name], rng) for name, one in sets.items()}
+    for left_out in arguments.fit if len(arguments.fit) > 1 else ():
+        others = [trials[name] for name in arguments.fit if name != left_out]
+        report(
+            f"{left_out}, fitted on the others",
+            fit_weights(others, "").apply(trials[left_out].numbers),
+            trials[left_out],
+        )
+    calibration = fit_weights(list(trials.values()), model.key)
     for spec in arguments.check:
-        trials = make_trials(model, spec, "test", arguments.features, seed=1)
-        diagrams |= {f"{spec.partition(':')[0]}, {kind}": (calibration, one) for kind, one in trials.items()}
-    for name, pair in diagrams.items():
-        report(name, *pair)
-    if arguments.plot:
-        plot(diagrams, arguments.plot)
-
-
-def make_trials(model: ImageTextModel, spec: str, split: str, features: Path, seed: int) -> dict[str, Trials]:
-    dataset = open_dataset(spec).part(split)
-    found = extract(dataset.image_paths, model.image_encoder, features).features
-    points = model.csls_images(model.image_points(found))
-    kinds = dict(check_kinds(model, dataset, points, TRIALS, seed))
-    if split != "dev":
-        return kinds | {"all": Trials.join(list(kinds.values()))}
-    return {name: one.halve() if "small" in name else one for name, one in kinds.items()}
-
-
-def report(name: str, calibration: Calibration, trials: Trials) -> None:
-    probabilities, best = calibration.apply(trials.numbers), trials.is_best
-    for title, rows in (("ten best photos", best | True), ("best photo", best)):
-        bins = measure_reliability(probabilities[rows], trials.right[rows])
-        error = calibration_error(bins)
-        print(f"{name}, {title}: {rows.sum():,} photos, expected calibration error {error:.3f}")
-        for one in bins:
-            print(f"    {one.photos:6,} photos: probability {one.probability:.2f}, right {one.right:.2f}")
-
-
-def plot(diagrams: dict[str, tuple[Calibration, Trials]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(diagrams), figsize=(3 * len(diagrams), 3.2), sharey=True)
-    for axis, (name, (calibration, trials)) in zip(np.atleast_1d(axes), diagrams.items()):
-        bins = measure_reliability(calibration.apply(trials.numbers), trials.right)
-        axis.plot([0, 1], [0, 1], color="0.8")
-        axis.plot([one.probability for one in bins], [one.right for one in bins], "o-", markersize=3)
-        axis.set_title(f"{name}\nECE {calibration_error(bins):.3f}", fontsize=9)
-        axis.set_xlabel("probability")
-    np.atleast_1d(axes)[0].set_ylabel("share of right photos")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+        one = Collection.open(spec, "test", model, arguments.features)
+        checked = run_trials(model, one, make_questions(one, salience, rng), rng)
+        report(f"{spec}, test", calibration.apply(checked.numbers), checked)
+    everyone = [question for found in questions.values() for question in found]
+    calibration = structs.replace(calibration, understood=fit_understood(model, everyone))
+    if arguments.judgments:
+        judged = read_judgments(arguments.judgments, model, arguments.fit, arguments.features)
+        report("judged by eye, by the captions alone", calibration.apply(judged.numbers), judged)
+        calibration, left_out = fit_to_judgments(calibration, judged)
+        report("judged by eye, each query by the others", left_out, judged)
+        first, has_right = summarize(calibration.apply(judged.numbers), judged)
+        nothing = first < calibration.nothing
+        print(f"nothing matches: {nothing.sum()} queries, {(nothing & has_right).sum()} with a right photo")
+    calibration.save(arguments.model)
+    print(f"Wrote {arguments.model / 'calibration.json'}: {calibration}")
 
 
 if __name__ == "__main__":

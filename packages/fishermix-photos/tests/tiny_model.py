@@ -80,6 +80,12 @@ class TinyModel:
     def encode_query(self, sentence):
         return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 
+    def read_hubness(self, query):
+        return 0.0
+
+    def measure_nearness(self, point):
+        return 1.0
+
     def suggest_spelling(self, word):
         return suggest_spelling(word, Vocabulary.from_words(NAMES))
 

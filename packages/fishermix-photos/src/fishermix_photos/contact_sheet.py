@@ -6,7 +6,9 @@ import base64
 import io
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from fishermix.errors import FishermixError
 from fishermix.storage import write_atomically
@@ -32,6 +34,7 @@ PAGE = """<!doctype html>
 body {{ margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 78rem; background: var(--ground);
   color: var(--text); font: 16px/1.45 system-ui, sans-serif; }}
 h1 {{ font-size: 1.5rem; margin: 0 0 .25rem; }}
+h2 {{ font-size: 1.15rem; margin: 1.75rem 0 .75rem; }}
 p {{ margin: 0 0 1.5rem; color: var(--soft); }}
 ol {{ list-style: none; margin: 0; padding: 0; display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); }}
@@ -45,13 +48,22 @@ img, .missing {{ display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: c
 </style>
 <h1>{title}</h1>
 <p>{subtitle}</p>
-<ol>
-{photos}</ol>
-</html>
+{sections}</html>
 """
 PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span> {caption}
 <div class="path">{path}</div></div></li>
 """
+
+
+@dataclass(frozen=True)
+class Card:
+    """A photo of a sheet: its file, the path to show, its score, a caption and its band."""
+
+    file: str | os.PathLike
+    path: str
+    score: float | None = None
+    caption: str = ""
+    band: str | None = None
 
 
 def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
@@ -72,22 +84,23 @@ def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 8
 
 
 def render_contact_sheet(
-    title: str,
-    photos: Iterable[tuple[str | os.PathLike, str, float | None, str]],
-    subtitle: str = "",
-    longest_side: int = 480,
+    title: str, cards: Iterable[Card], subtitle: str = "", longest_side: int = 480
 ) -> str:
-    """The HTML of photos, given as (file, path to show, score, caption). Every text is escaped."""
-    cards = [
-        PHOTO.format(
-            picture=show_picture(file, longest_side),
-            score="" if score is None else f"{score:.3f}",
-            caption=_escape(caption),
-            path=_escape(path),
+    """The HTML of photos, with a heading for each band. Every text is escaped."""
+    sections = []
+    for band, photos in groupby(cards, key=lambda card: card.band):
+        shown = "".join(
+            PHOTO.format(
+                picture=show_picture(photo.file, longest_side),
+                score="" if photo.score is None else f"{photo.score:.3f}",
+                caption=_escape(photo.caption),
+                path=_escape(photo.path),
+            )
+            for photo in photos
         )
-        for file, path, score, caption in photos
-    ]
-    return PAGE.format(title=_escape(title), subtitle=_escape(subtitle), photos="".join(cards))
+        heading = f"<h2>{_escape(band.capitalize())}</h2>\n" if band else ""
+        sections.append(f"{heading}<ol>\n{shown}</ol>\n")
+    return PAGE.format(title=_escape(title), subtitle=_escape(subtitle), sections="".join(sections))
 
 
 def write_contact_sheet(out: str | os.PathLike, html: str) -> None:

@@ -99,6 +99,9 @@ class ModelConfig(Struct, kw_only=True):
 class Calibration(Struct, kw_only=True):
     """`calibration.json`: what turns scores into probabilities (see `search`), and the key of the model
     whose scores it is for.
+
+    nothing : if the best photo has a lower probability, not one photo is right
+    understood : a query whose nearest training sentence has a lower cosine is not understood
     """
 
     model_key: Text
@@ -107,11 +110,18 @@ class Calibration(Struct, kw_only=True):
     deviations: Number
     log_photos: Number
     log_words: Number
+    hubness: Number = 0.0
+    nothing: Number = 0.2
+    understood: Number = -1.0
 
     def apply(self, numbers: np.ndarray) -> np.ndarray:
-        """The probabilities (n,) of what `search.describe_scores` gave (n, 4)."""
-        weights = np.array([self.score, self.deviations, self.log_photos, self.log_words])
-        return 1 / (1 + np.exp(-(self.intercept + numbers @ weights)))
+        """The probabilities (n,) of what `search.describe_scores` gave (n, 5)."""
+        return 1 / (1 + np.exp(-self.add_up(numbers)))
+
+    def add_up(self, numbers: np.ndarray) -> np.ndarray:
+        """The logits (n,) of the probabilities."""
+        weights = [self.score, self.deviations, self.log_photos, self.log_words, self.hubness]
+        return self.intercept + numbers @ np.array(weights)
 
     def save(self, folder: Path) -> None:
         """Write the file into a model's folder."""
@@ -499,6 +509,36 @@ class ImageTextModel:
         scores : ndarray of shape (m,) or None
         """
         return None if self.hubness is None else self.hubness.score_bank(query)
+
+    def read_hubness(self, query: np.ndarray) -> float:
+        """The hubness of a query: how near it is to its nearest training photos; 0 without a correction.
+
+        Parameters
+        ----------
+        query : array of shape (d + 2,)
+            A row of `csls_sentences`.
+
+        Returns
+        -------
+        float
+            The hubness, measured from that of the training sentences.
+        """
+        return 0.0 if self.hubness is None else -2.0 * float(query[-1])
+
+    def measure_nearness(self, point: np.ndarray) -> float:
+        """The cosine of a sentence and its nearest training sentence in the model; 1 if there are none.
+
+        Parameters
+        ----------
+        point : array of shape (d,)
+            A row of `encode_text`.
+
+        Returns
+        -------
+        float
+            Low for words that the model cannot make sense of.
+        """
+        return 1.0 if self.hubness is None else self.hubness.find_nearness(point)
 
     @property
     def hubness(self) -> HubnessCorrection | None:

@@ -110,12 +110,14 @@ class EncodedQuery:
     unknown_words : those that are out of the model's vocabulary
     n_words : the number of words that describe the photo; 0 for a query of photos alone
     is_guess : whether the model knows none of these words
+    nearness : of the sentences that the query adds to what the model was trained on, see `measure_nearness`
     """
 
     vector: np.ndarray
     unknown_words: tuple[str, ...] = ()
     n_words: int = 0
     is_guess: bool = False
+    nearness: float = 1.0
 
 
 # Terms of a text
@@ -357,10 +359,14 @@ def encode_terms(
     vector = total / np.float32(norm)
     if not any(term.kind == "text" for term in terms):
         return EncodedQuery(compare_by_cosine(vector, model))
-    wanted = [term.value for term in terms if term.kind == "text" and term.sign == "+"]
-    n_words = sum(len(text.split()) for text in wanted)
-    is_guess = bool(unknown) and _are_all_unknown(wanted, unknown)
-    return EncodedQuery(model.csls_sentences(vector[None])[0], tuple(unknown), n_words, is_guess)
+    wanted = {n: term for n, term in enumerate(terms) if term.kind == "text" and term.sign == "+"}
+    telling = _find_telling_words([term.value for term in wanted.values()])
+    is_guess = bool(telling) and telling.issubset(unknown)
+    nearness = max(
+        (model.measure_nearness(points[n] / term.weight) for n, term in wanted.items()), default=1.0
+    )
+    n_words = len(telling) or len(wanted)
+    return EncodedQuery(model.csls_sentences(vector[None])[0], tuple(unknown), n_words, is_guess, nearness)
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:
@@ -416,10 +422,9 @@ def suggest_words(unknown: Sequence[str], model, terms: Sequence[Term] = ()) -> 
     return remarks
 
 
-def _are_all_unknown(texts: Sequence[str], unknown: Sequence[str]) -> bool:
-    """Whether the words of texts are among the unknown ones; words that describe nothing do not count."""
-    telling = {word.lower().strip(".,;:!?'\"") for text in texts for word in text.split()} - STOP_WORDS
-    return bool(telling) and telling.issubset(unknown)
+def _find_telling_words(texts: Sequence[str]) -> set[str]:
+    """The words of texts that describe something: not "a" or "of"."""
+    return {word.lower().strip(".,;:!?'\"") for text in texts for word in text.split()} - STOP_WORDS
 
 
 # Filters

@@ -68,15 +68,15 @@ class Query:
     filter : Filter
         Only photos that meet its conditions.
     sort : {"score", "date", "oldest", "name"}
-        Best first; or newest first, oldest first, by name. In a search, the last three show only photos that
-        may be right, or the best ones if there are none.
+        Best first; or newest first, oldest first, by name. In a search, the last three show only likely
+        photos and maybes, or the best ones if there are none.
     n : int
         At most this many photos.
     offset : int
         Skip this many photos.
     min_probability : float, optional
         Only photos with at least this probability. If there are no probabilities (a query of photos, a model
-        without calibration): only photos whose scores stand out.
+        without calibration): only photos with unusually high scores.
     min_score : float, optional
         Only photos with at least this score.
     exclude : tuple of str
@@ -188,7 +188,10 @@ class Results:
     unknown_words : tuple of str
         The words of the query that are out of the model's vocabulary.
     nothing_matches : bool
-        Whether the query has probabilities and not one photo may be right.
+        Whether not one photo is right, which is true nine times out of ten. If this is False and all photos
+        are unlikely, the search is not sure.
+    is_understood : bool
+        Whether the model can make something of the query. If not, all photos are unlikely.
     """
 
     photos: tuple[Photo, ...] = ()
@@ -197,6 +200,16 @@ class Results:
     remarks: tuple[str, ...] = ()
     unknown_words: tuple[str, ...] = ()
     nothing_matches: bool = False
+    is_understood: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """What to say above the photos if all of them are unlikely; otherwise empty."""
+        if not self.photos or any(photo.band != "unlikely" for photo in self.photos):
+            return ""
+        if not self.is_understood:
+            return "These words are not understood. The nearest:"
+        return f"{'Nothing here looks like this' if self.nothing_matches else 'Not sure'}. The nearest:"
 
     def _repr_html_(self) -> str:
         from html import escape

@@ -5,11 +5,11 @@ around a center that differs from query to query. Matches lie above it, so its c
 estimated from the lower half, which contains none: the median, and the median minus the 15.87 % quantile,
 which is one standard deviation of a normal distribution. The probability is the logistic function of
 
-    intercept + score * x + deviations * (x - m) / s + log_photos * log(n) + log_words * log(w)
+    intercept + score * x + deviations * (x - m) / s + log_photos * log(n) + log_words * log(w) + hubness * r
 
-for a score x, n photos and a query of w words. `tools/calibrate.py` fits the five numbers on validation
-photos. Of fewer than eight photos, center and spread cannot be estimated: then they are those of the training
-photos in the model.
+for a score x, n photos and a query of w telling words whose hubness is r (`fishermix.joint`).
+`tools/calibrate.py` fits the six numbers on validation photos. Of fewer than eight photos, center and spread
+cannot be estimated: then they are those of the training photos in the model.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
 Folders = Sequence[str | os.PathLike]
 Sortable = TypeVar("Sortable", Photo, Record)
-MOST_SORTED = 2000  # photos that may be right, if they are not sorted by their scores
+MOST_SORTED = 2000  # likely photos and maybes, if they are not sorted by their scores
 MOST_FOLDERS = 200  # of the facets
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
 BANDS: tuple[Band, ...] = ("likely", "maybe", "unlikely")
-LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is likely right, or may be
-MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if no word of the query is known
+LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is called so
+MOST_OF_A_GUESS = 0.15  # the probability that a photo is right if the query is not understood
 FEWEST_SCORES = 8  # of fewer scores a quantile says nothing
+FEWEST_PHOTOS = 500  # a smaller folder counts as one of this size: no smaller one was judged by eye
 ONE_DEVIATION_BELOW = 0.158655  # this share of a normal distribution is lower
 SMALLEST_SPREAD = 0.02  # half of a usual one: photos of one burst have almost the same score
 HIGHER_THAN_ANY_SCORE = 2.0
@@ -96,7 +97,9 @@ class PhotoSearch:
             chosen = _sort(chosen, query.sort)
         page = chosen[query.offset : query.offset + query.n]
         more = len(chosen) > query.offset + query.n
-        return Results(tuple(page), more, nothing_matches=photos[0].band == "unlikely")
+        is_understood = probabilities is None or probabilities.most == 1
+        nothing = probabilities is not None and is_understood and probabilities.exclude(found[0][1])
+        return Results(tuple(page), more, nothing_matches=nothing, is_understood=is_understood)
 
     def find_files(
         self, vector: np.ndarray, n: int, query: Query, scope: Scope
@@ -122,8 +125,8 @@ class PhotoSearch:
     ) -> tuple[Probabilities | None, float]:
         """What turns the scores of a query into probabilities, and the score from which on photos are shown.
 
-        A query of photos alone, or a model without calibration, has no probabilities. If no word of a query
-        is known, no photo is called more than unlikely.
+        A query of photos alone, or a model without calibration, has no probabilities. If a query is not
+        understood, every photo is unlikely.
         """
         is_limited = query.min_probability is not None or query.sort != "score"
         calibration = model.calibration if encoded.n_words else None
@@ -135,8 +138,9 @@ class PhotoSearch:
         if calibration is not None:
             few = len(scores) < FEWEST_SCORES
             others = model.score_training_photos(encoded.vector) if few else None
-            scale = measure_scale(scores, encoded.n_words, others)
-            most = MOST_OF_A_GUESS if encoded.is_guess else 1.0
+            scale = measure_scale(scores, encoded.n_words, others, model.read_hubness(encoded.vector))
+            is_guess = encoded.is_guess or encoded.nearness < calibration.understood
+            most = MOST_OF_A_GUESS if is_guess else 1.0
             probabilities = None if scale is None else Probabilities(calibration, scale, most)
         if is_limited and probabilities is not None:
             threshold = max(threshold, probabilities.threshold(query.min_probability or MAYBE))
@@ -249,15 +253,20 @@ def find_band(probability: float | None) -> Band | None:
 
 @dataclass(frozen=True)
 class ScoreScale:
-    """The scores of one query over many photos: center and spread, their number, and the query's words."""
+    """The scores of one query over many photos: center and spread, their number, and the number of the
+    query's telling words and its hubness.
+    """
 
     center: float
     spread: float
     photos: int
     words: int
+    hubness: float = 0.0
 
 
-def measure_scale(scores: np.ndarray, words: int, reference: np.ndarray | None = None) -> ScoreScale | None:
+def measure_scale(
+    scores: np.ndarray, words: int, reference: np.ndarray | None = None, hubness: float = 0.0
+) -> ScoreScale | None:
     """The scale of the scores (n,) of one query; None if there are too few.
 
     reference : scores of the same query with other photos, which serve if there are too few
@@ -266,7 +275,7 @@ def measure_scale(scores: np.ndarray, words: int, reference: np.ndarray | None =
     if len(known) < FEWEST_SCORES or not len(scores):
         return None
     center, spread = _measure_bell(known)
-    return ScoreScale(center, max(spread, SMALLEST_SPREAD), len(scores), max(words, 1))
+    return ScoreScale(center, max(spread, SMALLEST_SPREAD), len(scores), max(words, 1), hubness)
 
 
 def _measure_bell(scores: np.ndarray) -> tuple[float, float]:
@@ -279,10 +288,11 @@ def _measure_bell(scores: np.ndarray) -> tuple[float, float]:
 
 
 def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
-    """The four numbers (n, 4) of each score (n,) that the probability depends on."""
-    same = np.ones(len(scores))
+    """The five numbers (n, 5) of each score (n,) that the probability depends on."""
     deviations = (np.asarray(scores, np.float64) - scale.center) / scale.spread
-    return np.stack([scores, deviations, same * math.log(scale.photos), same * math.log(scale.words)], axis=1)
+    photos = max(scale.photos, FEWEST_PHOTOS)
+    of_query = [math.log(photos), math.log(scale.words), scale.hubness]
+    return np.column_stack([scores, deviations, np.tile(of_query, (len(scores), 1))])
 
 
 @dataclass(frozen=True)
@@ -298,6 +308,10 @@ class Probabilities:
         numbers = describe_scores(np.asarray(scores, np.float64), self.scale)
         return np.minimum(self.calibration.apply(numbers), self.most).tolist()
 
+    def exclude(self, best: float) -> bool:
+        """Whether nothing matches if the best photo has this score: true nine times out of ten."""
+        return self.of_scores([best])[0] < self.calibration.nothing
+
     def threshold(self, probability: float) -> float:
         """The score with this probability; -inf if the probability does not grow with the score; a score that
         no photo has if no score has this probability.
@@ -308,16 +322,15 @@ class Probabilities:
         slope = fitted.score + fitted.deviations / scale.spread
         if slope <= 0:
             return -math.inf
-        fixed = fitted.log_photos * math.log(scale.photos) + fitted.log_words * math.log(scale.words)
-        at_zero = fitted.intercept + fixed - fitted.deviations * scale.center / scale.spread
+        at_zero = float(fitted.add_up(describe_scores(np.zeros(1), scale))[0])
         return (math.log(probability / (1 - probability)) - at_zero) / slope
 
 
 def estimate_threshold(scores: np.ndarray, best: float) -> float:
-    """The score from which on a photo stands out, without a calibration; -inf if there are too few scores.
+    """The score from which on photos are shown without a calibration; -inf if there are too few scores.
 
-    A photo stands out if its score is both above what one of n unrelated photos is expected to reach, which
-    is m + z s with 1 - Phi(z) = 1 / n, and at least half as far above the rest as the best photo.
+    It is the larger of what one of n unrelated photos is expected to reach, which is m + z s with
+    1 - Phi(z) = 1 / n, and of the middle between m and the best score.
 
     scores : (n,) of one query with all photos, or with a sample of them
     best : the highest score of all photos

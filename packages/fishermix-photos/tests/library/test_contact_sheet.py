@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.contact_sheet import make_thumbnail, render_contact_sheet, write_contact_sheet
+from fishermix_photos.contact_sheet import Card, make_thumbnail, render_contact_sheet, write_contact_sheet
 from PIL import Image
 from tiny_model import HOSTILE, paint
 
@@ -44,7 +44,7 @@ def test_what_is_no_photo_is_told(tmp_path):
 def test_a_sheet_escapes_everything_and_survives_missing_photos(tmp_path):
     photo = paint(tmp_path / "a.png", "red")
     page = render_contact_sheet(
-        HOSTILE, [(photo, HOSTILE, 0.5, HOSTILE), (tmp_path / "gone.png", "caf\udce9.png", None, "")], HOSTILE
+        HOSTILE, [Card(photo, HOSTILE, 0.5, HOSTILE), Card(tmp_path / "gone.png", "caf\udce9.png")], HOSTILE
     )
     assert page.count("data:image/jpeg;base64,") == 1
     assert page.count("&lt;script&gt;") == 5

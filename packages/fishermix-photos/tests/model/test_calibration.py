@@ -9,7 +9,6 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos import PhotoLibrary
 from fishermix_photos.cli.demo import copy_packaged_photos
-from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.model import SHIPPED, Calibration, ImageTextModel
 from fishermix_photos.query import encode_terms, parse_query
 from fishermix_photos.results import Query
@@ -23,7 +22,17 @@ from fishermix_photos.search import (
 from tiny_model import TinyModel
 
 TOOL = Path(__file__).parents[4] / "tools/calibrate.py"
-MAP = Calibration(model_key="tiny", intercept=-3, score=9, deviations=0.4, log_photos=-0.5, log_words=-0.6)
+MAP = Calibration(
+    model_key="tiny",
+    intercept=-3,
+    score=9,
+    deviations=0.4,
+    log_photos=-0.5,
+    log_words=-0.6,
+    hubness=2,
+    nothing=0.1,
+    understood=0.3,
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +57,10 @@ def test_the_scale_is_that_of_quantiles():
 
 
 def test_a_probability_grows_with_the_score_and_has_an_inverse():
-    judge = Probabilities(MAP, ScoreScale(0.1, 0.08, 400, 2))
+    judge = Probabilities(MAP, ScoreScale(0.1, 0.08, 800, 2, hubness=0.3))
     scores = np.linspace(-0.5, 1, 50)
     found = judge.of_scores(scores)
-    by_hand = -3 + 9 * 0.4 + 0.4 * (0.4 - 0.1) / 0.08 - 0.5 * np.log(400) - 0.6 * np.log(2)
+    by_hand = -3 + 9 * 0.4 + 0.4 * (0.4 - 0.1) / 0.08 - 0.5 * np.log(800) - 0.6 * np.log(2) + 2 * 0.3
     assert judge.of_scores([0.4]) == [pytest.approx(1 / (1 + np.exp(-by_hand)))]
     assert np.all(np.diff(found) > 0)
     for score, probability in zip(scores, found):
@@ -65,20 +74,18 @@ def test_a_probability_grows_with_the_score_and_has_an_inverse():
 def test_a_fit_recovers_the_map_that_made_the_answers(tool):
     rng = np.random.default_rng(0)
     n = 40_000
-    numbers = np.stack(
-        [
-            rng.normal(0.3, 0.1, n),
-            rng.normal(2, 1, n),
-            np.log(rng.choice([60, 250], n)),
-            rng.uniform(0, 2, n),
-        ],
-        1,
-    )
-    best = np.arange(n) % 10 == 0
-    truth = MAP.apply(numbers)
-    trials = tool.Trials(numbers, rng.random(n) < truth, best)
-    found = tool.fit_calibration([trials], "x")
-    for name in ("intercept", "score", "deviations", "log_photos", "log_words"):
+    columns = [
+        rng.normal(0.3, 0.1, n),
+        rng.normal(2, 1, n),
+        np.log(rng.choice([60, 250], n)),
+        rng.uniform(0, 2, n),
+        rng.normal(0, 0.3, n),
+    ]
+    numbers = np.stack(columns, 1)
+    right = rng.random(n) < MAP.apply(numbers)
+    trials = tool.Trials(numbers, right, np.arange(n) // 5, np.full(n, "word"))
+    found = tool.fit_weights([trials], "x")
+    for name in ("intercept", *tool.WEIGHTS):
         assert getattr(found, name) == pytest.approx(getattr(MAP, name), rel=0.15, abs=0.1)
     bins = tool.measure_reliability(found.apply(trials.numbers), trials.right)
     assert tool.calibration_error(bins) < 0.01
@@ -93,19 +100,76 @@ def test_the_calibration_error_is_the_mean_distance(tool):
     assert bins == [tool.Bin(2, pytest.approx(0.055), 0.5), tool.Bin(2, pytest.approx(0.975), 1.0)]
 
 
-def test_salient_words_are_those_that_most_captions_of_a_photo_name(tool):
-    sentences, image_of = [], []
-    for image in range(8):
-        animal = "giraffe" if image < 4 else "zebra"
-        sentences += [f"a {animal} on grass", f"the {animal} stands", f"one tall {animal}", "an animal"]
-        image_of += [image] * 4
-    dataset = Dataset(
-        "x", list("abcdefgh"), [Path(name) for name in "abcdefgh"], sentences, image_of, ["test"] * 8
+def test_judgments_change_slope_and_shift(tool):
+    """People who call more photos right than captions do raise the probabilities, also of unseen queries."""
+    rng = np.random.default_rng(0)
+    n = 10_000
+    numbers = np.zeros((n, 5))
+    numbers[:, 0] = rng.normal(0.3, 0.1, n)
+    strict = tool.structs.replace(MAP, hubness=0)
+    judged_by = tool.rescale(strict, 0.5, 1.5)
+    assert judged_by.add_up(numbers) == pytest.approx(0.5 * strict.add_up(numbers) + 1.5)
+    judged = tool.Trials(
+        numbers, rng.random(n) < judged_by.apply(numbers), np.arange(n) // 5, np.full(n, "judged")
     )
-    found = tool.find_words(dataset)
-    assert list(found) == sorted(found)  # a fit gives the same numbers each time
-    assert set(found) == {"giraffe", "zebra"}
-    assert found["giraffe"].tolist() == [3] * 4 + [0] * 4
+    found, left_out = tool.fit_to_judgments(strict, judged)
+    assert found.apply(numbers) == pytest.approx(judged_by.apply(numbers), abs=0.03)
+    assert left_out == pytest.approx(judged_by.apply(numbers), abs=0.05)
+
+
+def test_nothing_is_said_where_it_is_true_nine_times_out_of_ten(tool):
+    rng = np.random.default_rng(0)
+    probability = rng.uniform(0.01, 0.99, 20_000)
+    right = rng.random(20_000) < probability
+    trials = tool.Trials(np.zeros((20_000, 5)), right, np.arange(20_000), np.full(20_000, "judged"))
+    assert tool.fit_nothing(probability, trials) == pytest.approx(0.1, abs=0.01)
+    pairs = tool.Trials(np.zeros((4, 5)), np.array([0, 1, 0, 0], bool), np.array([0, 0, 1, 1]), right[:4])
+    first, has_right = tool.summarize(np.array([0.9, 0.2, 0.4, 0.1]), pairs)
+    assert (first.tolist(), has_right.tolist()) == ([0.9, 0.4], [True, False])
+
+
+@pytest.fixture
+def zoo(tool):
+    """Photos of giraffes on grass, of zebras, and of men who run."""
+    captions = []
+    for row in range(12):
+        animal = ("giraffe", "zebras", "men")[row // 4]
+        captions += [(row, f"the {animal} stood"), (row, f"one tall {animal} running")]
+    captions += [(0, "grass"), (0, "green grass"), (5, "a zebra on grass"), (5, "grass")]
+    return tool.Collection.make(np.eye(12), [f"{row}.jpg" for row in range(12)], captions)
+
+
+def test_photos_are_right_if_their_captions_have_all_words_in_any_inflection(tool, zoo):
+    assert tool.find_stems("the men ran") == tool.find_stems("a running man")[::-1]
+    assert np.flatnonzero(zoo.find_right(tool.find_stems("a zebra"))).tolist() == [4, 5, 6, 7]
+    assert np.flatnonzero(zoo.find_right(tool.find_stems("zebras on the grass"))).tolist() == [5]
+    assert np.flatnonzero(zoo.find_right(tool.find_stems("a man runs"))).tolist() == [8, 9, 10, 11]
+    salience = zoo.measure_salience()
+    assert salience["giraff"] == pytest.approx((3 * 1 + 2 / 4) / 4)
+    twice = tool.Collection.join([zoo, zoo])
+    assert np.flatnonzero(twice.find_right(["grass"])).tolist() == [0, 5, 12, 17]
+
+
+def test_queries_of_all_kinds_know_their_right_photos(tool, zoo):
+    salience = zoo.measure_salience()
+    questions = tool.make_questions(zoo, salience, np.random.default_rng(0), 20)
+    assert {question.kind for question in questions} == {"word", "two words", "short", "minus"}
+    assert not any("green" in question.text for question in questions)  # too few captions mention it
+    for question in questions:
+        first, _, second = question.text.partition(" - ")
+        right = zoo.find_right(tool.find_stems(first))
+        assert np.array_equal(
+            question.right, right & ~zoo.find_right(tool.find_stems(second)) if second else right
+        )
+
+
+def test_a_folder_has_right_photos_or_none(tool):
+    rng, right = np.random.default_rng(0), np.arange(100) < 20
+    for size in (2, 10, 60):
+        assert not right[tool.draw_folder(right, size, False, rng)].any()
+        folder = tool.draw_folder(right, size, True, rng)
+        assert right[folder].any()
+        assert len(set(folder.tolist())) == size
 
 
 def test_a_calibration_belongs_to_one_model(tmp_path):
@@ -149,8 +213,12 @@ def test_the_shipped_model_is_calibrated(tmp_path):
 
         assert best("a cat") > LIKELY
         assert max(map(best, ("a giraffe", "people playing baseball", "a slice of pizza"))) < MAYBE
+        assert library.search("people playing baseball").nothing_matches
         assert best("xqzzt") < MAYBE
-        assert library.search("xqzzt").nothing_matches
+        unknown = library.search("xqzzt")
+        assert not unknown.is_understood
+        assert not unknown.nothing_matches
+        assert unknown.verdict.startswith("These words are not understood")
     assert encode_terms(parse_query("the xqzzt"), model, None).is_guess
     assert not encode_terms(parse_query("an xqzzt cat"), model, None).is_guess
 

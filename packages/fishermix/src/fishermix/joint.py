@@ -157,6 +157,10 @@ class HubnessCorrection:
         """
         return self._image_points @ query[:-2] + query[-1]
 
+    def find_nearness(self, point: np.ndarray) -> float:
+        """The largest cosine of the unit point (d,) of a sentence with a sentence of the bank."""
+        return float((self._sentence_points @ point).max())
+
     @cached_property
     def _image_points(self) -> np.ndarray:
         return from_bytes(self.images)

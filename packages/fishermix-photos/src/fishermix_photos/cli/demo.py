@@ -53,7 +53,7 @@ def demo(
     model: ModelOption = None,
 ) -> None:
     """Try search, caption, explain and a contact sheet on a few photos."""
-    from fishermix_photos.contact_sheet import render_contact_sheet, write_contact_sheet
+    from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
     from fishermix_photos.query import parse_query
     from fishermix_photos.results import Query
 
@@ -77,7 +77,9 @@ def demo(
                 break
         lines = format_explanation(library.explain(query, best.id))
         say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
-    cards = [(photo.picture, photo.relative, photo.score, caption) for photo, caption in zip(shown, captions)]
+    cards = [
+        Card(photo.picture, photo.relative, photo.score, caption) for photo, caption in zip(shown, captions)
+    ]
     sheet = out / "contact-sheet.html"
     write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
     program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
@@ -96,8 +98,8 @@ def _show_search(library: PhotoLibrary, query: str) -> Photo:
 
     results = library.search(Query(parse_query(query), n=3))
     say("", f'fishermix search "{query}"')
-    if results.nothing_matches:
-        say("  Nothing here looks like this. The nearest:")
+    if results.verdict:
+        say(f"  {results.verdict}")
     say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos))
     return results.photos[0]
 

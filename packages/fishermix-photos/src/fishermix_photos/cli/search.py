@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from fishermix_photos.query import Filter
     from fishermix_photos.results import Changes, Photo, Query, Results
 
-NOTHING = "Nothing here looks like this. The nearest:"
 BEST = 10  # photos that are printed by default
 AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
-HEADINGS = {"likely": "Likely:", "maybe": "Maybe:", "unlikely": "Unlikely:"}
 
 
 class SearchCommand(Command):
@@ -98,7 +96,7 @@ MinScoreOption = Annotated[
     typer.Option(
         "--min-score",
         metavar="SCORE|auto",
-        help="Print only photos with at least this score. auto: only photos that may be right.",
+        help="Print only photos with at least this score. auto: only likely photos and maybes.",
     ),
 ]
 AfterOption = Annotated[
@@ -139,7 +137,7 @@ SortOption = Annotated[
     typer.Option(
         "--sort",
         metavar="score|date",
-        help="score: best first. date: only photos that may be right, newest first.",
+        help="score: best first. date: only likely photos and maybes, newest first.",
     ),
 ]
 HtmlOption = Annotated[
@@ -229,16 +227,18 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
 
 
 def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None:
-    """Print scores and paths, with headings for the photos that are likely right and those that may be."""
-    if results.nothing_matches:
-        tell(NOTHING)
-        has_headings = False
-    band, lines = None, []
+    """Print scores, bands and paths; the bands as headings, if wanted."""
+    if results.verdict:
+        tell(results.verdict)
+    band, lines = "unlikely" if results.verdict else None, []
     for photo, place in zip(results.photos, names.describe(results.photos)):
         if has_headings and photo.band not in (None, band):
             band = photo.band
-            lines.append(HEADINGS[photo.band])
-        lines.append(place if photo.score is None else f"{photo.score:.3f}  {place}")
+            lines.append(f"{photo.band.capitalize()}:")
+        columns = ["" if photo.score is None else f"{photo.score:.3f}", place]
+        if photo.band and not has_headings:
+            columns.insert(1, f"{photo.band:8}")
+        lines.append("  ".join(column for column in columns if column))
     say(*lines)
 
 
@@ -352,11 +352,15 @@ def _explain_nothing(count: int, query: Query) -> str:
 
 
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
-    from fishermix_photos.contact_sheet import render_contact_sheet, write_contact_sheet
+    from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
 
     places = names.describe(results.photos)
-    cards = [(photo.picture, place, photo.score, "") for photo, place in zip(results.photos, places)]
-    write_contact_sheet(out, render_contact_sheet(query, cards, f"{len(cards)} photos found by fishermix"))
+    cards = [
+        Card(photo.picture, place, photo.score, band=photo.band)
+        for photo, place in zip(results.photos, places)
+    ]
+    subtitle = results.verdict or f"{len(cards)} photos found by fishermix"
+    write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
     tell(f"Wrote {out}.")
 
 

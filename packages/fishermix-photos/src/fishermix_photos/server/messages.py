@@ -62,8 +62,10 @@ class ResultsMessage(BaseModel):
     unknown_words: list[str] = Field(description="Words of the query that the model does not know.")
     spelling: bool = Field(description="Whether unknown words are matched by spelling, or else ignored.")
     nothing_matches: bool = Field(
-        description="Whether the query has probabilities and not one photo may be right."
+        description="Whether not one photo is right, which is true nine times out of ten."
     )
+    is_understood: bool = Field(description="Whether the model can make something of the query.")
+    verdict: str = Field(description="What to say above the photos if all are unlikely; otherwise empty.")
 
 
 class FacetCount(BaseModel):
@@ -178,6 +180,8 @@ def show_results(found: results.Results, spelling: bool = False) -> ResultsMessa
         unknown_words=list(found.unknown_words),
         spelling=spelling,
         nothing_matches=found.nothing_matches,
+        is_understood=found.is_understood,
+        verdict=found.verdict,
     )
 
 

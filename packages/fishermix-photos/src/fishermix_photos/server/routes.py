@@ -155,7 +155,7 @@ async def search_photos(
     n: AtMost = 30,
     offset: Annotated[int, Query(ge=0, le=10_000, description="Skip this many photos.")] = 0,
     sort: Annotated[
-        Literal["score", "date"], Query(description="Best first; or those that may be right, newest first.")
+        Literal["score", "date"], Query(description="Best first; or likely photos and maybes, newest first.")
     ] = "score",
 ) -> ResultsMessage:
     """Find the photos that a sentence, or a combination of sentences and photos, describes."""
