@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ class Encoder(TinyImageEncoder):
 class Model(TinyModel):
     def __init__(self, folder):
         self.image_encoder = Encoder()
+        self.sentence_vectors = SimpleNamespace(transformer=None)
         saved = Path(folder) / "captioner"
         self.captioner = Captioner.load(saved) if saved.is_dir() else None
 
@@ -74,6 +76,7 @@ def trained(data, tmp_path_factory) -> Path:
     """A model folder with a captioner, trained by the command."""
     folder = tmp_path_factory.mktemp("models") / "model"
     folder.mkdir()
+    (folder / "config.json").write_text("{}")  # the figures of a model name it by this file
     small = replace(
         CAPTION_RECIPES["default"],
         units=16,
@@ -117,7 +120,7 @@ def test_caption_goes_on_after_an_unreadable_photo(run, trained, data, tmp_path)
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no photo")
     assert "1 of 2 photos" in run("caption", broken, data / "test-red.png", "--model", trained, fails=True)
-    assert "is not a file" in run("caption", tmp_path / "absent.png", "--model", trained, fails=True)
+    assert "does not exist" in run("caption", tmp_path / "absent.png", "--model", trained, fails=True)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
