@@ -299,6 +299,21 @@ class Database:
         query = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where} ORDER BY {by} LIMIT ? OFFSET ?"
         return self._make_records(self._ask(RecordRow, query, *values, *bounds, n, offset)), total
 
+    def count_years(self, prefixes: Sequence[str], filter: Filter) -> dict[tuple[bool, str], int]:
+        """The number of files that meet a filter by year, doubtful dates apart."""
+        where, values = self._limit(prefixes, filter)
+        latest = datetime.now() + timedelta(days=1)
+        known = "CASE WHEN p.taken BETWEEN ? AND ? THEN 0 ELSE 1 END"
+        query = f"SELECT {known}, coalesce(substr(p.taken, 1, 4), ''), count(*) FROM photos p WHERE {where}"
+        found = self._ask(
+            tuple[int, str, int],
+            f"{query} AND p.is_file GROUP BY 1, 2",
+            EARLIEST,
+            latest.isoformat(),
+            *values,
+        )
+        return {(bool(doubtful), year): photos for doubtful, year, photos in found}
+
     def _limit(self, prefixes: Sequence[str], filter: Filter) -> tuple[str, list[Any]]:
         """A condition of SQL, and its values, for readable photos below prefixes that meet a filter."""
         conditions: list[tuple[str, Sequence[Any]]] = [limit_to(prefixes)]

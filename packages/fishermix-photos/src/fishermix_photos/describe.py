@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,20 @@ EVERYDAY = Path(__file__).parent / "pretrained" / "everyday.txt"
 SENTENCES_PER_PHOTO = 2
 SHORTEST_WORD = 3  # letters
 MOST_WORDS = 24
-FEWEST_LEADS = 0.3  # of the occurrences of a noun follow such a word
+RARE = 0.5  # is added to the number of training photos: a word that none has is not infinitely typical
+DEVIATIONS = 1.64  # 95 of 100 times, a factor is higher than that many standard errors below its estimate
+FEWEST_LEADS = 0.3  # of the occurrences of a noun follow one of LEADS; as many precede one of ENDS
 LEADS = set(
     re.findall(
         r"\w+",
         "a an the his her its their two three four some many several of with on in at by to for from and",
+    )
+)
+ENDS = set(
+    re.findall(
+        r"\w+",
+        "of with on in at by to for from and or is are that which who near over under into onto through as "
+        "while behind between against along across around above below next outside inside down up after",
     )
 )
 # Words that say nothing about what is in a photo.
@@ -79,31 +89,46 @@ class SentencePool:
             for found in zip(rows.tolist(), scores.tolist())
         ]
 
+    @cached_property
+    def nouns(self) -> set[str]:
+        """The nouns of the sentences."""
+        return _find_nouns(self.sentences)
+
+    def count_nouns(self, points: np.ndarray) -> Counter[str]:
+        """The number of photos (m, d) whose best sentences contain each noun."""
+        ranked = self.rank_for_photos(points, SENTENCES_PER_PHOTO)
+        texts = (" ".join(sentence for sentence, _ in best) for best in ranked)
+        return Counter(word for text in texts for word in self.nouns & {*_split(text)})
+
+    @cached_property
+    def reference(self) -> tuple[Counter[str], int]:
+        """The number of training photos for each noun, and of all; without such photos, of sentences."""
+        hubness = getattr(self.model, "hubness", None)
+        if hubness is None:
+            nouns = (word for sentence in self.sentences for word in self.nouns & {*_split(sentence)})
+            return Counter(nouns), len(self.sentences)
+        points = hubness.image_points
+        return self.count_nouns(points), len(points)
+
 
 # Topics
 
 
 def find_topics(pool: SentencePool, points: np.ndarray) -> list[str]:
-    """The most typical words of the photos with these points (m, d).
+    """The words that distinguish the photos with these points (m, d) from the model's training photos.
 
-    Each photo is annotated with its best sentences. A word is typical if these contain it more often than the
-    sentences in general do: it scores p log(p / q), its part of the divergence of the two distributions, with
-    p its share of the words of the annotations and q its share of the words of all sentences. Only words that
-    follow an article, a number or a preposition often enough count: those are nouns and colors, not verbs.
+    Each photo is annotated with its best sentences. A word is more frequent in these annotations than in
+    those of the training photos by the factor f = (a / m) / (b / n), for a of m photos and b of n training
+    photos. Words are ranked by the smallest f that is plausible: with the standard error sqrt(1/a + 1/b) of
+    log f, that is 1.64 standard errors below log f.
     """
-    if not len(points):
-        return []
-    ranked = pool.rank_for_photos(points, SENTENCES_PER_PHOTO)
-    nouns = _find_nouns(pool.sentences)
-    seen = Counter(
-        word for sentences in ranked for sentence, _ in sentences for word in nouns & {*_split(sentence)}
-    )
-    expected = Counter(word for sentence in pool.sentences for word in nouns & {*_split(sentence)})
-    in_all, in_pool = sum(seen.values()), sum(expected.values())
+    usual, n = pool.reference
+    seen = pool.count_nouns(points) if len(points) else Counter[str]()
     scores = {}
     for word, count in seen.items():
-        share = count / in_all
-        scores[word] = share * math.log(share * in_pool / expected[word])
+        expected = usual[word] + RARE
+        factor = math.log(count / len(points) * n / expected)
+        scores[word] = factor - DEVIATIONS * math.sqrt(1 / count + 1 / expected)
     best = sorted((word for word in scores if scores[word] > 0), key=lambda word: (-scores[word], word))
     # Of dog and dogs, the more typical is enough.
     chosen: list[str] = []
@@ -114,16 +139,22 @@ def find_topics(pool: SentencePool, points: np.ndarray) -> list[str]:
 
 
 def _find_nouns(sentences: Sequence[str]) -> set[str]:
-    total, led = Counter[str](), Counter[str]()
+    """The words that often follow an article, a number or a preposition, and often precede a preposition, a
+    verb or the end: not verbs, not adjectives.
+    """
+    total, led, ended = Counter[str](), Counter[str](), Counter[str]()
     for sentence in sentences:
         words = _split(sentence)
-        for before, word in zip(["a", *words], words):
+        for before, word, after in zip(["a", *words], words, [*words[1:], "of"]):
             total[word] += 1
             led[word] += before in LEADS
+            ended[word] += after in ENDS or after.endswith("ing")
     return {
         word
         for word, count in total.items()
-        if len(word) >= SHORTEST_WORD and word not in COMMON and led[word] >= FEWEST_LEADS * count
+        if len(word) >= SHORTEST_WORD
+        and word not in COMMON
+        and min(led[word], ended[word]) >= FEWEST_LEADS * count
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from fishermix.progress import progress
 from fishermix.runtime import available_threads
 
 from fishermix_photos.details import Details
+from fishermix_photos.results import Photo
 from fishermix_photos.vision.formats import may_hold_several
 
 # On Flickr8K, copies at half the size (250 pixels) have a cosine of 0.66 and more. Of the 255 bits, copies
@@ -36,20 +37,20 @@ COPY_MARK = re.compile(r"(?<![^\W_])(?:copy|copie|copia|kopie)(?![^\W\d_])|\(\d+
 class DuplicateGroup:
     """Photos that are the same.
 
-    files : at least two, by absolute path. The first one has the most pixels and, of several such photos, is
-        likely the original
+    photos : at least two. The first one has the most pixels and, of several such photos, is likely the
+        original
     is_exact : whether all files are equal, byte by byte
     """
 
-    files: Mapping[str, Details]
+    photos: tuple[Photo, ...]
     is_exact: bool
 
 
 @dataclass(frozen=True)
 class Content:
-    """A picture of the library: its files, what is known of them, and its unit point (d,)."""
+    """A picture of the library: the photos that show it, and its unit point (d,)."""
 
-    files: Mapping[str, Details]
+    photos: Sequence[Photo]
     point: np.ndarray
 
 
@@ -62,12 +63,11 @@ def find_duplicates(contents: Sequence[Content], exact: bool = False) -> list[Du
     found = []
     for rows in groups.list():
         # What the library has not yet seen to be deleted must not be the copy that is kept.
-        files = {path: details for row in rows for path, details in contents[row].files.items()}
-        paths = sorted(path for path in files if os.path.isfile(path))
-        paths.sort(key=lambda path: rank_copy(Path(path), files[path]))
-        if len(paths) > 1:
-            found.append(DuplicateGroup({path: files[path] for path in paths}, is_exact=len(rows) == 1))
-    return sorted(found, key=lambda group: min(group.files))
+        photos = [photo for row in rows for photo in contents[row].photos if os.path.isfile(photo.path)]
+        photos.sort(key=lambda photo: (*rank_copy(Path(photo.path), photo.details), photo.path))
+        if len(photos) > 1:
+            found.append(DuplicateGroup(tuple(photos), is_exact=len(rows) == 1))
+    return sorted(found, key=lambda group: min(photo.path for photo in group.photos))
 
 
 def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, int]:
@@ -88,7 +88,7 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
 
 def _find_pairs(contents: Sequence[Content]) -> Iterator[tuple[int, int]]:
     """Positions of pictures that look the same."""
-    names = [next(iter(content.files)) for content in contents]
+    names = [content.photos[0].path for content in contents]
     rows = np.array([row for row, name in enumerate(names) if not may_hold_several(name)], np.int64)
     if not len(rows):
         return

@@ -41,6 +41,7 @@ from fishermix_photos.query import (
     suggest_words,
 )
 from fishermix_photos.results import (
+    Band,
     Changes,
     Facets,
     FolderAway,
@@ -61,6 +62,7 @@ from fishermix_photos.vision.formats import find_format, is_whole_file
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
 
+    from fishermix_photos.database import Record
     from fishermix_photos.describe import SentencePool
     from fishermix_photos.duplicates import DuplicateGroup
     from fishermix_photos.explain import Explainer, Explanation
@@ -460,6 +462,31 @@ class PhotoLibrary:
         """
         return self._find_pool(sentences).rank_for_photos(self._point(photo)[None], n)[0]
 
+    def find_bands(
+        self, sentences: Sequence[str], photo: str | np.ndarray, folders: Sequence[str | os.PathLike] = ()
+    ) -> list[Band | None]:
+        """How sure a search for each sentence is of a photo; None if the model has no calibration.
+
+        Parameters
+        ----------
+        sentences : sequence of str
+            What the photo may show.
+        photo : str or array of shape (d,)
+            The id of a photo, or a point of `encode_photo`.
+        folders : sequence of paths
+            Compare with the photos below these folders.
+
+        Returns
+        -------
+        bands : list of {"likely", "maybe", "unlikely"} or None
+            One for each sentence.
+        """
+        vector = self.model.csls_images(self._point(photo)[None])[0]
+        encoded = [
+            encode_terms([Term("+", "text", text)], self.model, self._find_point) for text in sentences
+        ]
+        return [self._search.estimate_band(vector, query, self.model, folders) for query in encoded]
+
     def _find_pool(self, sentences: Sequence[str] | None) -> SentencePool:
         """The pool of the model, or of these sentences, which are encoded once."""
         if sentences is None:
@@ -521,18 +548,16 @@ class PhotoLibrary:
         """
         from fishermix_photos.duplicates import Content, find_duplicates
 
-        records = [
-            record
-            for record in self._store.records(self._search.scope(folders, self.model.key).prefixes)
-            if is_whole_file(record.path)
-        ]
-        files: dict[int, dict[str, Any]] = {}
+        files: dict[int, list[Record]] = {}
+        records = self._store.records(self._search.scope(folders, self.model.key).prefixes)
         for record in sorted(records, key=lambda record: record.path):
-            files.setdefault(record.row, {})[record.path] = record.details
+            if is_whole_file(record.path):
+                files.setdefault(record.row, []).append(record)
         if not files:
             return []
         points = self._store.points(list(files))[:, : self.model.dimension]
-        return find_duplicates([Content(*one) for one in zip(files.values(), points)], exact)
+        pictures = [make_photos([(record, None) for record in records]) for records in files.values()]
+        return find_duplicates([Content(*picture) for picture in zip(pictures, points)], exact)
 
     def encode_photo(self, image: Any) -> np.ndarray:
         """The point (d,) of a picture that need not be in the library; the last 32 are remembered.

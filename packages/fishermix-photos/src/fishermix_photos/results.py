@@ -183,6 +183,8 @@ class Results:
         Whether there are photos after these.
     total : int, optional
         The number of all photos that match, if they were listed without a query.
+    years : tuple of (str, int)
+        The years of a list by date, in its order, and the number of photos of each.
     remarks : tuple of str
         How the query was understood.
     unknown_words : tuple of str
@@ -197,6 +199,7 @@ class Results:
     photos: tuple[Photo, ...] = ()
     more: bool = False
     total: int | None = None
+    years: tuple[tuple[str, int], ...] = ()
     remarks: tuple[str, ...] = ()
     unknown_words: tuple[str, ...] = ()
     nothing_matches: bool = False

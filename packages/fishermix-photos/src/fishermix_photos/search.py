@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Folders = Sequence[str | os.PathLike]
 Sortable = TypeVar("Sortable", Photo, Record)
 MOST_SORTED = 2000  # likely photos and maybes, if they are not sorted by their scores
-MOST_FOLDERS = 200  # of the facets
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
 BANDS: tuple[Band, ...] = ("likely", "maybe", "unlikely")
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is called so
@@ -148,6 +147,14 @@ class PhotoSearch:
             threshold = max(threshold, estimate_threshold(scores, best))
         return probabilities, threshold
 
+    def estimate_band(
+        self, photo: np.ndarray, encoded: EncodedQuery, model: ImageTextModel, folders: Folders
+    ) -> Band | None:
+        """The band that the photo with this vector has among the results of a query."""
+        score = float(encoded.vector @ photo)
+        probabilities, _ = self._estimate(encoded, model, Query(), self.scope(folders, model.key), score)
+        return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
+
     def browse(self, query: Query) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
         query.filter.check()
@@ -156,9 +163,12 @@ class PhotoSearch:
         if query.exclude:
             selected = [record for record in self._not_excluded(query, scope) if is_whole_file(record.path)]
             files, total = _sort(selected, order)[query.offset : end], len(selected)
+            years: Mapping[tuple[bool, str], int] = Counter(_find_year(one.details.taken) for one in selected)
         else:
             files, total = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
-        return Results(tuple(make_photos([(record, None) for record in files])), total > end, total)
+            years = self._store.count_years(scope.prefixes, query.filter)
+        photos = make_photos([(record, None) for record in files])
+        return Results(tuple(photos), total > end, total, _sort_years(years, order))
 
     def _select(self, query: Query, scope: Scope) -> list[tuple[int, str]]:
         """Rows and ids of the photos that meet the filter and are not excluded."""
@@ -221,6 +231,19 @@ def _sort(photos: Sequence[Sortable], order: str) -> list[Sortable]:
     return sorted(found, key=lambda photo: is_doubtful(photo.details.taken))
 
 
+def _find_year(taken: str | None) -> tuple[bool, str]:
+    """Whether a date is doubtful, and its year."""
+    return is_doubtful(taken), (taken or "")[:4]
+
+
+def _sort_years(years: Mapping[tuple[bool, str], int], order: str) -> tuple[tuple[str, int], ...]:
+    """The years of a list in its order, with their numbers of photos; none of a list by name."""
+    if order == "name":
+        return ()
+    found = sorted(years, key=lambda year: year[1], reverse=order == "date")
+    return tuple((year, years[doubtful, year]) for doubtful, year in sorted(found, key=lambda year: year[0]))
+
+
 def count_facets(files: Sequence[tuple[int, bytes, bytes, str | None]]) -> Facets:
     """The years, folders and kinds of what `Database.files` gave."""
     years = Counter((taken or "")[:4] for _, _, _, taken in files)
@@ -236,7 +259,7 @@ def count_facets(files: Sequence[tuple[int, bytes, bytes, str | None]]) -> Facet
             name = os.path.dirname(name)
     return Facets(
         tuple(sorted(((year, count) for year, count in years.items() if year), reverse=True)),
-        tuple(sorted(places.most_common(MOST_FOLDERS))),
+        tuple(sorted(places.items())),
         tuple(kinds.most_common()),
     )
 

@@ -222,12 +222,17 @@ def test_photos_by_id_and_points(album, tmp_path):
         album.encode_photo(b"")
 
 
+def paths_of(group):
+    return [photo.path for photo in group.photos]
+
+
 def test_duplicates(album, tmp_path):
     original = tmp_path / "B" / "in" / "4.png"
     (tmp_path / "A" / "copy of 4.png").write_bytes(original.read_bytes())
     album.update([tmp_path / "A"])
-    (group,) = [one for one in album.duplicates(exact=True) if str(original) in one.files]
-    assert tuple(group.files) == (str(original), str(tmp_path / "A" / "copy of 4.png"))
+    (group,) = [one for one in album.duplicates(exact=True) if str(original) in paths_of(one)]
+    assert paths_of(group) == [str(original), str(tmp_path / "A" / "copy of 4.png")]
+    assert [album.photo(photo.id).path for photo in group.photos] == paths_of(group)
     assert group.is_exact
     assert album.duplicates([tmp_path / "B"], exact=True) == []
 

@@ -23,7 +23,12 @@ class HostileCaptioner:
 
 
 class DoubtfulModel(TinyModel):
-    """It is unsure of black pictures."""
+    """It is unsure of black pictures, and most of its sentences are about gray ones."""
+
+    def __init__(self):
+        super().__init__()
+        sentences = [f"a picture in {name}" for name in NAMES] + [f"grey number {i}" for i in range(40)]
+        self.pool = SimpleNamespace(sentences=sentences, points=self.encode_text(sentences))
 
     def describe_points(self, points, beam=1):
         sentences = self.captioner.caption(points, beam)
@@ -117,6 +122,20 @@ def judged(served, sentences, tmp_path_factory):
     with make_library(folder, tmp_path_factory.mktemp("library"), CalibratedModel()) as library:
         host, port = served(app=create_app(show(library, sentences)))
         yield f"http://{host}:{port}/"
+
+
+@pytest.fixture(scope="module")
+def copies(served, tmp_path_factory):
+    """A server of six photos of three pictures: `url` and `folder`."""
+    folder = tmp_path_factory.mktemp("copies") / "photos"
+    for name, size in {"a": (600, 400), "b": (300, 200), "c": (150, 100)}.items():
+        paint(folder / f"{name}.png", "red", "blue", "red", "white", size=size)
+    flag = paint(folder / "flag.png", "green", "yellow", "black", size=(90, 60))
+    (folder / "copy of flag.png").write_bytes(flag.read_bytes())
+    paint(folder / "white.png", "white", "grey", size=(90, 60))
+    with make_library(folder, tmp_path_factory.mktemp("library"), TinyModel()) as library:
+        host, port = served(app=create_app(show(library)))
+        yield SimpleNamespace(url=f"http://{host}:{port}/", folder=folder)
 
 
 @pytest.fixture(scope="module")

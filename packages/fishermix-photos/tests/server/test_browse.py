@@ -1,12 +1,16 @@
 """Browsing, filters, pages and suggestions, against naive versions of themselves."""
 
+import math
+from collections import Counter
 from datetime import date
 
 import numpy as np
 import pytest
+from fishermix.joint import HubnessCorrection
 from fishermix_photos.describe import SentencePool, find_topics
 from fishermix_photos.query import parse_query
 from fishermix_photos.results import Query
+from fishermix_photos.search import count_facets
 from fishermix_photos.server.app import create_app
 from serving import make_library, photos_of, show
 from starlette.testclient import TestClient
@@ -139,14 +143,53 @@ def test_facets_count_what_the_filters_find(client):
             assert client.get("/api/browse", params=chosen).json()["total"] == choice["photos"]
 
 
+def test_all_folders_are_counted():
+    files = [
+        (row, b"/home/me/Pictures/%d/%d/a.jpg" % (row % 10, row), b"/home/me/Pictures", None)
+        for row in range(500)
+    ]
+    folders = dict(count_facets(files).folders)
+    assert folders["Pictures"] == 500
+    assert [folders[f"Pictures/{number}"] for number in range(10)] == [50] * 10
+    assert len(folders) == 1 + 10 + 500
+
+
+def test_years_are_in_the_order_of_the_list(client):
+    photos, _ = all_pages(client, "/api/browse", 60)
+    years = [(year["name"], year["photos"]) for year in client.get("/api/browse").json()["years"]]
+    counts = Counter(photo["taken"][:4] for photo in photos)
+    assert years == sorted(counts.items(), reverse=True)
+    oldest = client.get("/api/browse", params={"sort": "oldest", "after": "2019"}).json()["years"]
+    assert [year["name"] for year in oldest] == ["2019", "2020", "2021"]
+    assert client.get("/api/browse", params={"sort": "name"}).json()["years"] == []
+
+
 def test_topics_are_what_the_photos_show():
     model = TinyModel()
-    sentences = [f"a {name} picture" for name in NAMES] + ["a red dog runs", "a green dog runs", "dogs"]
+    sentences = [f"a picture in {name}" for name in NAMES] + ["a boat in grey"] * 40
+    sentences += [f"a brown dog with a small ball runs in {name} at night" for name in ("red", "green")]
     pool = SentencePool(model, sentences)
     points = model.encode_text(["red"] * 30 + ["green"] * 10)
     words = find_topics(pool, points)
-    assert words[0] == "red"
-    assert "green" in words
-    assert not {"blue", "black", "white", "a"} & set(words)
-    assert "runs" not in words  # a verb: it follows no article
+    assert {"picture", "red", "green", "night"} <= {*words}
+    assert words.index("night") < words.index("picture")  # all photos have both, more sentences have pictures
+    assert not {"blue", "black", "white", "a", "boat"} & {*words}
+    assert not {"runs", "small", "brown"} & {*words}  # a verb and adjectives
     assert find_topics(pool, np.empty((0, 7))) == []
+
+
+def test_topics_are_what_other_photos_do_not_show():
+    """Compared with the training photos in the model: what these show too does not distinguish a library."""
+    images = np.eye(7, dtype=np.float32)[[0] * 50 + [1] * 50]
+    model = TinyModel()
+    model.hubness = HubnessCorrection.from_points(images, images, 5)
+    pool = SentencePool(model, [f"a picture in {name}" for name in NAMES] * 2)
+    assert pool.reference == ({"red": 50, "green": 50, "picture": 100}, 100)
+    assert find_topics(pool, model.encode_text(["red"] * 20 + ["blue"] * 15)) == ["blue"]
+    points = model.encode_text(["white"] * 20 + ["red"] * 20 + ["blue"] * 6)
+    bounds = {
+        word: math.log(seen / 46 * 100 / (usual + 0.5)) - 1.64 * math.sqrt(1 / seen + 1 / (usual + 0.5))
+        for word, seen, usual in [("white", 20, 0), ("red", 20, 50), ("blue", 6, 0), ("picture", 46, 100)]
+    }
+    expected = sorted((word for word in bounds if bounds[word] > 0), key=lambda word: -bounds[word])
+    assert find_topics(pool, points) == expected

@@ -128,7 +128,7 @@ class HubnessCorrection:
     def from_points(cls, images: np.ndarray, sentences: np.ndarray, neighbors: int) -> HubnessCorrection:
         """Banks of unit points; zero rows (sentences without a known word) are skipped."""
         banks = cls(to_bytes(images), to_bytes(sentences), neighbors)
-        of_images = banks.of_images(banks._image_points)
+        of_images = banks.of_images(banks.image_points)
         of_sentences = banks.of_sentences(banks._sentence_points)
         return replace(
             banks, mean_of_images=float(of_images.mean()), mean_of_sentences=float(of_sentences.mean())
@@ -140,7 +140,7 @@ class HubnessCorrection:
 
     def of_sentences(self, points: np.ndarray) -> np.ndarray:
         """The hubness (n,) of the unit points (n, d) of sentences."""
-        return _mean_of_largest(points, self._image_points, self.neighbors) - self.mean_of_sentences
+        return _mean_of_largest(points, self.image_points, self.neighbors) - self.mean_of_sentences
 
     def csls_images(self, points: np.ndarray) -> np.ndarray:
         """(n, d + 2): the dot product with `csls_sentences` is the score. A zero row stays zero."""
@@ -155,14 +155,14 @@ class HubnessCorrection:
 
         Their own hubness does not count: its mean is zero.
         """
-        return self._image_points @ query[:-2] + query[-1]
+        return self.image_points @ query[:-2] + query[-1]
 
     def find_nearness(self, point: np.ndarray) -> float:
         """The largest cosine of the unit point (d,) of a sentence with a sentence of the bank."""
         return float((self._sentence_points @ point).max())
 
     @cached_property
-    def _image_points(self) -> np.ndarray:
+    def image_points(self) -> np.ndarray:
         return from_bytes(self.images)
 
     @cached_property

@@ -39,7 +39,7 @@ def test_the_score_is_the_cosine_less_half_of_both_hubnesses(seed, k, m, n):
 
 def test_over_the_banks_the_hubness_is_zero_on_average():
     hubness = HubnessCorrection.from_points(random_points(0, 50), random_points(1, 80), 5)
-    assert hubness.of_images(hubness._image_points).mean() == pytest.approx(0, abs=1e-6)
+    assert hubness.of_images(hubness.image_points).mean() == pytest.approx(0, abs=1e-6)
     assert hubness.of_sentences(hubness._sentence_points).mean() == pytest.approx(0, abs=1e-6)
 
 
@@ -58,7 +58,7 @@ def test_bytes_keep_the_direction(points):
     points = points[np.abs(points).max(axis=1) > 1e-3]
     if not len(points):
         return
-    kept = HubnessCorrection.from_points(unit(points), unit(points), 1)._image_points
+    kept = HubnessCorrection.from_points(unit(points), unit(points), 1).image_points
     assert (kept * unit(points)).sum(axis=1).min() > 0.999
 
 

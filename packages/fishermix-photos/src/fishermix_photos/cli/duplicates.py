@@ -81,14 +81,13 @@ def duplicates(
     for number, group in enumerate(groups):
         if number and not null and not omit_first:
             say("")
-        paths = [names.write(path) for path in list(group.files)[start:]]
+        paths = [names.write(photo.path) for photo in group.photos[start:]]
         say_paths(paths, end="\0" if null else "\n")
-    count = sum(len(group.files) for group in groups)
+    count = sum(len(group.photos) for group in groups)
     tell(f"Groups: {len(groups):,}, with {count:,} of {total:,} photos." if groups else nothing)
 
 
 def _describe_group(group: DuplicateGroup, start: int, names: PathNames) -> dict[str, object]:
     """The photos of a group from a position on, as a JSON object."""
-    files = list(group.files.items())[start:]
-    listed = [{"path": names.write(path), **details.as_json()} for path, details in files]
+    listed = [{"path": names.write(photo.path), **photo.details.as_json()} for photo in group.photos[start:]]
     return {"exact": group.is_exact, "photos": listed}

@@ -15,6 +15,7 @@ from starlette.routing import Match
 from fishermix_photos.query import UnknownTerm
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
+from fishermix_photos.server.compare import Comparison
 from fishermix_photos.server.guards import Guard, Limits, Work
 from fishermix_photos.server.live import LiveLibrary, NotReady
 from fishermix_photos.server.messages import Health, ProgressMessage, describe_errors
@@ -39,7 +40,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         responses=REFUSALS,
         telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
-    app.state.site = Site(live, Work(limits), Downloads(limits.downloads), access)
+    app.state.site = Site(live, Work(limits), Comparison(live), Downloads(limits.downloads), access)
     app.include_router(router)
     _add_error_handlers(app)
 

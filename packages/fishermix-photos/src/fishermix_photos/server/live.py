@@ -104,6 +104,10 @@ class LiveLibrary:
         return self._thumbnails
 
     @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
     def is_ready(self) -> bool:
         return self._library is not None
 

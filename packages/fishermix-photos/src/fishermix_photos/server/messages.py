@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from fishermix_photos import results
 from fishermix_photos.details import find_kind
+from fishermix_photos.duplicates import DuplicateGroup
 from fishermix_photos.results import replace_undecodable
 from fishermix_photos.server.originals import find_type, stat_inside
 
@@ -50,6 +51,11 @@ class RemarkMessage(BaseModel):
     query: str | None = Field(None, description="A query that the remark suggests instead.")
 
 
+class FacetCount(BaseModel):
+    name: str
+    photos: int
+
+
 class ResultsMessage(BaseModel):
     """The photos that a search found, or a part of the list without a query."""
 
@@ -57,6 +63,9 @@ class ResultsMessage(BaseModel):
     more: bool = Field(description="Whether a larger `offset` gives more photos.")
     total: int | None = Field(
         description="The number of all photos that meet the conditions. null for a search by score."
+    )
+    years: list[FacetCount] = Field(
+        description="The years of a list by date, in its order, with their numbers of photos."
     )
     remarks: list[RemarkMessage] = Field(description="How the query was understood.")
     unknown_words: list[str] = Field(description="Words of the query that the model does not know.")
@@ -68,9 +77,25 @@ class ResultsMessage(BaseModel):
     verdict: str = Field(description="What to say above the photos if all are unlikely; otherwise empty.")
 
 
-class FacetCount(BaseModel):
-    name: str
-    photos: int
+class CopyMessage(PhotoMessage):
+    bytes: int | None = None
+
+
+class GroupMessage(BaseModel):
+    """Photos of the same picture. The first one has the most pixels and is best kept."""
+
+    exact: bool = Field(description="Whether the files are equal, byte by byte.")
+    photos: list[CopyMessage]
+
+
+class DuplicatesMessage(BaseModel):
+    """The groups of duplicates, by path. While photos are compared, ask again."""
+
+    ready: bool = Field(description="Whether all photos have been compared.")
+    done: int | None = None
+    total: int | None = None
+    groups: list[GroupMessage]
+    more: bool = Field(description="Whether there are more groups than these.")
 
 
 class FacetsMessage(BaseModel):
@@ -103,6 +128,7 @@ class DetailsMessage(PhotoMessage):
 class ScoredSentence(BaseModel):
     sentence: str
     score: float
+    band: results.Band | None = Field(None, description="How sure a search for the sentence is of the photo.")
 
 
 class Sentences(BaseModel):
@@ -176,6 +202,7 @@ def show_results(found: results.Results, spelling: bool = False) -> ResultsMessa
         photos=[PhotoMessage(**show_photo(photo)) for photo in found.photos],
         more=found.more,
         total=found.total,
+        years=show_counts(found.years),
         remarks=[RemarkMessage(text=text, query=getattr(text, "query", None)) for text in found.remarks],
         unknown_words=list(found.unknown_words),
         spelling=spelling,
@@ -186,10 +213,21 @@ def show_results(found: results.Results, spelling: bool = False) -> ResultsMessa
 
 
 def show_facets(found: results.Facets) -> FacetsMessage:
-    def show(counts: tuple[tuple[str, int], ...]) -> list[FacetCount]:
-        return [FacetCount(name=replace_undecodable(name), photos=count) for name, count in counts]
+    return FacetsMessage(
+        years=show_counts(found.years), folders=show_counts(found.folders), kinds=show_counts(found.kinds)
+    )
 
-    return FacetsMessage(years=show(found.years), folders=show(found.folders), kinds=show(found.kinds))
+
+def show_counts(counts: tuple[tuple[str, int], ...]) -> list[FacetCount]:
+    return [FacetCount(name=replace_undecodable(name), photos=count) for name, count in counts]
+
+
+def show_group(group: DuplicateGroup) -> GroupMessage:
+    copies = []
+    for photo in group.photos:
+        status = stat_inside(photo)
+        copies.append(CopyMessage(**show_photo(photo), bytes=status.st_size if status else None))
+    return GroupMessage(exact=group.is_exact, photos=copies)
 
 
 def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -15,11 +15,13 @@ from fishermix_photos.explain import Explanation
 from fishermix_photos.query import Filter, parse_query
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
+from fishermix_photos.server.compare import Comparison
 from fishermix_photos.server.guards import Work
 from fishermix_photos.server.live import LiveLibrary
 from fishermix_photos.server.messages import (
     Caption,
     DetailsMessage,
+    DuplicatesMessage,
     FacetsMessage,
     ResultsMessage,
     ScoredSentence,
@@ -78,10 +80,13 @@ router = APIRouter(prefix="/api")
 
 @dataclass(frozen=True)
 class Site:
-    """What the routes need: the library, the threads that compute, the files that are sent, the rules."""
+    """What the routes need: the library, the threads that compute and compare, the files that are sent, the
+    rules.
+    """
 
     live: LiveLibrary
     work: Work
+    comparison: Comparison
     downloads: Downloads
     access: Access
 
@@ -189,6 +194,12 @@ async def count_facets(site: Here) -> FacetsMessage:
     return show_facets(await site.work.run(site.live.library.facets, site.live.folders))
 
 
+@router.get("/duplicates")
+async def find_duplicates(site: Here) -> DuplicatesMessage:
+    """Groups of photos that are the same picture. Nothing is deleted."""
+    return await site.work.run(site.comparison.show)
+
+
 @router.get("/topics")
 async def find_topics(site: Here) -> Topics:
     """Words that the photos are about."""
@@ -255,8 +266,19 @@ async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMe
 
 
 async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> Sentences:
-    ranked = await site.work.run(site.live.library.annotate, photo, n, site.live.sentences)
-    return Sentences(sentences=[ScoredSentence(sentence=sentence, score=score) for sentence, score in ranked])
+    live = site.live
+
+    def rank() -> Sentences:
+        ranked = live.library.annotate(photo, n, live.sentences)
+        bands = live.library.find_bands([sentence for sentence, _ in ranked], photo, live.folders)
+        return Sentences(
+            sentences=[
+                ScoredSentence(sentence=sentence, score=score, band=band)
+                for (sentence, score), band in zip(ranked, bands)
+            ]
+        )
+
+    return await site.work.run(rank)
 
 
 async def write_caption(site: Site, photo: str | np.ndarray) -> Caption:

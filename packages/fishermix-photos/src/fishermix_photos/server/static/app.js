@@ -2,11 +2,10 @@
 
 import { $, ask, send } from "./dom.js";
 import * as filters from "./filters.js";
-import { grid } from "./grid.js";
 import "./keys.js";
 import { follow } from "./live.js";
-import { isStarting, load, refresh, reload, setFile } from "./results.js";
-import { go, listKey, start } from "./route.js";
+import { isStarting, load, place, refresh, reload, setFile } from "./results.js";
+import { ALL_PHOTOS, go, listKey, start } from "./route.js";
 import { allowReveal, caption, hide, listSentences, show } from "./viewer.js";
 
 let shown = null;
@@ -30,11 +29,15 @@ $("form").addEventListener("submit", (event) => {
   event.preventDefault();
   const q = $("query").value.trim();
   $("completions").replaceChildren();
-  go({ q, photo: "", upload: 0 });
+  go({ q, view: "", photo: "", upload: 0 });
 });
 $("home").addEventListener("click", (event) => {
   event.preventDefault();
-  go({ q: "", after: "", before: "", in: "", kind: "", sort: "", photo: "", upload: 0 });
+  go(ALL_PHOTOS);
+});
+$("show-duplicates").addEventListener("click", (event) => {
+  event.preventDefault();
+  go({ ...ALL_PHOTOS, view: "duplicates" });
 });
 
 // A photo that is dropped or chosen
@@ -45,13 +48,12 @@ function useFile(file) {
   setFile(file);
   URL.revokeObjectURL($("dropped-photo").src);
   $("dropped-photo").src = URL.createObjectURL(file);
-  $("dropped-sentences").replaceChildren();
   $("dropped").hidden = false;
   const number = ++upload;
   const isCurrent = () => number === upload && !$("dropped").hidden;
-  go({ q: "", after: "", before: "", in: "", kind: "", sort: "", photo: "", upload });
+  go({ ...ALL_PHOTOS, upload });
   caption($("dropped-caption"), send("/api/caption", file), isCurrent);
-  send("/api/annotate?n=5", file).then(({ sentences }) => isCurrent() && listSentences($("dropped-sentences"), sentences), () => {});
+  listSentences($("dropped-sentences"), send("/api/annotate?n=5", file), isCurrent);
 }
 
 $("file").addEventListener("change", () => {
@@ -71,6 +73,6 @@ document.addEventListener("drop", (event) => {
   useFile(event.dataTransfer.files[0]);
 });
 
-start(apply, () => ({ count: grid.items.length, scroll: scrollY }));
+start(apply, place);
 ask("/api/health").then(({ reveal }) => allowReveal(reveal), () => {});
 follow(() => (isStarting() ? reload() : refresh()), filters.update);

@@ -38,7 +38,6 @@ export function parameters(values) {
 export const picture = (photo, size) => `/api/photos/${photo.id}?${parameters({ size, v: photo.version })}`;
 export const original = (photo, download) => `/api/photos/${photo.id}/original${download ? "?download=true" : ""}`;
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
-export const signed = (value) => (value >= 0 ? "+" : "−") + Math.abs(value).toFixed(3);
 
 export function clock(seconds) {
   const whole = Math.floor(seconds);

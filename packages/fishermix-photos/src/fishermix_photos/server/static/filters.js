@@ -1,6 +1,7 @@
 // Filters and sort, and suggestions: what the folder offers, and what the address says.
 
 import { $, ask, make } from "./dom.js";
+import { drawFolders } from "./folders.js";
 import { current, FILTERS, go } from "./route.js";
 
 const SORTS = { search: [["", "best first"], ["date", "newest first"]], browse: [["", "newest first"], ["oldest", "oldest first"], ["name", "by name"]] };
@@ -41,14 +42,21 @@ export function draw(route = current()) {
     $("filter-after").value = route.after.length === 10 ? route.after : "";
     $("filter-to").value = route.before.length === 10 ? shift(route.before, -1) : "";
   }
-  fill($("filter-in"), [["", "all folders"], ...counted(facets.folders).map(([name, text]) => [`/${name}`, text])], route.in);
+  $("filter-in").textContent = `Folder: ${route.in.split("/").at(-1) || "all"} ▾`;
+  drawFolders(facets.folders, route.in, (path) => go({ in: path, photo: "" }));
   fill($("filter-kind"), [["", "all kinds"], ...counted(facets.kinds)], route.kind);
   const sorts = SORTS[route.q ? "search" : "browse"];
   fill($("filter-sort"), sorts, sorts.some(([value]) => value === route.sort) ? route.sort : "");
-  $("filters").hidden = Boolean(route.upload);
+  $("show-filters").hidden = Boolean(route.upload || route.view);
+  if ($("show-filters").hidden) openFilters(false);
   const on = FILTERS.filter((name) => name !== "sort" && name !== "before" && route[name]).length || (route.before ? 1 : 0);
   $("filters-on").textContent = on ? ` (${on})` : "";
   $("clear-filters").hidden = !on && !route.sort;
+}
+
+export function openFilters(open = true) {
+  $("filters").hidden = !open;
+  $("show-filters").setAttribute("aria-expanded", open);
 }
 
 /** Read again what the folder offers. */
@@ -60,16 +68,15 @@ export async function update() {
   } catch {
     return; // the server is starting
   }
-  if (!$("filters").contains(document.activeElement)) draw();
+  if (!$("filters").contains(document.activeElement) && !$("folders").matches(":popover-open")) draw();
   drawTopics();
 }
 
 function drawTopics() {
-  $("topics").hidden = !words.length;
-  const chips = words.slice(0, 12).map((word) => {
+  const chips = words.map((word) => {
     const button = make("button", "quiet chip", word);
     button.type = "button";
-    button.addEventListener("click", () => go({ q: word, photo: "", sort: "", upload: 0 }));
+    button.addEventListener("click", () => go({ q: word, view: "", photo: "", sort: "", upload: 0 }));
     return button;
   });
   $("topics").replaceChildren(...chips);
@@ -99,6 +106,6 @@ for (const id of ["filter-after", "filter-to"]) {
     go({ after: $("filter-after").value, before: to && shift(to, 1), photo: "" });
   });
 }
-for (const name of ["in", "kind", "sort"]) $(`filter-${name}`).addEventListener("change", (event) => go({ [name]: event.target.value, photo: "" }));
+for (const name of ["kind", "sort"]) $(`filter-${name}`).addEventListener("change", (event) => go({ [name]: event.target.value, photo: "" }));
 $("clear-filters").addEventListener("click", () => go({ ...Object.fromEntries(FILTERS.map((name) => [name, ""])), photo: "" }));
-if (matchMedia("(min-width: 46rem)").matches) $("filters").open = true;
+$("show-filters").addEventListener("click", () => openFilters($("filters").hidden));

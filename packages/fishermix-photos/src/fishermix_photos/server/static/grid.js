@@ -1,29 +1,35 @@
 // The list of photos: cards in sections, more of them while the page is scrolled, and the selection.
 
-import { $, clock, copy, count, make, picture, when, ask } from "./dom.js";
+import { $, clock, copy, count, make, picture, size, when, ask } from "./dom.js";
 
 export const grid = { items: [], cards: new Map(), selected: new Map(), open: () => {} };
 const MOST_EXPORTED = 1000;
 let last = -1; // the card that was selected last, for ranges
 
-function meter(share) {
-  const fill = make("span");
-  fill.style.setProperty("--share", Math.max(0, Math.min(1, share)));
-  return make("span", "meter", fill);
-}
-
 function badge(photo) {
   if (photo.time !== null && photo.kind === "video") return make("span", "badge", `▶ ${clock(photo.time)}`);
+  if (photo.keep) return make("span", "badge", "keep");
   if (photo.page) return make("span", "badge", `page ${photo.page}`);
   return "";
 }
 
+/** The width of a photo in heights. Very long ones are cropped in the list. */
+const shapeOf = ({ width, height }) => (width && height ? Math.max(0.6, Math.min(2.4, width / height)) : 4 / 3);
+
+/** What a copy of a picture differs in. */
 function below(photo) {
-  if (photo.score == null) return "";
-  const path = make("span", "path", make("bdi", "", photo.path));
-  const score = make("span", "score", photo.score.toFixed(3));
-  const certain = photo.band === "likely" || photo.band === "maybe";
-  return make("span", "below", score, certain ? make("span", `band ${photo.band}`, photo.band) : meter(photo.score), path);
+  if (photo.group === undefined) return "";
+  return make("span", "below", [photo.width && `${photo.width} × ${photo.height}`, photo.bytes && size(photo.bytes), photo.path].filter(Boolean).join(" · "));
+}
+
+/** Opens the photo, where its near copies are shown. */
+function copies(photo) {
+  if (!photo.similar?.length) return "";
+  const button = make("button", "badge", `+${photo.similar.length} similar`);
+  button.type = "button";
+  button.setAttribute("aria-label", `Show ${count(photo.similar.length, "photo")} similar to ${photo.path}`);
+  button.addEventListener("click", () => grid.open(photo.id));
+  return button;
 }
 
 function card(photo) {
@@ -37,12 +43,13 @@ function card(photo) {
     else setTimeout(() => (image.src = image.src), 2000);
     image.dataset.tried = "yes";
   });
-  const button = make("button", "photo", image, badge(photo), below(photo));
+  const band = ["likely", "maybe"].includes(photo.band) ? make("span", `band ${photo.band}`, photo.band) : "";
+  const path = make("span", "path", make("bdi", "", photo.path));
+  const button = make("button", "photo", image, badge(photo), band, below(photo), path);
   button.type = "button";
   button.title = photo.path;
   button.dataset.id = photo.id;
-  const score = photo.score == null ? when(photo.taken) : `score ${photo.score.toFixed(3)}`;
-  button.setAttribute("aria-label", [photo.path, photo.band, score].filter(Boolean).join(", "));
+  button.setAttribute("aria-label", [photo.path, photo.band, when(photo.taken)].filter(Boolean).join(", "));
   button.addEventListener("click", () => grid.open(photo.id));
   const box = make("input");
   box.type = "checkbox";
@@ -50,11 +57,14 @@ function card(photo) {
   box.checked = grid.selected.has(photo.id);
   box.setAttribute("aria-label", `Select ${photo.path}`);
   box.addEventListener("click", (event) => select(photo.id, box.checked, event.shiftKey));
-  return make("li", "", button, make("label", "pick", box));
+  const made = make("li", "", button, copies(photo), make("label", "pick", box));
+  made.style.setProperty("--shape", shapeOf(photo).toFixed(3));
+  return made;
 }
 
 function sameCard(old, photo) {
-  return old && old.version === photo.version && old.score === photo.score && old.band === photo.band && old.time === photo.time;
+  return old && old.version === photo.version && old.score === photo.score && old.band === photo.band && old.time === photo.time
+    && old.group === photo.group && old.similar?.length === photo.similar?.length;
 }
 
 /** The photo with an id, and its position in the list. */
@@ -86,13 +96,18 @@ export function draw(photos, sectionOf, keep = 0) {
   }
   const added = [];
   for (const [name, { heading, cards }] of filled) {
-    if (sections.has(name)) sections.get(name).append(...cards);
+    if (sections.has(name)) extend(sections.get(name), heading, cards);
     else added.push(section(name, heading, cards));
   }
   if (keep) $("results").append(...added);
   else $("results").replaceChildren(...added);
   if (focused && document.activeElement === document.body) grid.cards.get(focused)?.element.firstElementChild.focus();
   drawSelection();
+}
+
+function extend(list, heading, cards) {
+  list.append(...cards);
+  if (heading) list.previousElementSibling.textContent = heading;
 }
 
 function section(name, heading, cards) {
@@ -104,9 +119,29 @@ function section(name, heading, cards) {
 }
 
 export const buttons = () => [...document.querySelectorAll(".photo")];
+
+/** The first photo that is not hidden below the header. The cards are in the order of their positions. */
+export function firstVisible() {
+  const cards = buttons();
+  let [low, high] = [0, cards.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (cards[middle].getBoundingClientRect().bottom > document.querySelector("header").offsetHeight) high = middle;
+    else low = middle + 1;
+  }
+  return cards[low] && grid.items[find(cards[low].dataset.id)];
+}
+
 export const focusCard = (id) => grid.cards.get(id)?.element.firstElementChild.focus();
 
 // Selection
+
+/** Select all copies but the one that is best kept. */
+export function selectCopies() {
+  for (const photo of grid.items) if (!photo.keep) grid.selected.set(photo.id, photo);
+  for (const box of document.querySelectorAll(".pick input")) box.checked = grid.selected.has(box.closest("li").firstElementChild.dataset.id);
+  drawSelection();
+}
 
 export function select(id, on = !grid.selected.has(id), range = false) {
   const here = find(id);
@@ -143,6 +178,7 @@ function drawSelection() {
 }
 
 $("select-none").addEventListener("click", selectNone);
+$("select-copies").addEventListener("click", selectCopies);
 $("copy-paths").addEventListener("click", async () => {
   const known = await Promise.all([...grid.selected.values()].slice(0, MOST_EXPORTED).map((photo) => ask(`/api/photos/${photo.id}/details`).catch(() => photo)));
   copy(known.map((photo) => photo.file || photo.path).join("\n"), count(known.length, "path"));

@@ -1,9 +1,10 @@
 // Everything by keyboard: see the help in index.html.
 
 import { $ } from "./dom.js";
+import { openFilters } from "./filters.js";
 import { buttons, grid, select, selectNone } from "./grid.js";
 import { loadMore } from "./results.js";
-import { go } from "./route.js";
+import { ALL_PHOTOS, go } from "./route.js";
 import { copyPath, isOpen, open, pick, reveal, searchWithPhoto, step } from "./viewer.js";
 
 const IN_VIEWER = {
@@ -18,9 +19,9 @@ const IN_VIEWER = {
 };
 const IN_LIST = {
   "/": () => $("query").select(),
-  b: () => go({ q: "", after: "", before: "", in: "", kind: "", sort: "", photo: "", upload: 0 }),
+  b: () => go(ALL_PHOTOS),
   l: () => {
-    $("filters").open = true;
+    openFilters();
     $("filter-year").focus();
   },
   z: () => !$("selection").hidden && $("export-zip").click(),
@@ -30,7 +31,7 @@ const IN_LIST = {
 const isTyping = (target) => target.matches("input:not([type=checkbox]):not([type=file]), textarea, select");
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("folders").matches(":popover-open")) return;
   if (isTyping(event.target)) {
     if (event.key === "ArrowDown" && event.target === $("query") && !$("completions").children.length) {
       event.preventDefault();

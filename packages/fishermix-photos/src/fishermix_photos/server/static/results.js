@@ -1,12 +1,13 @@
 // Asks for photos page by page: for a query, without one, or for a photo that was dropped on the page.
 
-import { $, ask, count, parameters, send, when } from "./dom.js";
-import { draw, grid } from "./grid.js";
-import { FILTERS } from "./route.js";
+import { $, ask, count, make, parameters, send, size } from "./dom.js";
+import { draw, firstVisible, grid } from "./grid.js";
+import { FILTERS, go } from "./route.js";
+import { byMonth, drawYears, markYear } from "./timeline.js";
 
 const PAGE = 60;
 const MOST_AT_ONCE = 200;
-const list = { route: null, more: false, busy: false, turn: 0, found: null };
+const list = { route: null, start: 0, more: false, busy: false, turn: 0, found: null };
 
 export function tell(message, problem = false) {
   $("status").textContent = message;
@@ -17,23 +18,40 @@ const filtersOf = (route) => Object.fromEntries(FILTERS.map((name) => [name, rou
 
 function request(route, offset, n) {
   if (route.upload) return send(`/api/similar?n=${MOST_AT_ONCE}`, list.file);
+  if (route.view) return compare(list.turn);
   const only = filtersOf(route);
   if (route.q) return ask(`/api/search?${parameters({ q: route.q, ...only, sort: only.sort === "date" ? "date" : "", offset, n })}`);
   return ask(`/api/browse?${parameters({ ...only, offset, n })}`);
 }
 
-/** Show another list. `kept` is how much of it was seen before: number of photos and scroll position. */
+/** The groups of duplicates as one list; the first photo of a group is best kept. */
+async function compare(turn) {
+  const { ready, done, total, groups, more } = await ask("/api/duplicates");
+  if (!ready && turn === list.turn) {
+    tell(total ? `Comparing your photos: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}…` : "Comparing your photos…");
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    return compare(turn);
+  }
+  const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0 })));
+  return { photos, groups, cut: more, more: false, remarks: [], unknown_words: [] };
+}
+
+/** How much of the list is shown, and where. */
+export const place = () => ({ count: grid.items.length, start: list.start, scroll: scrollY });
+
+/** Show another list. `kept` is how much of it was seen before: the first photo, their number, the scroll position. */
 export async function load(route, kept = {}) {
   const turn = ++list.turn;
-  Object.assign(list, { route, more: false, busy: true });
+  Object.assign(list, { route, start: kept.start || 0, more: false, busy: true });
   if (!route.upload) $("dropped").hidden = true;
   $("remarks").hidden = true;
-  tell(route.upload ? "Analyzing your photo…" : route.q ? "Searching…" : "");
+  tell(route.upload ? "Analyzing your photo…" : route.view ? "Comparing your photos…" : route.q ? "Searching…" : "");
+  $("select-copies").hidden = true;
   try {
     const photos = [];
     let found;
     do {
-      found = await request(route, photos.length, Math.min(MOST_AT_ONCE, Math.max(PAGE, (kept.count || 0) - photos.length)));
+      found = await request(route, list.start + photos.length, Math.min(MOST_AT_ONCE, Math.max(PAGE, (kept.count || 0) - photos.length)));
       if (turn !== list.turn) return;
       photos.push(...found.photos);
     } while (found.more && photos.length < (kept.count || 0) && !route.upload);
@@ -52,13 +70,13 @@ export async function load(route, kept = {}) {
 
 /** Ask again for what is shown, after photos have changed; nothing jumps. */
 export async function refresh() {
-  if (!list.route || list.route.upload || list.busy) return;
+  if (!list.route || list.route.upload || list.route.view || list.busy) return;
   const { route, turn } = list;
   const photos = [];
   let found;
   try {
     do {
-      found = await request(route, photos.length, Math.min(MOST_AT_ONCE, Math.max(PAGE, grid.items.length - photos.length)));
+      found = await request(route, list.start + photos.length, Math.min(MOST_AT_ONCE, Math.max(PAGE, grid.items.length - photos.length)));
       photos.push(...found.photos);
     } while (found.more && photos.length < grid.items.length);
   } catch {
@@ -66,7 +84,7 @@ export async function refresh() {
   }
   if (turn !== list.turn || list.busy) return;
   Object.assign(list, { found, more: found.more });
-  draw(photos, sections(route, found, photos));
+  keepPlace(() => draw(photos, sections(route, found, photos)));
   describe(route, found, photos);
   fill();
 }
@@ -76,7 +94,7 @@ export async function loadMore() {
   const { turn, route } = list;
   list.busy = true;
   try {
-    const found = await request(route, grid.items.length, PAGE);
+    const found = await request(route, list.start + grid.items.length, PAGE);
     if (turn !== list.turn) return;
     const known = new Set(grid.items.map((photo) => photo.id));
     const shown = grid.items.length;
@@ -92,25 +110,76 @@ export async function loadMore() {
   fill();
 }
 
+/** After a jump to a year: the photos before it, while the user scrolls up. */
+async function loadBefore() {
+  if (!list.start || list.busy) return;
+  const { turn, route } = list;
+  list.busy = true;
+  try {
+    const from = Math.max(0, list.start - PAGE);
+    const found = await request(route, from, list.start - from);
+    if (turn !== list.turn) return;
+    list.start = from;
+    const known = new Set(found.photos.map((photo) => photo.id));
+    const photos = [...found.photos, ...grid.items.filter((photo) => !known.has(photo.id))];
+    keepPlace(() => draw(photos, sections(route, list.found, photos)));
+  } catch {
+    return; // scrolling on asks again
+  } finally {
+    if (turn === list.turn) list.busy = false;
+  }
+  fill();
+}
+
+/** Draw again without moving the photo at the top of the window. */
+function keepPlace(change) {
+  const seen = scrollY || list.start ? firstVisible() : null;
+  const top = () => grid.cards.get(seen?.id)?.element.getBoundingClientRect().top;
+  const before = top();
+  change();
+  const after = top();
+  if (before !== undefined && after !== undefined) scrollBy(0, after - before);
+}
+
+/** Go to the photo at a position of the list of all photos: a year begins with a section. */
+function jump(position) {
+  const photo = grid.items[position - list.start];
+  if (position >= list.start && photo) grid.cards.get(photo.id).element.closest("section").scrollIntoView();
+  else load(list.route, { start: Math.max(0, position - PAGE), count: 2 * PAGE }).then(() => grid.items[position - list.start] && jump(position));
+}
+
 export const hasMore = () => list.more;
 export const setFile = (file) => (list.file = file);
 const isNearEnd = () => $("end").getBoundingClientRect().top < innerHeight + 800;
 /** Ask for more while the end is near. An IntersectionObserver would miss an end that leaves and returns between two frames. */
-const fill = () => requestAnimationFrame(() => isNearEnd() && loadMore());
+const fill = () => requestAnimationFrame(() => {
+  markYear(firstVisible());
+  if (isNearEnd()) loadMore();
+  else if (scrollY < 800) loadBefore();
+});
 for (const event of ["scroll", "resize"]) addEventListener(event, fill, { passive: true });
 
 /** Whether photos are listed by date: without a query, or with one that is only a date. */
 const isListed = (route, photos) => !route.upload && photos.every((photo) => photo.score === null);
 
-/** The section of each photo: by how likely it is right, or by month. */
+/** The section of each photo: its group, how likely it is right, or its month. */
 function sections(route, found, photos) {
-  if (isListed(route, photos)) {
-    if (route.sort === "name") return () => ["all", ""];
-    return (photo) => [photo.taken?.slice(0, 7) || "none", when(photo.taken, "month") || "Without a date"];
-  }
+  if (route.view) return ({ group }) => [`group ${group}`, headingOf(found.groups[group])];
+  if (isListed(route, photos)) return route.sort === "name" ? () => ["all", ""] : byMonth(photos);
   if (route.upload || route.sort === "date") return () => ["found", ""];
-  const headings = { maybe: "Maybe", unlikely: found.nothing_matches ? "" : "Unlikely" }; // if all are, the line above says so
-  return (photo) => [photo.band || "found", headings[photo.band] || ""];
+  const headings = { maybe: "Maybe", unlikely: "Unlikely" };
+  return ({ band }) => [band || "found", band !== photos[0].band && headings[band] || ""]; // the line above speaks of the first ones
+}
+
+const headingOf = ({ exact, photos }) => (exact ? count(photos.length, "equal file") : `${photos.length} copies of one picture`);
+
+/** A remark; one with a query is a link to it. */
+function remarkOf(remark) {
+  if (!remark.query) return make("span", "", `${remark.text ?? remark} `);
+  const button = make("button", "", remark.text);
+  button.type = "button";
+  button.addEventListener("click", () => go({ q: remark.query, photo: "" }));
+  return make("span", "", button, " ");
 }
 
 function describe(route, found, photos) {
@@ -118,9 +187,20 @@ function describe(route, found, photos) {
   if (found.unknown_words.length) {
     remarks.push(`Unknown words, ${found.spelling ? "matched by spelling" : "ignored"}: ${found.unknown_words.join(", ")}.`);
   }
-  $("remarks").textContent = remarks.join(" ");
+  $("remarks").replaceChildren(...remarks.map(remarkOf));
   $("remarks").hidden = !remarks.length;
-  tell(summarize(route, found, photos));
+  $("select-copies").hidden = !route.view || !photos.length;
+  document.body.classList.toggle("duplicates", Boolean(route.view));
+  drawYears(isListed(route, photos) && !route.view && route.sort !== "name" && found.years || [], jump);
+  tell(route.view ? describeCopies(found, photos) : summarize(route, found, photos));
+}
+
+function describeCopies(found, photos) {
+  if (!photos.length) return "There are no duplicates.";
+  const copies = photos.filter((photo) => !photo.keep);
+  const bytes = copies.reduce((sum, photo) => sum + (photo.bytes || 0), 0);
+  const groups = found.cut ? `The first ${count(found.groups.length, "picture")}` : count(found.groups.length, "picture");
+  return `${groups} with ${count(copies.length, "copy", "copies")} (${size(bytes)}). Nothing is deleted here: select copies and save their list.`;
 }
 
 function summarize(route, found, photos) {
@@ -129,12 +209,12 @@ function summarize(route, found, photos) {
   if (route.upload) return "Photos that are similar to yours, best first.";
   if (isListed(route, photos)) return filtered || route.q ? count(found.total, "photo") : "";
   const order = route.sort === "date" ? ", newest first" : "";
+  if (found.is_understood === false) return `These words are not understood. The nearest${order}:`;
   if (found.nothing_matches) return `Nothing here looks like this. The nearest${order}:`;
-  const likely = photos.filter((photo) => photo.band === "likely").length;
-  const maybe = photos.filter((photo) => photo.band === "maybe").length;
-  if (order) return likely + maybe ? `${count(likely + maybe, "photo")} may be right${order}.` : "Newest first.";
-  if (likely) return `${count(likely, "likely photo")}.`;
-  return maybe ? `${count(maybe, "photo")} may be right.` : "Best first.";
+  const counted = ["likely", "maybe"].map((band) => [photos.filter((photo) => photo.band === band).length, band]).filter(([number]) => number);
+  if (counted.length) return `${counted.map(([number, band]) => `${number} ${band}`).join(", ")}${order}.`;
+  if (photos.some((photo) => photo.band)) return `Not sure. The nearest${order}:`;
+  return order ? "Newest first." : "Best first.";
 }
 
 function fail(problem) {

@@ -1,7 +1,8 @@
 // The address of the page says what it shows: the query, the filters and the open photo.
 
 export const FILTERS = ["after", "before", "in", "kind", "sort"];
-const NAMES = ["q", ...FILTERS, "photo"];
+const NAMES = ["q", "view", ...FILTERS, "photo"];
+export const ALL_PHOTOS = { ...Object.fromEntries(NAMES.map((name) => [name, ""])), upload: 0 };
 let apply = () => {};
 let waiting = null; // while the browser goes back: where to go from there
 
@@ -66,5 +67,5 @@ export function start(onChange, onMeasure) {
 
 /** What the list of photos depends on. */
 export function listKey(route) {
-  return JSON.stringify([route.upload, route.q, ...FILTERS.map((name) => route[name])]);
+  return JSON.stringify([route.upload, route.q, route.view, ...FILTERS.map((name) => route[name])]);
 }

@@ -1,10 +1,13 @@
 // One photo: the picture, its actions, what it shows, why it matched, and photos like it.
 
-import { $, ask, copy, make, original, parameters, picture, send, signed, size, toast, when } from "./dom.js";
+import { $, ask, copy, make, original, parameters, picture, send, size, toast, when } from "./dom.js";
 import { find, focusCard, grid, select } from "./grid.js";
 import { hasMore, loadMore } from "./results.js";
 import { back, current, go, isReturning } from "./route.js";
 
+const MOST_COPIES = 24;
+const SMALL_WORDS = /^(an?|the|of|[io]n|at|by|to|with|and|is|are)$/;
+const LEAST_SHARE = 0.1; // of the word that counts most: a word with less hardly counts
 const viewer = { photo: null, details: {}, canReveal: false };
 export const isOpen = () => $("viewer").open;
 export const allowReveal = (allowed) => (viewer.canReveal = allowed);
@@ -97,34 +100,50 @@ function drawPick() {
   $("pick").textContent = on ? "Selected" : "Select";
 }
 
+/** The place as a link to a map, which is on the network: it is opened only by a click. */
+function map({ place, latitude, longitude }) {
+  if (latitude == null) return place || "";
+  const at = `${latitude.toFixed(5)}/${longitude.toFixed(5)}`;
+  const link = make("a", "", place || at.replace("/", ", "));
+  Object.assign(link, { target: "_blank", rel: "noreferrer noopener", title: "Show on openstreetmap.org" });
+  link.href = `https://www.openstreetmap.org/?mlat=${latitude}&mlon=${longitude}#map=14/${at}`;
+  return link;
+}
+
 function facts(details) {
   const sizes = details.width ? `${details.width} × ${details.height}` : "";
-  const place = details.latitude == null ? "" : `${details.latitude.toFixed(4)}, ${details.longitude.toFixed(4)}`;
   const taken = details.taken && `${when(details.taken)}${details.taken_from === "file" ? " (time of the file)" : ""}`;
-  return [taken, details.camera, place, sizes, details.kind, details.bytes && size(details.bytes)].filter(Boolean).join(" · ");
+  const known = [taken, map(details), details.camera, sizes, details.kind, details.bytes && size(details.bytes)].filter(Boolean);
+  return known.flatMap((fact, number) => (number ? [" · ", fact] : [fact]));
 }
 
-/** Show a caption when it comes; one that the model is unsure of is gray. */
+/** Show a caption when it comes, unless the model is unsure of it. */
 export function caption(element, promise, isCurrent) {
-  element.textContent = "Describing…";
-  element.className = "caption waiting";
-  promise.then((answer) => answer, (problem) => ({ caption: problem.message })).then(({ caption: text, unsure }) => {
-    if (!isCurrent()) return;
-    element.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), ...(unsure ? [" ", make("span", "unsure", "unsure")] : []));
-    element.className = unsure ? "caption doubtful" : "caption";
-  });
+  element.hidden = true;
+  promise.then(({ caption: text, confidence, unsure }) => {
+    if (!isCurrent() || unsure) return;
+    const sure = confidence == null ? [] : [" ", make("small", "", `(${Math.round(100 * confidence)} % sure)`)];
+    element.replaceChildren("Looks like: ", text, ...sure);
+    element.hidden = false;
+  }, () => {});
 }
 
-export function listSentences(list, sentences) {
-  list.replaceChildren(...sentences.map(({ sentence, score }) =>
-    make("li", "", make("span", "score", score.toFixed(3)), make("span", "", sentence))));
+/** Show the sentences that are likely right; those of a model that cannot tell are all shown. */
+export function listSentences(list, promise, isCurrent) {
+  list.parentElement.hidden = true;
+  promise.then(({ sentences }) => {
+    if (!isCurrent()) return;
+    const likely = sentences.filter(({ band }) => !band || band === "likely");
+    list.replaceChildren(...likely.map(({ sentence }) => make("li", "", sentence)));
+    list.parentElement.hidden = !likely.length;
+  }, () => {});
 }
 
 function look(photo) {
   Object.assign(viewer, { photo, details: photo });
   $("viewer").dataset.id = photo.id;
   $("viewer-path").textContent = photo.path;
-  for (const id of ["viewer-sentences", "viewer-similar", "why-words", "why-components", "viewer-facts", "why-sum"]) $(id).replaceChildren();
+  for (const id of ["viewer-similar", "why-words", "why-rest", "viewer-facts"]) $(id).replaceChildren();
   drawPicture(photo);
   drawActions(photo);
   drawSteps();
@@ -134,45 +153,64 @@ function look(photo) {
   const isCurrent = () => shows(photo.id);
   const q = /^photo:\w+$/.test(current().q) ? "" : current().q; // words can be explained
   $("why").hidden = !q;
+  drawBand(photo);
   const id = photo.id;
   ask(`/api/photos/${id}/details`).then((details) => {
     if (!isCurrent()) return;
     viewer.details = details;
-    $("viewer-facts").textContent = facts(details);
+    $("viewer-facts").replaceChildren(...facts(details));
   }, () => {});
   // The fast ones first: the server computes two at once.
-  ask(`/api/similar?${parameters({ id, n: 8 })}`).then(({ photos }) => isCurrent() && $("viewer-similar").replaceChildren(...photos.map(likeness)), () => {});
-  ask(`/api/annotate?${parameters({ id, n: 5 })}`).then(({ sentences }) => isCurrent() && listSentences($("viewer-sentences"), sentences), () => {});
+  ask(`/api/similar?${parameters({ id, n: 8 })}`).then(({ photos }) => isCurrent() && $("viewer-similar").replaceChildren(...photos.map((other) => likeness(other, "Similar"))), () => {});
+  drawCopies(photo, isCurrent);
+  listSentences($("viewer-sentences"), ask(`/api/annotate?${parameters({ id, n: 5 })}`), isCurrent);
   if (q) ask(`/api/explain?${parameters({ q, id })}`).then((why) => isCurrent() && explain(why), (problem) => isCurrent() && ($("why-words").textContent = problem.message));
   caption($("viewer-caption"), ask(`/api/caption?${parameters({ id })}`), isCurrent);
 }
 
-function likeness(photo) {
+/** The near copies that share a place in the list with this photo. */
+async function drawCopies(photo, isCurrent) {
+  const section = $("viewer-copies").parentElement;
+  section.hidden = true;
+  const ids = (photo.similar || []).slice(0, MOST_COPIES);
+  const found = await Promise.all(ids.map((id) => ask(`/api/photos/${id}/details`).catch(() => null)));
+  if (!isCurrent()) return;
+  const known = found.filter(Boolean);
+  $("viewer-copies").replaceChildren(...known.map((other) => likeness(other, "Copy")));
+  section.hidden = !known.length;
+}
+
+function likeness(photo, kind) {
   const image = make("img");
   image.src = picture(photo, "small");
   image.alt = "";
   const button = make("button", "", image);
   button.type = "button";
   button.title = photo.path;
-  button.setAttribute("aria-label", `Similar: ${photo.path}`);
+  button.setAttribute("aria-label", `${kind}: ${photo.path}`);
   button.addEventListener("click", () => open(photo.id));
   return make("li", "", button);
 }
 
-/** By words; the components of the mixtures are behind "Details". */
+/** How sure the search is of a photo. */
+function drawBand({ band, probability }) {
+  const words = { likely: "This photo is likely right", maybe: "This photo is maybe right", unlikely: "This photo is unlikely to be right" };
+  $("why-sure").hidden = !band;
+  $("why-sure").textContent = band ? `${words[band]} (${Math.round(100 * probability)} %).` : "";
+}
+
+/** Which words counted, in the order of the query. */
 function explain(why) {
   const most = Math.max(1e-6, ...why.words.map((part) => part.drop));
-  $("why-words").replaceChildren(...why.words.map(({ word, drop }) => {
-    const chip = make("span", "word", `${word} `, make("small", "", signed(drop)));
-    chip.style.setProperty("--share", Math.max(0, drop / most));
-    chip.title = `Without “${word}” the score would be ${(why.score - drop).toFixed(3)}`;
+  const counted = why.words.filter(({ drop }) => drop >= LEAST_SHARE * most);
+  $("why-words").replaceChildren(...counted.map(({ word, drop }) => {
+    const chip = make("span", "word", word, ...(drop === most && counted.length > 1 ? [" ", make("small", "", "counts most")] : []));
+    chip.style.setProperty("--share", drop / most);
     return chip;
   }));
-  const rest = why.rest + (why.transformer || 0);
-  $("why-sum").textContent = `Score ${why.score.toFixed(3)}: the components below, all others ${signed(rest)}, hubness correction ${signed(why.hubness)}.`;
-  $("why-components").replaceChildren(...why.components.slice(0, 5).map(({ part, near, words }) =>
-    make("li", "", make("span", "score", signed(part)),
-      make("span", "", words.join(", "), make("span", "near", near.length ? ` · similar words: ${near.join(", ")}` : "")))));
+  const others = why.words.filter((part) => !counted.includes(part) && !SMALL_WORDS.test(part.word)).map(({ word }) => word);
+  const lines = { "Hardly counted": others, "Not understood": why.out_of_vocabulary, Subtracted: why.subtracted.map(({ sentence }) => sentence) };
+  $("why-rest").textContent = Object.entries(lines).filter(([, words]) => words.length).map(([line, words]) => `${line}: ${words.join(", ")}.`).join(" ");
 }
 
 // Actions
