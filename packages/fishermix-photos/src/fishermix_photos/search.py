@@ -140,7 +140,9 @@ class PhotoSearch:
             scale = measure_scale(scores, encoded.n_words, others, model.read_hubness(encoded.vector))
             is_guess = encoded.is_guess or encoded.nearness < calibration.understood
             most = MOST_OF_A_GUESS if is_guess else 1.0
-            probabilities = None if scale is None else Probabilities(calibration, scale, most)
+            if scale is not None:
+                scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS))
+                probabilities = Probabilities(calibration, scale, most)
         if is_limited and probabilities is not None:
             threshold = max(threshold, probabilities.threshold(query.min_probability or MAYBE))
         elif is_limited:
@@ -313,8 +315,7 @@ def _measure_bell(scores: np.ndarray) -> tuple[float, float]:
 def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
     """The five numbers (n, 5) of each score (n,) that the probability depends on."""
     deviations = (np.asarray(scores, np.float64) - scale.center) / scale.spread
-    photos = max(scale.photos, FEWEST_PHOTOS)
-    of_query = [math.log(photos), math.log(scale.words), scale.hubness]
+    of_query = [math.log(scale.photos), math.log(scale.words), scale.hubness]
     return np.column_stack([scores, deviations, np.tile(of_query, (len(scores), 1))])
 
 
