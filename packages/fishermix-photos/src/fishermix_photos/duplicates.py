@@ -86,6 +86,48 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
     return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
 
 
+class CopyFinder:
+    """Finds near copies among the photos of a search; remembers the hashes of the photos that it opened."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, np.ndarray | None] = {}
+
+    def find_originals(self, rows: Sequence[int], files: Sequence[str], points: np.ndarray) -> list[int]:
+        """For each photo the position of the first one that it is a copy of: its own, if there is none.
+
+        rows : that of the content of each photo
+        points : (n, d) of unit length
+        """
+        cosines = points @ points.T
+        originals: list[int] = []
+        for photo, row in enumerate(rows):
+            near = [
+                other
+                for other in range(photo)
+                if originals[other] == other and cosines[other, photo] >= LEAST_COSINE
+            ]
+            copied = (
+                other
+                for other in near
+                if rows[other] == row or self._look_same((rows[other], files[other]), (row, files[photo]))
+            )
+            originals.append(next(copied, photo))
+        return originals
+
+    def _look_same(self, *photos: tuple[int, str]) -> bool:
+        hashes = []
+        for row, file in photos:
+            if row not in self._hashes:
+                self._hashes[row] = None if may_hold_several(file) else _hash_photo(Path(file))
+            hashes.append(self._hashes[row])
+        first, second = hashes
+        return (
+            first is not None
+            and second is not None
+            and np.count_nonzero(first ^ second) <= MOST_DIFFERENT_BITS
+        )
+
+
 def _find_pairs(contents: Sequence[Content]) -> Iterator[tuple[int, int]]:
     """Positions of pictures that look the same."""
     names = [content.photos[0].path for content in contents]

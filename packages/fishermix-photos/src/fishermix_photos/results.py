@@ -81,6 +81,8 @@ class Query:
         Only photos with at least this score.
     exclude : tuple of str
         Globs, as in a .fishermixignore, of photos that are not found.
+    merge_copies : bool
+        Whether near copies of one picture take one place if the best come first: see `Photo.similar`.
 
     See Also
     --------
@@ -104,6 +106,7 @@ class Query:
     min_probability: float | None = None
     min_score: float | None = None
     exclude: tuple[str, ...] = ()
+    merge_copies: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ class Photo:
         The same in words.
     details : Details
         When, where and with what it was taken.
+    similar : tuple of str
+        The ids of near copies that a search found, too: they take no place of their own.
     """
 
     id: str
@@ -141,6 +146,7 @@ class Photo:
     probability: float | None = None
     band: Band | None = None
     details: Details = NO_DETAILS
+    similar: tuple[str, ...] = ()
 
     @property
     def relative(self) -> str:

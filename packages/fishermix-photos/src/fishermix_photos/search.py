@@ -25,6 +25,7 @@ import numpy as np
 
 from fishermix_photos.database import Record
 from fishermix_photos.details import find_kind, is_doubtful
+from fishermix_photos.duplicates import CopyFinder
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Folders = Sequence[str | os.PathLike]
 Sortable = TypeVar("Sortable", Photo, Record)
 MOST_SORTED = 2000  # likely photos and maybes, if they are not sorted by their scores
+SPARE_PHOTOS = 10  # looked at besides those asked for: copies leave places free
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
 BANDS: tuple[Band, ...] = ("likely", "maybe", "unlikely")
 LIKELY, MAYBE = 0.5, 0.2  # the probabilities from which on a photo is called so
@@ -61,6 +63,7 @@ class PhotoSearch:
 
     def __init__(self, store: LocalStore | PostgresStore):
         self._store = store
+        self._copies = CopyFinder()
 
     def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
@@ -76,8 +79,8 @@ class PhotoSearch:
 
         preferred : names of photos that come first within their band
         """
-        # One more than asked for tells whether there are more.
-        n = query.offset + query.n + 1 if query.sort == "score" else MOST_SORTED
+        # One more than asked for tells whether there are more; some may be copies of others.
+        n = query.offset + query.n + 1 + SPARE_PHOTOS if query.sort == "score" else MOST_SORTED
         scope = self.scope(query.folders, model.key)
         found = self.find_files(encoded.vector, n, query, scope)
         if not found:
@@ -90,7 +93,9 @@ class PhotoSearch:
                 named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
                 photos = _put_first(make_photos(named, probabilities), photos)
         chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
-        if query.sort != "score":
+        if query.sort == "score" and query.merge_copies:
+            chosen = self._merge_copies(chosen, model.dimension)
+        elif query.sort != "score":
             if not chosen and query.min_probability is None and query.min_score is None:
                 chosen = photos[: query.n]
             chosen = _sort(chosen, query.sort)
@@ -99,6 +104,22 @@ class PhotoSearch:
         is_understood = probabilities is None or probabilities.most == 1
         nothing = probabilities is not None and is_understood and probabilities.exclude(found[0][1])
         return Results(tuple(page), more, nothing_matches=nothing, is_understood=is_understood)
+
+    def _merge_copies(self, photos: Sequence[Photo], dimension: int) -> list[Photo]:
+        """The photos without near copies of earlier ones, which become their `similar`."""
+        rows = {record.id: record.row for record in self._store.find([photo.id for photo in photos])}
+        known = [photo for photo in photos if photo.id in rows]  # another process may have removed some
+        if len(known) < 2:
+            return known
+        of_known = [rows[photo.id] for photo in known]
+        points = self._store.points(of_known)[:, :dimension]
+        originals = self._copies.find_originals(of_known, [photo.path for photo in known], points)
+        similar: dict[int, list[str]] = {}
+        for position, original in enumerate(originals):
+            copies = similar.setdefault(original, [])
+            if position != original:
+                copies.append(known[position].id)
+        return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
 
     def find_files(
         self, vector: np.ndarray, n: int, query: Query, scope: Scope

@@ -10,6 +10,7 @@ from fishermix_photos.model import Calibration
 from fishermix_photos.query import BadFilter, Filter, UnknownTerm, parse_query
 from fishermix_photos.results import Query, UnknownPhoto
 from fishermix_photos.search import LIKELY, MAYBE, find_band
+from PIL import Image
 from tiny_model import NAMES, CrowdedModel, TinyModel, paint
 
 STEEP = Calibration(
@@ -113,6 +114,35 @@ def test_thresholds(album):
     line = f"photo:{everything[0].id}"
     assert 0 < len(ask(album, line, n=100, min_probability=MAYBE).photos) < len(everything)
     assert ask(album, line, n=1).photos[0].probability is None
+
+
+def test_near_copies_take_one_place(tmp_path):
+    """Copies in another size or format, and equal files, become `similar` of the best; a page stays full."""
+    rng = np.random.default_rng(0)
+    small = rng.integers(0, 255, (24, 32), np.uint8)
+    reds = np.stack([np.full_like(small, 220), small // 3, small // 3], axis=2)
+    picture = Image.fromarray(reds).resize((240, 180), Image.Resampling.BICUBIC)
+    other = Image.fromarray(reds[::-1, ::-1].copy()).resize((240, 180), Image.Resampling.BICUBIC)
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    picture.save(folder / "a.png")
+    (folder / "b.png").write_bytes((folder / "a.png").read_bytes())
+    picture.resize((160, 120)).save(folder / "c.jpg", quality=80)
+    other.save(folder / "d.png")
+    paint(folder / "e.png", "blue")
+    with PhotoLibrary(tmp_path / "library", TinyModel()) as library:
+        library.update([folder])
+        every = ask(library, "red", n=10).photos
+        merged = ask(library, "red", n=10, merge_copies=True).photos
+        assert len(every) == 5
+        assert not any(photo.similar for photo in every)
+        name = {photo.id: photo.relative for photo in every}
+        groups = [{photo.relative, *(name[id] for id in photo.similar)} for photo in merged]
+        assert sorted(map(sorted, groups)) == [["a.png", "b.png", "c.jpg"], ["d.png"], ["e.png"]]
+        page = ask(library, "red", n=2, merge_copies=True)
+        assert [photo.id for photo in page.photos] == [photo.id for photo in merged[:2]]
+        assert page.more
+        assert ask(library, "red", n=2, offset=2, merge_copies=True).photos == merged[2:]
 
 
 def test_nothing_matches(album, library, photos):

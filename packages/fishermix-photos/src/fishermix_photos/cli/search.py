@@ -177,8 +177,8 @@ def search(
 
     The first search of a folder encodes every photo; later ones encode only new photos, all on this machine.
 
-    The higher the score, the better the match. On a terminal, headings say which photos are likely right
-    (probability 0.5 or more) and which may be (0.2 or more).
+    The higher the score, the better the match. Headings say which photos are likely right (probability 0.5
+    or more) and which maybe (0.2 or more). Near copies of one picture take one line.
     """
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query
@@ -186,6 +186,7 @@ def search(
     conditions = {
         "filter": _make_filter(after, before, in_folder, camera, near, portrait),
         "exclude": tuple(exclude or ()),
+        "merge_copies": not (null or paths_only),  # another program gets all files
         **_parse_min_score(min_score),
     }
     check_output_files(html)
@@ -238,6 +239,8 @@ def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None
         columns = ["" if photo.score is None else f"{photo.score:.3f}", place]
         if photo.band and not has_headings:
             columns.insert(1, f"{photo.band:8}")
+        if photo.similar:
+            columns.append(f"(and {len(photo.similar)} similar)")
         lines.append("  ".join(column for column in columns if column))
     say(*lines)
 
@@ -249,6 +252,7 @@ def _describe_photo(photo: Photo, names: PathNames) -> dict[str, str | float | i
         "score": None if photo.score is None else round(photo.score, 6),
         "probability": None if photo.probability is None else round(photo.probability, 4),
         "band": photo.band,
+        "similar": photo.similar or None,
         "time": photo.time,
         "page": photo.page,
     }

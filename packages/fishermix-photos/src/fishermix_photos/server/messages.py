@@ -44,6 +44,9 @@ class PhotoMessage(BaseModel):
         None,
         description="The probability in words: likely from 0.5 on, maybe from 0.2 on, otherwise unlikely.",
     )
+    similar: list[str] = Field(
+        default_factory=list, description="The ids of near copies, which take no place of their own."
+    )
 
 
 class RemarkMessage(BaseModel):
@@ -179,6 +182,7 @@ def show_photo(photo: results.Photo) -> dict[str, Any]:
         "score": photo.score,
         "probability": photo.probability,
         "band": photo.band,
+        "similar": list(photo.similar),
     }
 
 

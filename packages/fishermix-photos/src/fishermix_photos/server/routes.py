@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -168,7 +168,8 @@ async def search_photos(
 
     def find() -> ResultsMessage:
         library = site.live.library
-        return show_results(library.search(query), library.model.reads_unknown_words)
+        found = library.search(replace(query, merge_copies=True))
+        return show_results(found, library.model.reads_unknown_words)
 
     return await site.work.run(find)
 
