@@ -121,11 +121,9 @@ class CopyFinder:
                 self._hashes[row] = None if may_hold_several(file) else _hash_photo(Path(file))
             hashes.append(self._hashes[row])
         first, second = hashes
-        return (
-            first is not None
-            and second is not None
-            and np.count_nonzero(first ^ second) <= MOST_DIFFERENT_BITS
-        )
+        if first is None or second is None:
+            return False
+        return int(np.count_nonzero(first ^ second)) <= MOST_DIFFERENT_BITS
 
 
 def _find_pairs(contents: Sequence[Content]) -> Iterator[tuple[int, int]]:

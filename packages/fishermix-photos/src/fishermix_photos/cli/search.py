@@ -245,7 +245,7 @@ def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None
     say(*lines)
 
 
-def _describe_photo(photo: Photo, names: PathNames) -> dict[str, str | float | int]:
+def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
     """A photo as a JSON object; `time` is in seconds."""
     values = {
         "path": names.write(photo.path),
