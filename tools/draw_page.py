@@ -22,10 +22,10 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-QUERY = "a cat looks at the camera"
-WIDTH, HEIGHT, PORT = 1180, 860, 8397
+QUERY = "a cat"
+WIDTH, HEIGHT, PORT = 1180, 560, 8397
 PHOTOS = 15
-COLORS = 128  # of a palette: a third of the size, and hardly visible
+COLORS = 64  # of a palette: a third of the size, and hardly visible
 
 
 def wait_until_ready(address: str) -> None:

@@ -37,7 +37,7 @@ ENDS = set(
     )
 )
 # Words that say nothing about what is in a photo.
-COMMON = STOP_WORDS | {"top", "side", "group", "full", "lots", "pair", "middle", "something"}
+COMMON = STOP_WORDS | {"top", "side", "group", "full", "lots", "pair", "middle", "something", "get"}
 
 
 def read_sentences(path: str | os.PathLike | None = None) -> list[str]:

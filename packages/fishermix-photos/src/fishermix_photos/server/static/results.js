@@ -175,7 +175,7 @@ const headingOf = ({ exact, photos }) => (exact ? count(photos.length, "equal fi
 
 /** A remark; one with a query is a link to it. */
 function remarkOf(remark) {
-  if (!remark.query) return make("span", "", `${remark.text ?? remark} `);
+  if (!remark.query) return make("span", "", `${remark.text} `);
   const button = make("button", "", remark.text);
   button.type = "button";
   button.addEventListener("click", () => go({ q: remark.query, photo: "" }));
@@ -183,9 +183,9 @@ function remarkOf(remark) {
 }
 
 function describe(route, found, photos) {
-  const remarks = found.remarks.map((remark) => remark.text);
+  const remarks = [...found.remarks];
   if (found.unknown_words.length) {
-    remarks.push(`Unknown words, ${found.spelling ? "matched by spelling" : "ignored"}: ${found.unknown_words.join(", ")}.`);
+    remarks.push({ text: `Unknown words, ${found.spelling ? "matched by spelling" : "ignored"}: ${found.unknown_words.join(", ")}.` });
   }
   $("remarks").replaceChildren(...remarks.map(remarkOf));
   $("remarks").hidden = !remarks.length;
@@ -209,11 +209,9 @@ function summarize(route, found, photos) {
   if (route.upload) return "Photos that are similar to yours, best first.";
   if (isListed(route, photos)) return filtered || route.q ? count(found.total, "photo") : "";
   const order = route.sort === "date" ? ", newest first" : "";
-  if (found.is_understood === false) return `These words are not understood. The nearest${order}:`;
-  if (found.nothing_matches) return `Nothing here looks like this. The nearest${order}:`;
+  if (found.verdict) return found.verdict.replace(/:$/, `${order}:`);
   const counted = ["likely", "maybe"].map((band) => [photos.filter((photo) => photo.band === band).length, band]).filter(([number]) => number);
   if (counted.length) return `${counted.map(([number, band]) => `${number} ${band}`).join(", ")}${order}.`;
-  if (photos.some((photo) => photo.band)) return `Not sure. The nearest${order}:`;
   return order ? "Newest first." : "Best first.";
 }
 

@@ -194,7 +194,7 @@ function likeness(photo, kind) {
 
 /** How sure the search is of a photo. */
 function drawBand({ band, probability }) {
-  const words = { likely: "This photo is likely right", maybe: "This photo is maybe right", unlikely: "This photo is unlikely to be right" };
+  const words = { likely: "Likely right", maybe: "Maybe right", unlikely: "Unlikely to be right" };
   $("why-sure").hidden = !band;
   $("why-sure").textContent = band ? `${words[band]} (${Math.round(100 * probability)} %).` : "";
 }
@@ -202,13 +202,14 @@ function drawBand({ band, probability }) {
 /** Which words counted, in the order of the query. */
 function explain(why) {
   const most = Math.max(1e-6, ...why.words.map((part) => part.drop));
-  const counted = why.words.filter(({ drop }) => drop >= LEAST_SHARE * most);
+  const words = why.words.filter(({ word }) => !SMALL_WORDS.test(word));
+  const counted = words.filter(({ drop }) => drop >= LEAST_SHARE * most);
   $("why-words").replaceChildren(...counted.map(({ word, drop }) => {
     const chip = make("span", "word", word, ...(drop === most && counted.length > 1 ? [" ", make("small", "", "counts most")] : []));
     chip.style.setProperty("--share", drop / most);
     return chip;
   }));
-  const others = why.words.filter((part) => !counted.includes(part) && !SMALL_WORDS.test(part.word)).map(({ word }) => word);
+  const others = words.filter((part) => !counted.includes(part)).map(({ word }) => word);
   const lines = { "Hardly counted": others, "Not understood": why.out_of_vocabulary, Subtracted: why.subtracted.map(({ sentence }) => sentence) };
   $("why-rest").textContent = Object.entries(lines).filter(([, words]) => words.length).map(([line, words]) => `${line}: ${words.join(", ")}.`).join(" ");
 }
