@@ -9,14 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf8")
-FLOWS = {"search": (34, 245), "em": (10, 90), "train": (48, 1_700), "dask": (12, 66)}  # files, returns
+FLOWS = {"search": (34, 200), "em": (9, 62), "train": (44, 1_300), "dask": (12, 58)}  # files, returns
 LIMITS = {
-    "lines of both packages": 27_500,
-    "lines of fishermix": 12_500,
-    "modules under 60 lines": 19,
-    "functions over 50 lines": 6,
-    "functions with over 6 parameters": 30,  # commands included
-    "functions with a complexity over 15": 10,
+    "lines of both packages": 31_000,
+    "lines of fishermix": 13_100,
+    "modules under 60 lines": 20,
+    "functions over 50 lines": 12,
+    "functions with over 6 parameters": 32,  # commands included
+    "functions with a complexity over 15": 12,
 }
 
 

@@ -363,6 +363,11 @@ class ImageTextModel:
         ----------
         word : str
             A word in lower case.
+
+        Returns
+        -------
+        {"everyday", "rare", "unknown"}
+            How common the word is.
         """
         if word not in self.sentence_vectors.lookup.vocabulary:
             return "unknown"

@@ -182,7 +182,7 @@ def test_progress_while_photos_are_indexed(tmp_path, follow):
     with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
         assert reached.wait(30)
         status = client.get("/api/status").json()
-        assert (status["state"], status["message"]) == ("updating", "Adding photos")
+        assert (status["state"], status["message"]) == ("updating", "Reading files")
         assert (status["done"], status["total"]) == (64, 130)
         assert client.get("/api/search?q=red").json()["photos"]  # what is indexed is found already
         assert len(client.get("/api/browse?n=200").json()["photos"]) == 64
