@@ -11,7 +11,7 @@ from fishermix_photos.server.app import create_app
 from fishermix_photos.server.connections import Server
 from fishermix_photos.server.guards import Limits
 from fishermix_photos.server.live import LiveLibrary
-from serving import make_library, show
+from serving import make_library, paint_mosaic, show
 from tiny_model import HOSTILE, NAMES, TinyModel, paint
 
 
@@ -145,8 +145,8 @@ def live(served, sentences, tmp_path_factory):
     for number in range(150):
         year, month, day = 2019 + number // 50, 1 + number % 50 // 5, 1 + number % 5
         place = folder / str(year) / ("Holidays" if number % 2 == 0 else "Family")
-        colours = NAMES[number % 3], NAMES[number % 7]
-        paint(place / f"IMG_{year}{month:02}{day:02}_120000.png", *colours)
+        colours = NAMES[number % 3], NAMES[3 + number % 4]
+        paint_mosaic(place / f"IMG_{year}{month:02}{day:02}_120000.png", colours, seed=number)
     library = PhotoLibrary(tmp_path_factory.mktemp("library"), TinyModel())
     following = LiveLibrary(lambda: library, [folder], sentences)
     following.start()

@@ -1,8 +1,13 @@
-"""What the tests of the server share: libraries that stay as they are, and their photos by path."""
+"""What the tests of the server share: libraries that stay as they are, their photos by path, and pictures
+that are no copies of each other.
+"""
 
+import numpy as np
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.results import Query
 from fishermix_photos.server.live import LiveLibrary
+from PIL import Image
+from tiny_model import COLOURS
 
 
 def make_library(folder, place, model):
@@ -26,3 +31,12 @@ def photos_of(library):
 
 def id_of(library, relative):
     return photos_of(library)[relative].id
+
+
+def paint_mosaic(path, colours, seed, size=(48, 32)):
+    """Save a picture of 24 tiles, about as many of each colour, in an order that the seed decides."""
+    width, height = size
+    chosen = np.random.default_rng(seed).permutation(24).reshape(height // 8, width // 8) % len(colours)
+    tiles = np.array([COLOURS[name] for name in colours], np.uint8)[chosen]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(tiles.repeat(8, axis=0).repeat(8, axis=1)).save(path)

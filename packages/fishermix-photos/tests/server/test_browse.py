@@ -12,9 +12,9 @@ from fishermix_photos.query import parse_query
 from fishermix_photos.results import Query
 from fishermix_photos.search import count_facets
 from fishermix_photos.server.app import create_app
-from serving import make_library, photos_of, show
+from serving import make_library, paint_mosaic, photos_of, show
 from starlette.testclient import TestClient
-from tiny_model import NAMES, TinyModel, paint
+from tiny_model import NAMES, TinyModel
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,8 @@ def album(tmp_path_factory):
         suffix = "png" if number % 5 else "jpg"
         shape = (48, 32) if number % 4 else (32, 48)
         colours = NAMES[number % 7], NAMES[number * 3 % 7], NAMES[number // 13]
-        paint(
-            place / f"IMG_{year}{month:02}{day:02}_{number % 24:02}0000 {number}.{suffix}",
-            *colours,
-            size=shape,
-        )
+        name = f"IMG_{year}{month:02}{day:02}_{number % 24:02}0000 {number}.{suffix}"
+        paint_mosaic(place / name, colours, seed=number, size=shape)
     with make_library(folder, tmp_path_factory.mktemp("library"), TinyModel()) as library:
         yield library
 

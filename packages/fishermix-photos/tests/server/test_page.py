@@ -632,6 +632,23 @@ def test_folders_are_a_tree_with_numbers(album):
 # Duplicates
 
 
+def test_near_copies_take_one_place_and_a_badge_opens_them(screen, copies):
+    screen.get(f"{copies.url}?q=red")
+    wait(screen, lambda: cards(screen))
+    shown = {"photos/a.png", "photos/b.png", "photos/c.png"} & {*cards(screen)}
+    assert len(shown) == 1
+    assert text(screen, "button.badge") == "+2 similar"
+    screen.execute_script("document.querySelector('button.badge').click()")
+    wait(screen, lambda: is_open(screen) and {text(screen, "#viewer-path")} == shown)
+    names = "return [...document.querySelectorAll('#viewer-copies button')].map((button) => button.title)"
+    wait(screen, lambda: len(screen.execute_script(names)) == 2)
+    others = screen.execute_script(names)
+    assert {*others} | shown == {"photos/a.png", "photos/b.png", "photos/c.png"}
+    screen.execute_script("document.querySelector('#viewer-copies button').click()")
+    wait(screen, lambda: text(screen, "#viewer-path") == others[0])
+    check_log(screen)
+
+
 def test_duplicates_are_reviewed_and_listed(screen, copies, downloads):
     screen.get(copies.url)
     wait(screen, lambda: len(cards(screen)) == 6)
