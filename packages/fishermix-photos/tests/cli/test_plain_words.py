@@ -204,8 +204,10 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     both = tiny("search", "red in 2018", photos, other, "-f").splitlines()
     assert both == [f"{other}/IMG_20180101_120000.png", f"{photos}/IMG_20180704_120000.png"]
     assert tiny("search", "2018", photos) == f"{photos}/IMG_20180704_120000.png\n"
-    listed = json.loads(tiny("search", "red", photos, other, "--json", "-n", 3))
-    assert {entry["path"] for entry in listed} > {f"{photos}/red.png", f"{other}/IMG_20180101_120000.png"}
+    listed = tiny("search", "red", photos, other, "-f", "-n", 3).splitlines()
+    assert {*listed} > {f"{photos}/red.png", f"{other}/IMG_20180101_120000.png"}
+    [copy] = json.loads(tiny("search", "red", photos, other, "--json", "-n", 1))
+    assert len(copy["similar"]) == 1  # both show nothing but red
     found = json.loads(
         tiny("search", "red in 2018", photos, "--after", "2019", "--before", "2020", "--json", "-n", 1)
     )
