@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
@@ -202,25 +203,26 @@ def _expect_readable(file: Path) -> None:
         raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
 
 
-class Database:
+class Database(ABC):
     """What SQLite and PostgreSQL answer to the same SQL."""
 
     name: str
     _STATE: str  # the query of the state without its folders
     _PATH: str  # the path of a photo as text
 
+    @abstractmethod
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         """The rows that a query finds, each converted to the tuple type `row` of bounded types."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _damaged(self, problem: str) -> LibraryDamaged:
-        raise NotImplementedError
+        """The error that says what is wrong with the library, and what to do."""
 
+    @abstractmethod
     def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, Any]:
         """A condition of SQL, and its value, for photos with these words in a row in a column of names, or in
         any; with `is_prefix`, the last word may be incomplete.
         """
-        raise NotImplementedError
 
     def _convert(self, row: Any, found: list[tuple]) -> list[Any]:
         """Rows of the database, each converted to a tuple type; raises if one is out of its bounds."""
