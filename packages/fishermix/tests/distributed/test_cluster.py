@@ -63,11 +63,12 @@ def test_a_dask_array_goes_into_fit_as_it_is(client, rows, in_memory):
     assert same_bits(fit(cut_as_in_memory), in_memory)
 
 
-def test_the_working_memory_changes_no_bit(client, rows, in_memory):
-    for working_memory in (0.001, 4096):
-        source = ClusterSource(rows, client)
-        assert same_bits(fit(source, working_memory=working_memory), in_memory)
-        assert (source.traffic.passes > 40) == (working_memory == 0.001)
+@pytest.mark.parametrize("limit", [0.001, 4096])
+def test_the_working_memory_changes_no_bit(limit, client, rows, in_memory, monkeypatch):
+    monkeypatch.setattr("fishermix.mixture.em.WORKING_MEMORY", limit)
+    source = ClusterSource(rows, client)
+    assert same_bits(fit(source), in_memory)
+    assert (source.traffic.passes > 40) == (limit == 0.001)
 
 
 def test_sample_weights_travel_with_their_rows(client, rows):

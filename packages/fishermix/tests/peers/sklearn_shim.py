@@ -32,7 +32,6 @@ class GaussianMixture(fishermix.GaussianMixture):
         self.precisions_init, self.random_state = precisions_init, random_state
         self.warm_start, self.verbose = warm_start, verbose
         self.families, self.checkpoint, self.n_jobs = ("gaussian",), None, None
-        self.working_memory = 256
 
     def fit(self, X, y=None):
         self.min_scale = max(np.sqrt(self.reg_covar), 1e-150)

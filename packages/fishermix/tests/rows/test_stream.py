@@ -18,12 +18,6 @@ def fit(rows, **options):
         return Mixture(3, max_iter=4, random_state=0).fit(rows, **options)
 
 
-def fit_in(rows, working_memory):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Mixture(3, max_iter=4, random_state=0, working_memory=working_memory).fit(rows)
-
-
 @pytest.fixture(scope="module")
 def in_memory(rows):
     return fit(rows)
@@ -59,10 +53,11 @@ def test_parts_in_a_list_of_paths(rows, tmp_path, in_memory):
     assert same_bits(fit([tmp_path / f"{number}.npy" for number in range(3)]), in_memory)
 
 
-def test_the_working_memory_changes_no_bit(rows, path, in_memory):
-    for working_memory in (1e-9, 0.01, 4096):
-        for source in (rows, path, [rows[:5000], rows[5000:]]):
-            assert same_bits(fit_in(source, working_memory), in_memory)
+@pytest.mark.parametrize("limit", [1e-9, 0.01, 4096])
+def test_the_working_memory_changes_no_bit(limit, rows, path, in_memory, monkeypatch):
+    monkeypatch.setattr("fishermix.mixture.em.WORKING_MEMORY", limit)
+    for source in (rows, path, [rows[:5000], rows[5000:]]):
+        assert same_bits(fit(source), in_memory)
 
 
 def test_sample_weights_belong_to_the_rows_of_a_file(rows, path):

@@ -165,13 +165,12 @@ def run_em(
     max_iter: int,
     tol: float,
     after_iteration: Callable[[], None] | None = None,
-    working_memory: float = WORKING_MEMORY,
 ) -> None:
     """Iterate until the log likelihood gains less than `tol`.
 
     `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
     """
-    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], working_memory * 2**19
+    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], WORKING_MEMORY * 2**19
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
     plan = Plan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
@@ -209,11 +208,10 @@ def run_starts(
     max_iter: int,
     tol: float,
     after_iteration: Callable[[], None] | None = None,
-    working_memory: float = WORKING_MEMORY,
 ) -> None:
     """Run EM from every start that is not finished, and leave the best in `progress`."""
     while not progress.finished:
-        run_em(progress, source, max_iter, tol, after_iteration, working_memory)
+        run_em(progress, source, max_iter, tol, after_iteration)
         progress.keep_better()
         progress.start += 1
         progress.finished = progress.start >= len(starts)

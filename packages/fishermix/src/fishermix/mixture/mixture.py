@@ -29,9 +29,9 @@ from fishermix.mixture.checkpoint import (
     pack_state,
     unpack_state,
 )
-from fishermix.mixture.em import LARGEST, WORKING_MEMORY, Progress, State, run_starts
+from fishermix.mixture.em import LARGEST, Progress, State, run_starts
 from fishermix.mixture.families import Family
-from fishermix.mixture.partial_fit import VISITS, Memory, fit_batch, remember, replay
+from fishermix.mixture.partial_fit import fit_batch
 from fishermix.mixture.prediction import PredictionMixin
 from fishermix.mixture.start import check_parameters, initialize, open_source, parse_families
 from fishermix.progress import progress as show
@@ -48,13 +48,7 @@ from fishermix.storage import (
 
 ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
-PARAMETERS_WITHOUT_EFFECT = (
-    "n_jobs",
-    "verbose",
-    "warm_start",
-    "checkpoint",
-    "working_memory",
-)  # on the result of a fit
+PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
 SKLEARN_PARAMETERS = ("tol", "max_iter", "n_init", "random_state", "warm_start")
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
@@ -99,10 +93,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         completed fit is not repeated.
     n_jobs : int, optional
         Number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
-    working_memory : float, default 256
-        Memory in MiB, besides X and the parameters, for sparse posteriors that a pass over the rows keeps for
-        the next one, and for sufficient statistics: the candidates of the medians of a Laplacian. With less,
-        a fit takes more passes. Results do not depend on it.
     verbose : bool, default False
         Show a progress bar. If standard error is not a terminal, print a line after the first and the last
         iteration, and every ten seconds in between.
@@ -158,7 +148,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     [[0, 1]]
     """
 
-    _memory: Memory | None = None  # of `partial_fit`
     _parameter_constraints: dict[str, list] = {  # noqa: RUF012 (the name and form are scikit-learn's)
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "families": ["array-like", list, tuple],
@@ -178,7 +167,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Interval(Integral, None, -1, closed="right"),
             None,
         ],
-        "working_memory": [Interval(Real, 0, None, closed="neither")],
         "verbose": ["verbose"],
     }
 
@@ -204,7 +192,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        working_memory: float = WORKING_MEMORY,
         verbose: bool | int = False,
     ):
         self.n_components = n_components
@@ -221,7 +208,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
-        self.working_memory = working_memory
         self.verbose = verbose
 
     # Fitting
@@ -257,11 +243,8 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
         warm = self.warm_start and hasattr(self, "weights_")
         source, families = open_source(self, X, sample_weight, reset=not warm), parse_families(self.families)
-        if warm and self.locations_.shape != (self.n_components, source.shape[1]):
-            raise ValueError(
-                f"warm_start continues with {self.locations_.shape[0]} components, but n_components = "
-                f"{self.n_components}. Set warm_start=False to start again."
-            )
+        if warm:
+            self._check_continues(source)
         starts = self._prepare_starts(source, families)[: 1 if warm else None]
         checkpoint = progress = None
         if self.checkpoint is not None:
@@ -281,7 +264,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
                     checkpoint.write(progress)
 
             try:
-                run_starts(progress, source, starts, max_iter, self.tol, after_iteration, self.working_memory)
+                run_starts(progress, source, starts, max_iter, self.tol, after_iteration)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
@@ -312,16 +295,9 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
 
-        The mixture remembers a uniform sample of 16,384 rows (20 per component if that is more), which
-        `save` keeps. Each batch is a step of incremental EM; then EM runs on the remembered rows, 64 visits
-        of a row for each row of the stream, and from new seeds whenever the stream has grown by an eighth.
-        The first rows and the order of the rows therefore matter little. A batch that brings a new cluster
-        may be underrated until the stream has grown by an eighth, when EM starts again. See
-        `fishermix.mixture.partial_fit` for the schedule.
-
-        After `fit` or `from_sklearn` nothing is remembered (call `partial_fit` from the start to learn from a
-        stream), and batches are only averaged with the fitted mixture by the
-        weights of the rows: means and variances are pooled exactly, medians and other families are not.
+        Each batch is one step of incremental EM: an iteration on its rows, averaged with the mixture before
+        it by the weights of the rows seen. Means and variances are pooled exactly, medians and other families
+        are not. The first batch is fitted with `fit` and sets the start, so it should resemble the stream.
 
         Parameters
         ----------
@@ -338,35 +314,20 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         """
         self._validate_params()
         if not hasattr(self, "weights_"):
-            self.fit(X, sample_weight=sample_weight)
-            source = open_source(self, X, sample_weight, reset=False)
-            empty = Memory.empty(source.shape[1], source.dtype)
-            first = remember(empty, source, self.n_components, self._last.seed, VISITS)
-            self._memory = replace(first, credit=0.0, restarted_at=first.n_seen)
-            return self
+            return self.fit(X, sample_weight=sample_weight)
         source = open_source(self, X, sample_weight, reset=False, fewest=1)
+        self._check_continues(source)
         old = self._recover_state()
-        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows), self.working_memory)
-        if (memory := self._memory) is not None:
-            total = memory.seen_weight + source.total_weight
-            memory = remember(memory, source, len(state.weights), state.seed, VISITS)
-            replayed, memory = replay(state, memory, self._restart, self.max_iter, self.tol, self.n_jobs)
-            state, seen = replayed, seen if replayed is state else replayed.weights * total
+        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
         self._set_state(state, False, seen)
-        self._memory = memory
         return self
 
-    def _restart(self, source: RowSource) -> Progress:
-        """Run EM on these rows from new seeds."""
-        if self.n_components != len(self.weights_):
+    def _check_continues(self, source: RowSource) -> None:
+        if self.locations_.shape != (self.n_components, source.shape[1]):
             raise ValueError(
-                f"partial_fit continues with {len(self.weights_)} components, but n_components = "
-                f"{self.n_components}. Call fit to start again."
+                f"The mixture has {self.locations_.shape[0]} components, but n_components = "
+                f"{self.n_components}. Call fit with warm_start=False to start again."
             )
-        starts = self._prepare_starts(source, parse_families(self.families))
-        progress = Progress(starts[0]())
-        run_starts(progress, source, starts, self.max_iter, self.tol, working_memory=self.working_memory)
-        return progress
 
     def _prepare_starts(self, source: RowSource, families: list[Family]) -> list[Callable[[], State]]:
         """Return the functions that initialize the `n_init` starts."""
@@ -391,7 +352,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
 
     def _set_state(self, state: State, converged: bool, seen: np.ndarray, first: int = 0) -> None:
         """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
-        self._last, self._memory = state, None
+        self._last = state
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
         parameters = state.parameters
         self.families_, self.weights_ = parameters.families, parameters.weights
@@ -521,8 +482,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         state = self._recover_state()
         fit, tensors = pack_state(state)
         tensors["seen"] = getattr(self, "_seen", state.rows)
-        if self._memory is not None:
-            tensors |= self._memory.tensors()
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
         config = MixtureConfig(
@@ -574,7 +533,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         mixture._set_state(state, config.converged, seen, config.first_iteration)
         if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
             mixture.feature_names_in_ = np.array(names, object)
-        mixture._memory = Memory.from_tensors(tensors, state.choice.shape[1], where)
         return mixture
 
 
