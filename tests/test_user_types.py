@@ -81,7 +81,7 @@ def fit_all():
     sets = [X[:30], X[30:]]
     for kind in DOCUMENTED[:4]:
         yield kind(2, random_state=0).fit(X)
-    yield fishermix.FisherEncoder(fishermix.GaussianMixture(1), information="empirical").fit(sets)
+    yield fishermix.FisherEncoder(fishermix.GaussianMixture(1)).fit(sets)
     from sklearn.preprocessing import StandardScaler
 
     yield fishermix.OnRows(StandardScaler()).fit(sets)

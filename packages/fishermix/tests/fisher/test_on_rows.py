@@ -50,8 +50,8 @@ def test_sets_keep_their_form(images):
     expected = on_rows.transform(sets)
     assert isinstance(expected, list)
     ragged = on_rows.transform(as_object_array(sets))
-    assert ragged.dtype == object
-    assert ragged.shape == (40,)
+    assert isinstance(ragged, list)
+    assert len(ragged) == 40
     offsets = np.cumsum([0, *map(len, sets)])
     rows, same_offsets = on_rows.transform((np.concatenate(sets), offsets))
     assert_array_equal(same_offsets, offsets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from fishermix.mixture.em import too_large
 from fishermix.mixture.mixture import Mixture, check_convertible, from_sklearn
 from fishermix.rows.blocks import is_table
 
-INFORMATION = ("closed-form", "empirical")
 ROWS_OF_AN_IMAGE = 100  # so many rows in one array are more often an image than sets of one row
 
 
@@ -41,13 +41,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         Exponent of the power normalization, 1 for none.
     norm : {"l2", None}, default "l2"
         "l2" scales each Fisher vector to unit length.
-    intra_norm : bool, default False
-        Scale the 2D numbers of each component to unit length, after the power and before `norm`
-        (Arandjelović and Zisserman, All about VLAD, 2013).
-    information : {"closed-form", "empirical"}, default "closed-form"
-        "closed-form": the paper's approximation. "empirical": the mean squared gradient over the rows given
-        to `fit`, an estimate of its definition (Jaakkola and Haussler, Exploiting generative models in
-        discriminative classifiers, 1998).
     threshold : float, optional
         Posteriors below it count as 0; at least 0 and less than 1. None is 1e-6 for float32 rows and 1e-15
         for float64 rows, below which rounding hides them.
@@ -56,8 +49,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     ----------
     mixture_ : Mixture
         The mixture after `fit`: the given one, or the fitted clone.
-    information_ : ndarray of shape (2, K, D)
-        The information of one row, if `information` is "empirical".
     n_features_in_ : int
         Number of features D of the rows.
 
@@ -82,7 +73,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     """
 
     mixture_: Mixture
-    information_: np.ndarray
     n_features_in_: int
 
     def __init__(
@@ -91,26 +81,20 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         power: float = 0.5,
         norm: str | None = "l2",
         *,
-        intra_norm: bool = False,
-        information: str = "closed-form",
         threshold: float | None = None,
     ):
         self.mixture = mixture
         self.power = power
         self.norm = norm
-        self.intra_norm = intra_norm
-        self.information = information
         self.threshold = threshold
 
     def fit(self, X: Any, y: Any = None, *, offsets: ArrayLike | None = None) -> Self:
-        """Fit the mixture if it is not fitted yet, and estimate the information if it is "empirical".
-
-        X and offsets are as in `transform`; y is ignored.
+        """Fit the mixture if it is not fitted yet.
 
         Parameters
         ----------
-        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
-            The sets.
+        X : sets of rows (n_i, D)
+            As in `transform`.
         y : ignored
             Present for the interface of scikit-learn.
         offsets : array of shape (n_sets + 1,), optional
@@ -129,10 +113,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(
                 f"The mixture has {self.n_features_in_} dimensions, but X has {rows.shape[1]}."
             )
-        self.__dict__.pop("information_", None)  # of an earlier fit
-        if self.information == "empirical":
-            scores = FisherScores(self.mixture_.parameters_, threshold=self.threshold)
-            self.information_ = scores.estimate_information(rows)
         return self
 
     def transform(self, X: Any, offsets: ArrayLike | None = None) -> np.ndarray:
@@ -153,7 +133,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             float32 for float32 rows, float64 otherwise. An empty set has the zero vector.
         """
         self._check_options()
-        scores = self._scores()
+        scores = FisherScores(self._find_mixture().parameters_, self.power, self.norm, self.threshold)
         rows, starts = self._parse_sets(X, offsets, scores.parameters.locations.shape[1])
         if offsets is None and getattr(X, "ndim", 0) == 2 and len(X) >= ROWS_OF_AN_IMAGE:
             warn_user(
@@ -166,25 +146,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         if n_empty := int((starts[1:] == starts[:-1]).sum()):
             warn_user(f"{n_empty} of {len(out)} sets are empty. Their vectors are 0.")
         return out
-
-    def factor(self) -> np.ndarray:
-        """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N).
-
-        Returns
-        -------
-        factor : ndarray of shape (2, K, D)
-        """
-        return self._scores().factor.copy()
-
-    def _scores(self) -> FisherScores:
-        """The object that computes, made of the fitted mixture and the current parameters."""
-        information = None
-        if self.information == "empirical":
-            if not hasattr(self, "information_"):
-                raise NotFittedError("information='empirical' is estimated from data: call fit first.")
-            information = self.information_
-        mixture = self._find_mixture().parameters_
-        return FisherScores(mixture, self.power, self.norm, self.intra_norm, self.threshold, information)
 
     def _find_mixture(self) -> Mixture:
         if hasattr(self, "mixture_"):
@@ -246,8 +207,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             raise FishermixError(f"power={self.power} is not in (0, 1].")
         if self.norm not in ("l2", None):
             raise FishermixError(f"norm={self.norm!r} is neither 'l2' nor None.")
-        if self.information not in INFORMATION:
-            raise FishermixError(f"information={self.information!r} is not one of {', '.join(INFORMATION)}.")
         if self.threshold is not None and not 0 <= self.threshold < 1:
             raise FishermixError(f"threshold={self.threshold} is not in [0, 1), the range of posteriors.")
 
@@ -368,8 +327,8 @@ class OnRows(TransformerMixin, BaseEstimator):
         Returns
         -------
         sets : as X
-            A list for a list or an iterator, an object array for an object array, a 3-D array for a 3-D
-            array, a pair for a pair, a 2-D array for a 2-D array. An empty set stays empty.
+            A list for a list, an iterator or an object array; else a 3-D array, a pair or a 2-D array, as X.
+            An empty set stays empty.
         """
         check_is_fitted(self, "transformer_")
         rows, form = open_sets(X, self.n_features_in_)
@@ -411,7 +370,7 @@ class OnRows(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, y: Any, method: str) -> tuple[Any, Sets, Any]:
         rows, form = open_sets(X)
         if y is not None and form.offsets is not None:
-            y = np.repeat(np.asarray(y), form.sizes, axis=0)
+            y = np.repeat(np.asarray(y), np.diff(form.offsets), axis=0)
         self.transformer_ = clone(self.transformer)
         out = getattr(self.transformer_, method)(rows, y)
         self.__dict__.pop("feature_names_in_", None)
@@ -441,21 +400,16 @@ class OnRows(TransformerMixin, BaseEstimator):
         return tags
 
 
+@dataclass(frozen=True)
 class Sets:
     """The form of some sets: `restore` gives it to rows that were stacked by `open_sets`.
 
-    kind: "list", "object", "3-D", "pair" or "rows". offsets (n_sets + 1,): where each set begins; None for
-    "rows", a 2-D array of sets of one row.
+    kind: "list", "3-D", "pair" or "rows". offsets (n_sets + 1,): where each set begins; None for "rows", a
+    2-D array of sets of one row.
     """
 
-    def __init__(self, kind: str, offsets: np.ndarray | None):
-        self.kind, self.offsets = kind, offsets
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """The number of rows of each set."""
-        assert self.offsets is not None
-        return np.diff(self.offsets)
+    kind: str
+    offsets: np.ndarray | None
 
     def restore(self, rows: np.ndarray) -> Any:
         """Return rows (n, D) as sets of this form."""
@@ -464,14 +418,9 @@ class Sets:
         if self.kind == "pair":
             return rows, self.offsets
         if self.kind == "3-D":
-            size = self.sizes[0] if len(self.sizes) else 0
-            return rows.reshape(len(self.sizes), size, rows.shape[1])
-        sets = [rows[first:last] for first, last in zip(self.offsets[:-1], self.offsets[1:])]
-        if self.kind == "list":
-            return sets
-        array = np.empty(len(sets), dtype=object)
-        array[:] = sets
-        return array
+            n_sets = len(self.offsets) - 1
+            return rows.reshape(n_sets, len(rows) // max(n_sets, 1), rows.shape[1])
+        return [rows[first:last] for first, last in zip(self.offsets[:-1], self.offsets[1:])]
 
 
 def open_sets(X: Any, dimension: int = 0, offsets: Any = None) -> tuple[Any, Sets]:
@@ -482,30 +431,25 @@ def open_sets(X: Any, dimension: int = 0, offsets: Any = None) -> tuple[Any, Set
     pair = isinstance(X, tuple) and len(X) == 2 and offsets is None and np.ndim(X[1]) == 1
     if pair:
         X, offsets = X
-    X, kind = _find_kind(X)
-    is_list = isinstance(X, (list, tuple))
-    if kind == "3-D" or (is_list and any(np.ndim(member) == 2 for member in X)):
+    if isinstance(X, Iterator) or (getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1):
+        X = list(X)
+    if _are_sets(X, empty=bool(dimension) and offsets is None):
         if offsets is not None:
             raise FishermixError("offsets belong to one array of all rows, not to a list of sets.")
         rows, offsets = _stack_sets(X, dimension)
-        return rows, Sets(kind, offsets)
-    if is_list and len(X) == 0 and dimension and offsets is None:
-        return np.zeros((0, dimension)), Sets(kind, np.zeros(1, np.int64))
+        return rows, Sets("3-D" if isinstance(X, np.ndarray) else "list", offsets)
     if offsets is None:
         return X, Sets("rows", None)
     return X, Sets("pair" if pair else "rows", _parse_offsets(offsets, len(X)))
 
 
-def _find_kind(X: Any) -> tuple[Any, str]:
-    """X, as a list if it is an iterator or an object array, and which kind of sets it may be."""
-    if isinstance(X, np.ndarray) and X.ndim == 3:
-        return X, "3-D"
-    kind = "object" if getattr(X, "dtype", None) == np.dtype(object) and np.ndim(X) == 1 else "list"
-    if kind == "object" or isinstance(X, Iterator):
-        X = list(X)
-    if isinstance(X, (list, tuple)) and any(issparse(member) for member in X):
+def _are_sets(X: Any, empty: bool) -> bool:
+    """Whether X is a 3-D array or a list of 2-D arrays, which may have no members if `empty`."""
+    if not isinstance(X, (list, tuple)):
+        return isinstance(X, np.ndarray) and X.ndim == 3
+    if any(issparse(member) for member in X):
         raise FishermixError("The sets are sparse matrices. Call toarray() on each of them.")
-    return X, kind
+    return any(np.ndim(member) == 2 for member in X) if X else empty
 
 
 def _stack_sets(sets: Any, dimension: int) -> tuple[np.ndarray, np.ndarray]:

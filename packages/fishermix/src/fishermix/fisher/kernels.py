@@ -83,12 +83,12 @@ def _scale_block(row, begin, dimension, length):
 
 @njit_inner()
 def _finish(row, start, active, size, factor, options):
-    """factor / sqrt(size), sign(v) |v|^power, then unit length per component and in all, as `options` say.
+    """factor / sqrt(size), sign(v) |v|^power, then unit length, as `options` say.
 
     The Fisher vector begins at `start` of the row; factor (2 K D,). Positions are unsigned, so numba need not
     ask whether they count from the end.
     """
-    power, per_component, unit_length = options
+    power, unit_length = options
     n_components = np.uint64(len(active))
     dimension, first = np.uint64(len(factor) // (2 * len(active))), np.uint64(start)
     scales = n_components * dimension
@@ -99,12 +99,6 @@ def _finish(row, start, active, size, factor, options):
             at = k * dimension
             squares = _power_block(row, first + at, factor, at, dimension, shrink, power)
             squares += _power_block(row, first + scales + at, factor, scales + at, dimension, shrink, power)
-            if per_component:
-                length = math.sqrt(squares)
-                _scale_block(row, first + at, dimension, length)
-                _scale_block(row, first + scales + at, dimension, length)
-                length = length if length > SMALLEST_NORM else SMALLEST_NORM
-                squares = row.dtype.type(squares / (length * length))
             total += squares
     if unit_length:
         for k in range(n_components):

@@ -37,18 +37,14 @@ AT_ONE, AT_TWO = 6, 7
 class FisherScores:
     """Scores of a mixture with K components in D dimensions, and the Fisher vectors made of them.
 
-    power: exponent of the power normalization, 1 for none. norm: "l2" or None. intra_norm: scale the 2D
-    numbers of each component to unit length, after the power and before `norm`. threshold: posteriors below
-    it count as 0; None is 1e-6 for float32 rows and 1e-15 for float64 rows, as in EM. information (2, K, D):
-    of one row; None for the closed form of the paper.
+    power: exponent of the power normalization, 1 for none. norm: "l2" or None. threshold:
+    posteriors below it count as 0; None is 1e-6 for float32 rows and 1e-15 for float64 rows, as in EM.
     """
 
     parameters: MixtureParameters
     power: float = 0.5
     norm: str | None = "l2"
-    intra_norm: bool = False
     threshold: float | None = None
-    information: np.ndarray | None = None
 
     @property
     def n_features(self) -> int:
@@ -58,9 +54,7 @@ class FisherScores:
     @cached_property
     def factor(self) -> np.ndarray:
         """1 / sqrt(information of one row), (2, K, D): multiplies the gradients, besides 1/sqrt(N)."""
-        information = self.information
-        if information is None:
-            information = self.parameters.weights[:, None] * self._spread(self._family_constants[:, 2:])
+        information = self.parameters.weights[:, None] * self._spread(self._family_constants[:, 2:])
         with np.errstate(divide="ignore"):
             factor = np.where(information > 0, 1 / np.sqrt(information), 0.0)
         return np.ascontiguousarray(np.broadcast_to(factor, (2, *self.parameters.locations.shape)))
@@ -172,16 +166,6 @@ class FisherScores:
         """The posteriors of rows (n, D) that are at least the threshold."""
         return self.parameters.sparse_posteriors(rows, self._find_threshold(rows.dtype))
 
-    def estimate_information(self, rows: np.ndarray) -> np.ndarray:
-        """The mean squared gradient over rows (n, D): (2, K, D)."""
-        squares = np.zeros((1, 2, *self.parameters.locations.shape))
-        posteriors = self.find_posteriors(rows)
-        for chunk in _cut_entries(0, len(posteriors.values)):
-            gradients = np.square(self._score(rows, posteriors, chunk), dtype=np.float64)
-            components = posteriors.components[chunk]
-            _add_groups(gradients, np.zeros_like(components), components, squares)
-        return squares[0] / len(rows)
-
     def score_entries(self, rows: np.ndarray, posteriors: Posteriors, out: np.ndarray) -> None:
         """Scores of each entry of the posteriors, in their order, into the zeros `out` (E, 2, D)."""
         if self.linear_sign_form is None or len(rows) <= FEW_ROWS:
@@ -214,17 +198,13 @@ class FisherScores:
         out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
         if self.power != 1:
             np.copysign(np.abs(out) ** float(self.power), out, out=out)  # a Python number: 0.5 is a root
-        if self.intra_norm:
-            by_component = self._by_component(out)
-            squares = np.einsum("nhkd,nhkd->nk", by_component, by_component)
-            by_component /= np.maximum(np.sqrt(squares), SMALLEST_NORM)[:, None, :, None]
         if self.norm == "l2":
             out /= np.maximum(np.sqrt(np.einsum("nq,nq->n", out, out)), SMALLEST_NORM)[:, None]
 
     @property
-    def kernel_options(self) -> tuple[float, bool, bool]:
-        """Power, intra_norm and whether the result has unit length, as the kernels take them."""
-        return float(self.power), bool(self.intra_norm), self.norm == "l2"
+    def kernel_options(self) -> tuple[float, bool]:
+        """The power and whether the result has unit length, as the kernels take them."""
+        return float(self.power), self.norm == "l2"
 
     def _kernel_constants(self, dtype: np.dtype) -> list[np.ndarray]:
         """Locations, inverse scales and the two coefficients of the scores, each (K, D); and the factor."""
