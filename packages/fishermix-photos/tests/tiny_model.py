@@ -30,21 +30,24 @@ class TinyImageEncoder:
     n_features = len(COLOURS)
     key = "tiny-pixels"
 
-    def stream(self, images):
+    def stream(self, images, on_open=None):
         for position, image in enumerate(images):
             try:
-                yield position, self._shares(image)
+                yield position, self._shares(image, on_open)
             except FishermixError as error:
                 yield position, error
 
     def transform(self, images):
         return np.stack([self._shares(image) for image in images])
 
-    def _shares(self, image):
+    def _shares(self, source, on_open=None):
         """Share of pixels nearest to each colour (7,)."""
         try:
-            if not isinstance(image, Image.Image):
-                image = Image.open(io.BytesIO(image) if isinstance(image, bytes) else image)
+            image = source
+            if not isinstance(source, Image.Image):
+                image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+            if on_open is not None:
+                on_open(source, image)
             pixels = np.asarray(image.convert("RGB").resize((16, 16)), np.float32).reshape(-1, 1, 3)
         except (OSError, ValueError, SyntaxError) as error:
             raise FishermixError(f"cannot be read as a photo ({type(error).__name__})") from error

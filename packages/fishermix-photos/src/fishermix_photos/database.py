@@ -48,7 +48,7 @@ from fishermix_photos.vision.formats import split_place
 T = TypeVar("T")
 DATABASE = "library.sqlite"
 SECONDS_PER_DAY = 86_400
-VERSION = 2  # of the tables
+VERSION = 3  # of the tables
 LIBRARY = Schema(
     "photo library",
     VERSION,
@@ -59,7 +59,9 @@ CREATE TABLE state (
 CREATE TABLE folders (
     id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, skipped TEXT NOT NULL DEFAULT '{{}}'
 );
-CREATE TABLE contents (row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL);
+CREATE TABLE contents (
+    row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL, fingerprint BLOB
+);
 CREATE TABLE dead (row INTEGER PRIMARY KEY, day INTEGER NOT NULL);
 CREATE TABLE photos (
     number INTEGER PRIMARY KEY,
@@ -97,6 +99,7 @@ ORDERS = {  # doubtful dates last
     "oldest": "p.taken < ? OR p.taken > ?, p.taken, p.path DESC",
 }
 _ODD_PATH = re.compile(rb"\0|/\.{0,2}(?:/|\Z)")  # names that no listing gives
+Fingerprint: Any = Annotated[bytes, Meta(min_length=32, max_length=32)] | None
 RecordRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
 
 
@@ -125,8 +128,8 @@ class State(NamedTuple):
 class Entry:
     """One photo to store, by its absolute path.
 
-    A readable photo has the hash of its content, its details and its vector; the vector may be None if the
-    store already holds one for this content. An unreadable photo has the reason instead.
+    A readable photo has the hash of its content, its details, its vector and its fingerprint; the last two
+    may be None if the store already holds them for this content. An unreadable photo has the reason instead.
     """
 
     path: str
@@ -135,6 +138,7 @@ class Entry:
     vector: np.ndarray | None = None
     reason: str | None = None
     details: Details | None = None
+    fingerprint: bytes | None = None
 
     def values(self, folder: int, row: int | None) -> tuple:
         """What `WRITE_PHOTO` stores of a photo of this folder with this point."""
@@ -403,6 +407,11 @@ class Database(ABC):
                 raise self._damaged("is damaged: a photo is outside of its folder")
             records.append(Record(row, photo, os.fsdecode(path), os.fsdecode(folder), Details(*details)))
         return records
+
+    def fingerprints(self, rows: Sequence[int]) -> dict[int, bytes | None]:
+        """The fingerprints of contents (see `duplicates`); None for plain surfaces, videos and TIFF files."""
+        query = "SELECT row, fingerprint FROM contents WHERE row IN"
+        return dict(self._ask_keys(tuple[Row, Fingerprint], query, rows))
 
     def files(self, prefixes: Sequence[str] = ()) -> list[tuple[int, bytes, bytes, str | None]]:
         """Row, path, folder and time of the readable files below one of the prefixes."""

@@ -1,7 +1,8 @@
 """Groups of photos that are the same: equal files, and copies in another size, format or quality.
 
 Photos whose points are close are compared by a perceptual hash (the signs of the lowest frequencies of the
-gray photo), so that two photos of one scene are no group.
+gray photo), so that two photos of one scene are no group. It is computed when a photo is encoded and kept in
+the library as its fingerprint: a comparison opens no photo.
 """
 
 from __future__ import annotations
@@ -9,19 +10,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from fishermix.errors import FishermixError
-from fishermix.progress import progress
-from fishermix.runtime import available_threads
 
 from fishermix_photos.details import Details
 from fishermix_photos.results import Photo
-from fishermix_photos.vision.formats import may_hold_several
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # On Flickr8K, copies at half the size (250 pixels) have a cosine of 0.66 and more. Of the 255 bits, copies
 # differ in up to 15, copies without a margin of 2 % in up to 42, other photos of a scene in 89 and more.
@@ -29,6 +29,7 @@ LEAST_COSINE = 0.65  # of the points of two photos whose hashes are compared
 MOST_DIFFERENT_BITS = 48
 HASH_SIDE, GRAY_SIDE = 16, 64  # frequencies per direction; side of the gray photo in pixels
 ROWS_AT_ONCE = 1024
+BOX = 4  # Pillow's `Resampling.BOX`, without its import
 # How programs call a copy: "photo copy", "photo - Copy (2)", "Copy of photo", "photo (1)".
 COPY_MARK = re.compile(r"(?<![^\W_])(?:copy|copie|copia|kopie)(?![^\W\d_])|\(\d+\)$", re.IGNORECASE)
 
@@ -48,18 +49,20 @@ class DuplicateGroup:
 
 @dataclass(frozen=True)
 class Content:
-    """A picture of the library: the photos that show it, and its unit point (d,)."""
+    """A picture of the library: the photos that show it, its unit point (d,) and its fingerprint."""
 
     photos: Sequence[Photo]
     point: np.ndarray
+    fingerprint: bytes | None
 
 
 def find_duplicates(contents: Sequence[Content], exact: bool = False) -> list[DuplicateGroup]:
     """The groups of pictures, ordered by path; `exact`: only equal files."""
     groups = _Groups(len(contents))
-    if not exact:
-        for first, second in _find_pairs(contents):
-            groups.join(first, second)
+    if contents and not exact:
+        for first, second in find_close(np.stack([content.point for content in contents])).tolist():
+            if look_same(contents[first].fingerprint, contents[second].fingerprint):
+                groups.join(first, second)
     found = []
     for rows in groups.list():
         # What the library has not yet seen to be deleted must not be the copy that is kept.
@@ -86,66 +89,36 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
     return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
 
 
-class CopyFinder:
-    """Finds near copies among the photos of a search; remembers the hashes of the photos that it opened."""
+def find_originals(
+    rows: Sequence[int], points: np.ndarray, fingerprints: Mapping[int, bytes | None]
+) -> list[int]:
+    """For each photo of a search the position of the first one that it is a copy of: its own, if there is
+    none.
 
-    def __init__(self) -> None:
-        self._hashes: dict[int, np.ndarray | None] = {}
-
-    def find_originals(self, rows: Sequence[int], files: Sequence[str], points: np.ndarray) -> list[int]:
-        """For each photo the position of the first one that it is a copy of: its own, if there is none.
-
-        rows : that of the content of each photo
-        points : (n, d) of unit length
-        """
-        cosines = points @ points.T
-        originals: list[int] = []
-        for photo, row in enumerate(rows):
-            near = [
-                other
-                for other in range(photo)
-                if originals[other] == other and cosines[other, photo] >= LEAST_COSINE
-            ]
-            copied = (
-                other
-                for other in near
-                if rows[other] == row or self._look_same((rows[other], files[other]), (row, files[photo]))
-            )
-            originals.append(next(copied, photo))
-        return originals
-
-    def _look_same(self, *photos: tuple[int, str]) -> bool:
-        hashes = []
-        for row, file in photos:
-            if row not in self._hashes:
-                self._hashes[row] = None if may_hold_several(file) else _hash_photo(Path(file))
-            hashes.append(self._hashes[row])
-        first, second = hashes
-        if first is None or second is None:
-            return False
-        return int(np.count_nonzero(first ^ second)) <= MOST_DIFFERENT_BITS
+    rows : that of the content of each photo
+    points : (n, d) of unit length
+    fingerprints : by row
+    """
+    is_close = points @ points.T >= LEAST_COSINE
+    originals: list[int] = []
+    for photo, row in enumerate(rows):
+        copied = (
+            other
+            for other in range(photo)
+            if originals[other] == other
+            and is_close[other, photo]
+            and (rows[other] == row or look_same(fingerprints.get(rows[other]), fingerprints.get(row)))
+        )
+        originals.append(next(copied, photo))
+    return originals
 
 
-def _find_pairs(contents: Sequence[Content]) -> Iterator[tuple[int, int]]:
-    """Positions of pictures that look the same."""
-    names = [content.photos[0].path for content in contents]
-    rows = np.array([row for row, name in enumerate(names) if not may_hold_several(name)], np.int64)
-    if not len(rows):
-        return
-    candidates = find_close(np.stack([contents[row].point for row in rows]))
-    wanted, pairs = np.unique(candidates.ravel(), return_inverse=True)
-    paths = [Path(names[rows[position]]) for position in wanted]
-    hashes = np.zeros((len(wanted), HASH_SIDE**2 - 1), bool)
-    threads = available_threads()
-    with progress("comparing photos", total=len(wanted)) as bar, ThreadPoolExecutor(threads) as pool:
-        for position, found in enumerate(pool.map(_hash_photo, paths)):
-            hashes[position] = found if found is not None else False
-            bar.advance()
-    readable = np.count_nonzero(hashes, axis=1) > 0
-    for first, second in pairs.reshape(-1, 2).tolist():
-        different = np.count_nonzero(hashes[first] ^ hashes[second])
-        if readable[first] and readable[second] and different <= MOST_DIFFERENT_BITS:
-            yield int(rows[wanted[first]]), int(rows[wanted[second]])
+def look_same(first: bytes | None, second: bytes | None) -> bool:
+    """Whether two fingerprints are those of one picture."""
+    if first is None or second is None:
+        return False
+    different = int.from_bytes(first) ^ int.from_bytes(second)
+    return different.bit_count() <= MOST_DIFFERENT_BITS
 
 
 def find_close(points: np.ndarray) -> np.ndarray:
@@ -157,17 +130,11 @@ def find_close(points: np.ndarray) -> np.ndarray:
     return np.concatenate(pairs)
 
 
-def _hash_photo(path: Path) -> np.ndarray | None:
-    """The bits of a photo's perceptual hash; None if it cannot be read or shows a plain surface."""
-    from PIL import Image
-
-    from fishermix_photos.vision.open import open_photo
-
-    try:
-        photo = open_photo(path, side=GRAY_SIDE)
-    except FishermixError:
-        return None
-    return hash_pixels(np.asarray(photo.convert("L").resize((GRAY_SIDE, GRAY_SIDE), Image.Resampling.BOX)))
+def take_fingerprint(photo: Image.Image) -> bytes | None:
+    """The bits of a photo's perceptual hash, 32 bytes; None if it shows a plain surface."""
+    gray = photo.convert("L").resize((GRAY_SIDE, GRAY_SIDE), BOX)
+    bits = hash_pixels(np.asarray(gray))
+    return None if bits is None else np.packbits(bits).tobytes()
 
 
 def hash_pixels(gray: np.ndarray) -> np.ndarray | None:

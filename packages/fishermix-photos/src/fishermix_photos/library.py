@@ -556,8 +556,12 @@ class PhotoLibrary:
         if not files:
             return []
         points = self._store.points(list(files))[:, : self.model.dimension]
-        pictures = [make_photos([(record, None) for record in records]) for records in files.values()]
-        return find_duplicates([Content(*picture) for picture in zip(pictures, points)], exact)
+        fingerprints = self._store.fingerprints(list(files))
+        contents = [
+            Content(make_photos([(record, None) for record in files[row]]), point, fingerprints[row])
+            for row, point in zip(files, points)
+        ]
+        return find_duplicates(contents, exact)
 
     def encode_photo(self, image: Any) -> np.ndarray:
         """The point (d,) of a picture that need not be in the library; the last 32 are remembered.

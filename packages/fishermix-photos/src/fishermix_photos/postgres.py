@@ -55,7 +55,8 @@ CREATE TABLE IF NOT EXISTS fishermix.folders (
     id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE, skipped text NOT NULL DEFAULT '{{}}'
 );
 CREATE TABLE IF NOT EXISTS fishermix.contents (
-    row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL
+    row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL,
+    fingerprint bytea
 );
 CREATE TABLE IF NOT EXISTS fishermix.photos (
     number bigserial PRIMARY KEY,
@@ -253,8 +254,9 @@ class PostgresStore(Database):
         """The row of a content, new or known; None if it is not known and came without a vector."""
         row = self._find_row(entry.sha256)
         if row is None and entry.vector is not None:
-            query = "INSERT INTO contents (sha256, point) VALUES (?, ?) RETURNING row"
-            return self._execute(query, entry.sha256, np.asarray(entry.vector, np.float32))[0][0]
+            query = "INSERT INTO contents (sha256, point, fingerprint) VALUES (?, ?, ?) RETURNING row"
+            point = np.asarray(entry.vector, np.float32)
+            return self._execute(query, entry.sha256, point, entry.fingerprint)[0][0]
         return row
 
     def tidy(self) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from fishermix_photos.database import Record
 from fishermix_photos.details import find_kind, is_doubtful
-from fishermix_photos.duplicates import CopyFinder
+from fishermix_photos.duplicates import find_originals
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
@@ -63,7 +63,6 @@ class PhotoSearch:
 
     def __init__(self, store: LocalStore | PostgresStore):
         self._store = store
-        self._copies = CopyFinder()
 
     def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
@@ -113,7 +112,7 @@ class PhotoSearch:
             return known
         of_known = [rows[photo.id] for photo in known]
         points = self._store.points(of_known)[:, :dimension]
-        originals = self._copies.find_originals(of_known, [photo.path for photo in known], points)
+        originals = find_originals(of_known, points, self._store.fingerprints(of_known))
         similar: dict[int, list[str]] = {}
         for position, original in enumerate(originals):
             copies = similar.setdefault(original, [])

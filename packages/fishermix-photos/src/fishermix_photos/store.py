@@ -212,8 +212,8 @@ class LocalStore(LocalDatabase):
                         continue
                     row = end + len(appended)
                     appended.append(np.ascontiguousarray(entry.vector, "<f4").tobytes())
-                    values = row, entry.sha256, zlib.crc32(appended[-1])
-                    connection.execute("INSERT INTO contents (row, sha256, crc32) VALUES (?, ?, ?)", values)
+                    values = row, entry.sha256, zlib.crc32(appended[-1]), entry.fingerprint
+                    connection.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", values)
                 left |= self._rows_of_path(entry.path)
                 ((photo,),) = self._ask(tuple[int], WRITE_PHOTO, *entry.values(number, row))
                 self._write_names(photo, entry.path, folder, entry.details)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from fishermix.errors import FishermixError
@@ -19,6 +19,7 @@ from fishermix.progress import Bar, progress
 from fishermix_photos.database import Entry
 from fishermix_photos.details import Details, read_details
 from fishermix_photos.disk import explain_os_error, open_regular
+from fishermix_photos.duplicates import take_fingerprint
 from fishermix_photos.photo_files import (
     Listing,
     Stamp,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from fishermix_photos.store import LocalStore
 
 T = TypeVar("T")
+Encoded = tuple[str, np.ndarray | FishermixError, bytes | None]  # path, vector or error, fingerprint
 # An update commits after each batch: a crash loses the work of at most this many photos.
 BATCH = 64
 # Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
@@ -237,7 +239,7 @@ class FolderUpdate:
             self.store.write(str(self.root), entries)
             tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
             tally.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
-            bar.advance(_count_files(path for path, _ in batch))
+            bar.advance(_count_files(path for path, *_ in batch))
 
     def _read_details(self, file: str) -> Details:
         """What a photo says of itself, with the name of its place."""
@@ -251,38 +253,47 @@ class FolderUpdate:
 
     def _encode(
         self, paths: list[str], stamps: dict[str, Stamp], hashes: dict[str, bytes]
-    ) -> Iterator[tuple[str, np.ndarray | FishermixError]]:
+    ) -> Iterator[Encoded]:
         """The result of each path; each content is encoded once."""
+        fingerprints: dict[str, bytes | None] = {}
+
+        def on_open(path: str, image: Any) -> None:
+            if not may_hold_several(split_place(path).file):
+                fingerprints[path] = take_fingerprint(image)
+
         same: dict[tuple, list[str]] = {}
         for path in paths:
             same.setdefault((hashes[path], find_format(split_place(path).file)), []).append(path)
         groups = list(same.values())
         if groups:
-            for position, result in self.model.image_encoder.stream([group[0] for group in groups]):
+            firsts = [group[0] for group in groups]
+            for position, result in self.model.image_encoder.stream(firsts, on_open):
                 first, *others = groups[position]
-                yield first, result
+                fingerprint = fingerprints.pop(first, None)
+                yield first, result, fingerprint
                 file = split_place(first).file
                 if others and _is_unchanged(file, stamps[file]):  # else what was encoded is another content
-                    yield from ((path, result) for path in others)
+                    yield from ((path, result, fingerprint) for path in others)
 
     def _make_entries(
         self,
-        batch: list[tuple[str, np.ndarray | FishermixError]],
+        batch: list[Encoded],
         stamps: dict[str, Stamp],
         hashes: dict[str, bytes],
     ) -> list[Entry]:
         """What to store of encoded pictures. A file that changed meanwhile is left to the next update."""
-        files = {path: split_place(path).file for path, _ in batch}
+        files = {path: split_place(path).file for path, *_ in batch}
         unchanged = {file for file in set(files.values()) if _is_unchanged(file, stamps[file])}
-        batch = [(path, result) for path, result in batch if files[path] in unchanged]
-        readable = [(path, result) for path, result in batch if isinstance(result, np.ndarray)]
+        batch = [encoded for encoded in batch if files[encoded[0]] in unchanged]
+        features = [result for _, result, _ in batch if isinstance(result, np.ndarray)]
+        readable = [encoded for encoded in batch if isinstance(encoded[1], np.ndarray)]
         entries = []
         if readable:
-            points = self.model.image_points(np.stack([features for _, features in readable]))
-            for (path, _), vector in zip(readable, self.model.csls_images(points)):
-                details = self._read_details(files[path])
-                entries.append(Entry(path, stamps[files[path]], hashes[path], vector, details=details))
-        for path, result in batch:
+            points = self.model.image_points(np.stack(features))
+            for (path, _, fingerprint), vector in zip(readable, self.model.csls_images(points)):
+                details, stamp = self._read_details(files[path]), stamps[files[path]]
+                entries.append(Entry(path, stamp, hashes[path], vector, None, details, fingerprint))
+        for path, result, _ in batch:
             if not isinstance(result, np.ndarray):
                 stamp = stamps[files[path]]
                 if getattr(result, "may_change", False):

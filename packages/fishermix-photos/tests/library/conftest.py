@@ -14,7 +14,7 @@ class CountingModel(TinyModel):
         super().__init__()
         self.seen = []
         stream = self.image_encoder.stream
-        self.image_encoder.stream = lambda images: stream(self.seen.extend(images) or images)
+        self.image_encoder.stream = lambda images, *rest: stream(self.seen.extend(images) or images, *rest)
 
 
 @pytest.fixture

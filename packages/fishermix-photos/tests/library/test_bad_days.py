@@ -89,7 +89,7 @@ class Counting(TinyModel):
     class Encoder:
         n_features, key, decoded = len(NAMES), "counting", 0
 
-        def stream(self, paths):
+        def stream(self, paths, on_open=None):
             for position, path in enumerate(paths):
                 self.decoded += 1
                 try:

@@ -30,7 +30,7 @@ class OpeningModel(TinyModel):
         shares = self.image_encoder._shares
         self.seen = []
 
-        def stream(images):
+        def stream(images, on_open=None):
             for position, image in enumerate(images):
                 self.seen.append(os.fspath(image))
                 try:

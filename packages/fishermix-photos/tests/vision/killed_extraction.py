@@ -11,8 +11,8 @@ class CountingEncoder(ImageEncoder):
         super().__init__(encoder, batch_size=2)
         self.count = count
 
-    def stream(self, images):
-        for found in super().stream(images):
+    def stream(self, images, on_open=None):
+        for found in super().stream(images, on_open):
             self.count.value += 1
             yield found
 

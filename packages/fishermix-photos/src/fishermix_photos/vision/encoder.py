@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
@@ -14,6 +14,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.rows.blocks import count_threads
+from PIL import Image
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from fishermix_photos.vision.crops import count_crops, cut_crops, parse_view
@@ -27,6 +28,7 @@ CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that rea
 DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`
 
 Vectors = Iterator[tuple[int, np.ndarray | UnreadableImage]]
+OnOpen = Callable[[Any, Image.Image], None]
 
 
 class ImageEncoder(TransformerMixin, BaseEstimator):
@@ -163,13 +165,15 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
                 bar.advance()
         return features
 
-    def stream(self, images: Iterable[ImageSource]) -> Vectors:
+    def stream(self, images: Iterable[ImageSource], on_open: OnOpen | None = None) -> Vectors:
         """Yield (position, vector or error) of each image, in order; reads a few batches ahead.
 
         Parameters
         ----------
         images : sequence of paths, bytes or PIL images
             The photos.
+        on_open : callable, optional
+            Is called with each element of `images` and its decoded image, in the threads that decode.
 
         Returns
         -------
@@ -183,7 +187,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
             results: list[Any] = []
             for photo in photos:
                 try:
-                    results.append(cut_crops(open_photo(photo, limit, size, budget), self.view, size))
+                    image = open_photo(photo, limit, size, budget)
+                    if on_open is not None:
+                        on_open(photo, image)
+                    results.append(cut_crops(image, self.view, size))
                 except UnreadableImage as error:
                     results.append(error)
             return average_crops(results, session)
@@ -256,10 +263,14 @@ class FusedEncoder:
         """(n, sum of the dimensions) of n paths, bytes or PIL images."""
         return np.hstack([encoder.transform(images) for encoder in self.encoders])
 
-    def stream(self, images: Iterable[ImageSource]) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
+    def stream(
+        self, images: Iterable[ImageSource], on_open: OnOpen | None = None
+    ) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
         """Yield (position, vector or error) of each image, in order."""
         images = list(images)  # every encoder reads them all; a generator could be read once
-        for results in zip(*(encoder.stream(images) for encoder in self.encoders), strict=True):
+        first, *others = self.encoders
+        streams = [first.stream(images, on_open), *(encoder.stream(images) for encoder in others)]
+        for results in zip(*streams, strict=True):
             (position, *_), vectors = zip(*results)
             errors = [vector for vector in vectors if isinstance(vector, FishermixError)]
             yield position, errors[0] if errors else np.concatenate(vectors)
