@@ -87,10 +87,8 @@ model: $(VENV)/.test word2vec
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
 	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(IAPR) --judgments tools/judgments.json \
 	  --check flickr8k:$(FLICKR8K)
-	$(BIN)/fishermix evaluate $(SHIPPED) --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work \
-	  --json $(SHIPPED)/figures-flickr8k.json
-	$(BIN)/fishermix evaluate $(SHIPPED) --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work \
-	  --json $(SHIPPED)/figures-coco.json
+	$(BIN)/fishermix evaluate --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work --json results/package.json
+	$(BIN)/fishermix evaluate --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work --json results/package.json
 	$(BIN)/fishermix captioner train --model $(SHIPPED) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=2 \
 	  --set bfloat16=true --work $(CACHE)/model.work
 

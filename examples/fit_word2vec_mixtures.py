@@ -6,7 +6,6 @@ Needs `make word2vec`; the figure needs the extra `plots`.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +63,13 @@ def main() -> None:
         numbers = {"log_likelihood": score, "iterations": mixture.n_iter_, "laplacian": 100 * float(share)}
         rows.append({"label": name, **numbers})
     if arguments.json:
-        from fishermix_photos.lab.record import describe_run
+        from fishermix_photos.lab.record import describe_software, write_rows
         from fishermix_photos.lab.stages import VERSIONS
 
-        run = describe_run("python examples/fit_word2vec_mixtures.py .cache/word2vec")
+        command = "python examples/fit_word2vec_mixtures.py .cache/word2vec"
         stages = {stage: VERSIONS[stage] for stage in ("whitening", "mixture")}
-        found = {**run, "rows": [{**row, "stages": stages} for row in rows]}
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        run = {"command": command, **describe_software(), "stages": stages}
+        write_rows(arguments.json, [{**row, **run} for row in rows])
     if arguments.figure:
         draw(mixture, X, arguments.figure)
 

@@ -1,10 +1,10 @@
 """Writes the tables of measured figures: python tools/document_results.py [--stale]
 
-The published rows come from `fishermix_photos.lab.tables`, ours from results/*.json and, for the model in the
-package, from figures-*.json next to it. `--json` of `fishermix reproduce`, `evaluate` and of
-tools/ablations.py writes such files: the command, version, commit and machine, and rows with their figures,
-the hash of their inputs and the versions of the stages that computed them. A row is marked † if a stage has
-changed since. `--stale` prints the commands of these rows. A test compares the documents with the data.
+The published rows come from `fishermix_photos.lab.tables`, ours from results/*.json. `--json` of `fishermix
+reproduce`, `evaluate` and `captioner evaluate` adds rows to such a file, each with its command, version,
+commit and machine, the hash of its inputs and the versions of the stages that computed it. A row is marked †
+if a stage has changed since. `--stale` prints the commands of these rows. A test compares the documents with
+the data.
 """
 
 import json
@@ -28,30 +28,20 @@ DOCUMENTS = [
 ]
 PUBLISHED = read_published()
 NETWORKS = {"OverFeat": "paper, OverFeat", "VGG": "paper, VGG-19"}
-HEADINGS = {
-    "flickr8k-paper": "fishermix, EfficientNet-lite2, `--recipe paper`",
-    "flickr8k-best": "fishermix, EfficientNet-lite2, `--recipe best`",
-    "flickr8k-best-resnet50": "fishermix, EfficientNet-lite2 and ResNet-50, `--recipe best`",
-    "flickr8k-later": "Later methods, published",
+NO_TRANSFORMER = ", transformer=none"
+BEST_OF_ALL = "transformer=minilm+gte"  # the last row with this change
+# What the documents call the labels of the files.
+LABELS = {
+    "HGLMM, view=ten-crop": "HGLMM, ten crops",
+    "HGLMM, encoders=resnet50": "HGLMM, ResNet-50 instead",
+    "default": "consensus of beam and samples (the default)",
+    "beam=8, samples=0": "beam 8, re-ranked by the joint space",
+    "beam=1": "greedy, as in the paper",
 }
-# Files of one row each.
-TRANSFORMERS = {
-    "flickr8k-transformer-1": "1. `--recipe best`, GMM+HGLMM and the transformer",
-    "flickr8k-transformer-2": "2. the same with mixtures of 10 components instead of 30",
-    "flickr8k-transformer-3": "3. one crop, plain vectors: HGLMM and the transformer",
-    "flickr8k-transformer-4": "4. one crop, plain vectors: HGLMM alone",
-    "flickr8k-transformer-5": "5. row 2 with a second transformer, gte-small",
-    "flickr8k-transformer-6": "6. row 2 with ResNet-50",
-    "flickr8k-transformer-7": "7. row 2 with gte-small and ResNet-50",
-}
-CAPTIONS = {
-    "flickr8k-captions-consensus": "consensus of beam and samples (the default)",
-    "flickr8k-captions-beam-8": "beam 8, re-ranked by the joint space",
-    "flickr8k-captions-greedy": "greedy, as in the paper",
-}
-VIEWS = "GMM, two views, "  # how the changes of tools/ablations.py begin that are about sentence views
 RECALLS = [(task, measure) for task in ("search", "annotation") for measure in ("r@1", "r@5", "r@10")]
-Line = tuple[str, Sequence[float | None]]  # a label and its figures; no figures for a heading or a remark
+Row = dict[str, Any]
+Cell = float | str | None
+Line = tuple[str, Sequence[Cell]]  # a label and its figures; no figures for a heading or a remark
 
 
 def read_file(name: str) -> dict[str, Any]:
@@ -59,25 +49,45 @@ def read_file(name: str) -> dict[str, Any]:
     return json.loads((ROOT / "results" / f"{name}.json").read_text("utf8"))
 
 
-def read_rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a file in results/, each with its command; a file may be one row itself."""
-    found = read_file(name)
-    return [{"command": found.get("command"), **row} for row in found.get("rows", [found])]
+def read_rows(name: str) -> list[Row]:
+    """The rows of a file in results/."""
+    return read_file(name)["rows"]
 
 
-def read_package(name: str) -> dict[str, Any]:
-    """The row of the model in the package on a data set."""
-    found = json.loads((SHIPPED / f"figures-{name}.json").read_text("utf8"))
-    return {"label": "the model in the package", "figures": found, **found}
+def find_row(name: str, label: str) -> Row:
+    """The last row of a file in results/ with this label."""
+    return [row for row in read_rows(name) if row["label"] == label][-1]
 
 
-def label(row: dict[str, Any]) -> str:
+def find_best_of_all() -> Row:
+    return [row for row in read_rows("flickr8k-best") if BEST_OF_ALL in row["label"]][-1]
+
+
+def read_package(options: str) -> Row | None:
+    """The row of the model in the package that was measured with these options, if there is one."""
+    command = f"fishermix evaluate --data {options}"
+    found = [row for row in read_rows("package") if row["command"] == command]
+    return {**found[0], "label": "the model in the package"} if found else None
+
+
+def label(row: Row) -> str:
     """The label of a row, with a mark if it must be measured again."""
-    return row["label"] + " †" * is_stale(row.get("stages", {}))
+    text = row["label"].removesuffix(NO_TRANSFORMER)
+    return LABELS.get(text, text) + " †" * is_stale(row.get("stages", {}))
 
 
-def list_figures(row: dict[str, Any], columns: Sequence[tuple[str, str]] = TABLE_COLUMNS) -> Line:
+def list_figures(row: Row, columns: Sequence[tuple[str, str]] = TABLE_COLUMNS) -> Line:
     return label(row), [row["figures"].get(task, {}).get(measure) for task, measure in columns]
+
+
+def list_spread(row: Row) -> Line:
+    """The figures with their standard deviations over the seeds, where there are several."""
+    name, figures = list_figures(row)
+    _, spread = list_figures({**row, "figures": row.get("deviation", {})})
+    return name, [
+        figure if deviation is None else f"{figure:.1f} ± {deviation:.1f}"
+        for figure, deviation in zip(figures, spread)
+    ]
 
 
 def list_published(table: str) -> list[Line]:
@@ -92,14 +102,31 @@ def list_published(table: str) -> list[Line]:
     return lines
 
 
-def list_measured(name: str) -> list[Line]:
-    """The rows of a file in results/ with its heading."""
-    return [(HEADINGS[name], ()), *map(list_figures, read_rows(name))]
+def list_paper_recipe() -> list[Line]:
+    return [
+        ("fishermix, EfficientNet-lite2, `--recipe paper`", ()),
+        *map(list_spread, read_rows("flickr8k-paper")),
+    ]
+
+
+def list_best_recipe() -> list[Line]:
+    rows = [row for row in read_rows("flickr8k-best") if row["label"].endswith(NO_TRANSFORMER)]
+    return [("fishermix, EfficientNet-lite2, `--recipe best`", ()), *map(list_figures, rows)]
 
 
 def list_transformers() -> list[Line]:
-    lines = [list_figures({**read_rows(name)[0], "label": text}) for name, text in TRANSFORMERS.items()]
-    return [("fishermix with a sentence transformer", ()), *lines]
+    rows = {
+        "GMM+HGLMM and all-MiniLM-L6-v2": find_row("flickr8k-best", "GMM+HGLMM"),
+        "best of all: two networks, two transformers": find_best_of_all(),
+    }
+    lines = [list_figures({**row, "label": text}) for text, row in rows.items()]
+    return [("fishermix, `--recipe best` with sentence transformers", ()), *lines]
+
+
+def list_package(options: str, heading: str) -> list[Line]:
+    """The model in the package on COCO, or that it has not been measured."""
+    row = read_package(options)
+    return [(f"fishermix: {heading}", ()), list_figures(row)] if row else list_remark("not measured yet")
 
 
 def list_remark(text: str) -> list[Line]:
@@ -107,8 +134,9 @@ def list_remark(text: str) -> list[Line]:
     return [(f"fishermix: {text}", ())]
 
 
-def format_halves(lines: list[Line]) -> str:
+def format_halves(list_lines: Callable[[], list[Line]]) -> str:
     """A table of the paper's columns as two tables: narrow screens show few columns."""
+    lines = list_lines()
     names = ["similarity mean" if task == "similarity" else measure for task, measure in TABLE_COLUMNS]
     halves = {"Image search": slice(0, 5), "Image annotation, sentence similarity": slice(5, 11)}
     return "\n\n".join(
@@ -126,117 +154,130 @@ def format_lines(header: Sequence[str], lines: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def _format(value: float | None) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
+def _format(value: Cell) -> str:
+    if value is None or isinstance(value, str):
+        return value or "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
 
 
-def list_changes(prefix: str = "") -> list[Line]:
-    """Recalls on the validation photos and their sum, of the changes with or without this prefix."""
+def format_paper_and_ours() -> str:
+    """r@1 of the paper's best network and of `--recipe paper`."""
     lines: list[Line] = []
-    for row in read_rows("flickr8k-ablations"):
-        if row["label"].startswith(VIEWS) == bool(prefix):
-            name, figures = list_figures(row, RECALLS)
-            total = row.get(
-                "sum", sum(value or 0 for value in figures)
-            )  # of figures before they were rounded
-            lines.append((name.removeprefix(prefix), [*figures, total]))
-    return lines
+    for task in ("search", "annotation"):
+        for variant in ("HGLMM", "GMM+HGLMM"):
+            paper = [row for row in PUBLISHED["flickr8k"] if row.variant == variant][-1]
+            _, ours = list_spread(find_row("flickr8k-paper", variant))
+            column = TABLE_COLUMNS.index((task, "r@1"))
+            lines.append((f"image {task}, {variant}", [paper.figures[column], ours[column]]))
+    return format_lines(["r@1", "paper", "fishermix"], lines)
 
 
-def format_changes(title: str, prefix: str = "") -> str:
-    names = [f"{task} {measure}" for task, measure in RECALLS]
-    return format_lines([title, *names, "sum"], list_changes(prefix))
+def format_comparisons() -> str:
+    """The differences between variants of the paper's recipe, with their 95 % intervals."""
+    compared = read_file("flickr8k-paper").get("comparisons", {})
+    if not compared:
+        return "Not measured yet."
+    names = list(next(iter(compared.values())))
+    lines = [
+        (
+            pair,
+            [f"{one['difference']:+.1f} [{one['low']:+.1f}, {one['high']:+.1f}]" for one in found.values()],
+        )
+        for pair, found in compared.items()
+    ]
+    return format_lines(["", *names], lines)
 
 
 def format_captions() -> str:
     names = {"bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "bleu4": "BLEU-4"}
     names |= {"rouge_l": "ROUGE-L", "cider_d": "CIDEr-D"}
-    rows = [
-        {"label": text, "scores": row, **row}
-        for text, row in zip(CAPTIONS.values(), map(read_file, CAPTIONS))
-    ]
-    rows += read_rows("flickr8k-captions-others")
+    rows = read_rows("flickr8k-captions")
     return format_lines(
         ["", *names.values()], [(label(row), list(map(row["scores"].get, names))) for row in rows]
     )
 
 
 def format_originality() -> str:
+    """Sentences by people, then those that were written."""
     names = {"sentences": "sentences", "new": "% not in the training set", "distinct": "different"}
     names |= {"words": "words used"}
-    files = ("flickr8k-captions-consensus", "flickr8k-captions-others")
-    found = {text: row for name in files for text, row in read_file(name)["originality"].items()}
+    rows = [row for row in read_rows("flickr8k-captions") if "originality" in row]
+    found = {text: one for text, one in rows[0]["originality"].items() if text != "written"}
+    found |= {label(row): row["originality"]["written"] for row in rows if "written" in row["originality"]}
     return format_lines(
-        ["", *names.values()], [(text, list(map(row.get, names))) for text, row in found.items()]
+        ["", *names.values()], [(text, list(map(one.get, names))) for text, one in found.items()]
     )
 
 
 def format_mixtures() -> str:
-    lines = [
-        (label(row), [row["iterations"], row["laplacian"]], f"{row['log_likelihood']:.2f}")
+    lines: list[Line] = [
+        (label(row), [f"{row['log_likelihood']:.2f}", row["iterations"], row["laplacian"]])
         for row in read_rows("word2vec-mixtures")
     ]
-    rows = [f"| {name} | {score} | {' | '.join(map(_format, cells))} |" for name, cells, score in lines]
-    header = "| mixture | log likelihood of a vector | iterations | % Laplacian cells |\n|---|--:|--:|--:|"
-    return "\n".join([header, *rows])
+    return format_lines(["mixture", "log likelihood of a vector", "iterations", "% Laplacian cells"], lines)
+
+
+def format_best_command() -> str:
+    """The command of the best row of all."""
+    command = find_best_of_all()["command"].replace(" --set", " \\\n  --set", 1)
+    return f"```console\n$ {command}\n```"
 
 
 def format_card() -> str:
     """The figures of the model in the package, a column per data set."""
-    names = {"flickr8k": "Flickr8K test, 1,000 photos", "coco": "1,000 of COCO's test photos"}
-    sets = [list_figures({**read_package(name), "label": text}) for name, text in names.items()]
+    names = {FLICKR8K: "Flickr8K test, 1,000 photos", COCO_1K: "1,000 of COCO's test photos"}
+    sets = [list_figures({**read_package(options), "label": text}) for options, text in names.items()]
     columns = zip(*(figures for _, figures in sets))
     lines = [(f"{task} {measure}", cells) for (task, measure), cells in zip(TABLE_COLUMNS, columns)]
     return format_lines(["", *(text for text, _ in sets)], lines)
 
 
 def format_readme() -> str:
-    """Our best rows next to the paper's best; bold where they are better."""
-    best, both = read_rows("flickr8k-best")[-1], read_rows("flickr8k-best-resnet50")[-1]
-    first, *_, last = (read_rows(name)[0] for name in TRANSFORMERS)
+    """Our rows next to the paper's best; bold where they are better."""
     rows = {
-        "1. EfficientNet-lite2, GMM+HGLMM and a sentence transformer": first,
-        "2. EfficientNet-lite2, GMM+HGLMM": best,
-        "3. EfficientNet-lite2 and ResNet-50, GMM+HGLMM": both,
-        "4. EfficientNet-lite2 and ResNet-50, GMM+HGLMM and two sentence transformers": last,
+        "`--recipe paper`, HGLMM": find_row("flickr8k-paper", "HGLMM"),
+        "`--recipe paper`, GMM+HGLMM": find_row("flickr8k-paper", "GMM+HGLMM"),
+        "1. `--recipe best`, GMM+HGLMM": find_row("flickr8k-best", f"GMM+HGLMM{NO_TRANSFORMER}"),
+        "2. ... and a sentence transformer": find_row("flickr8k-best", "GMM+HGLMM"),
+        "3. best of all: two networks, two sentence transformers": find_best_of_all(),
     }
     paper = [PUBLISHED["flickr8k"][-1].figures[TABLE_COLUMNS.index(column)] for column in RECALLS]
-    lines = [list_figures({**row, "label": text}, RECALLS) for text, row in rows.items()]
-    lines += [("the paper's best (VGG-19, ten crops, GMM+HGLMM)", paper)]
-    lines += [
-        list_figures({**read_rows("flickr8k-later")[0], "label": "NAA (ICASSP 2019), with a ResNet"}, RECALLS)
-    ]
-    table = format_lines(
-        ["", "search r@1", "r@5", "r@10", "annotation r@1", "r@5", "r@10"], lines
-    ).splitlines()
-    for number, (_, figures) in enumerate(lines[:4], 2):
+    lines: list[Line] = []
+    for text, row in rows.items():
+        name, figures = list_figures({**row, "label": text}, RECALLS)
         cells = [
             f"**{value:.1f}**" if value > limit else f"{value:.1f}" for value, limit in zip(figures, paper)
         ]
-        table[number] = f"| {lines[number - 2][0]} | {' | '.join(cells)} |"
-    return "\n".join(table)
+        lines.append((name, cells))
+    lines.append(("the paper's best (VGG-19, ten crops, GMM+HGLMM)", paper))
+    naa = {**find_row("flickr8k-later", "NAA"), "label": "NAA (ICASSP 2019), with a ResNet"}
+    lines.append(list_figures(naa, RECALLS))
+    return format_lines(["", "search r@1", "r@5", "r@10", "annotation r@1", "r@5", "r@10"], lines)
 
 
+FLICKR8K = "flickr8k:DIR --split test"
+COCO_5K = "folder:DIR --split test"
+COCO_1K = f"{COCO_5K} --sample 1000"
 MISSING = list_remark("not measured, the photos cannot be had")
 TABLES: dict[str, Callable[[], str]] = {
-    name: partial(format_halves, lines)
-    for name, lines in {
-        "flickr8k": list_published("flickr8k") + list_measured("flickr8k-paper"),
-        "flickr8k-best": list_measured("flickr8k-best")
-        + list_measured("flickr8k-best-resnet50")
-        + [(NETWORKS["VGG"], ()), list_published("flickr8k")[-1]]
-        + list_measured("flickr8k-later"),
-        "flickr8k-transformer": list_transformers() + [list_figures(read_package("flickr8k"))],
-        "flickr30k": list_published("flickr30k") + MISSING,
-        "pascal1k": list_published("pascal1k") + MISSING,
-        "coco-1k": list_published("coco-1k")
-        + list_remark("1,000 of 4,407 photos")
-        + [list_figures(read_package("coco"))],
-        "coco-5k": list_published("coco-5k") + list_remark("not measured yet (4,407 photos)"),
+    name: partial(format_halves, list_lines)
+    for name, list_lines in {
+        "flickr8k": lambda: list_published("flickr8k") + list_paper_recipe(),
+        "flickr8k-best": lambda: (
+            list_best_recipe()
+            + [(NETWORKS["VGG"], ()), list_published("flickr8k")[-1]]
+            + [("Later methods, published", ()), *map(list_figures, read_rows("flickr8k-later"))]
+        ),
+        "flickr8k-transformer": lambda: list_transformers() + [list_figures(read_package(FLICKR8K))],
+        "flickr30k": lambda: list_published("flickr30k") + MISSING,
+        "pascal1k": lambda: list_published("pascal1k") + MISSING,
+        "coco-1k": lambda: list_published("coco-1k") + list_package(COCO_1K, "1,000 of 4,407 photos"),
+        "coco-5k": lambda: list_published("coco-5k") + list_package(COCO_5K, "4,407 photos"),
     }.items()
 } | {
-    "flickr8k-views": partial(format_changes, "", VIEWS),
-    "flickr8k-ablations": partial(format_changes, "change"),
+    "flickr8k-paper-and-ours": format_paper_and_ours,
+    "flickr8k-comparisons": format_comparisons,
+    "flickr8k-best-command": format_best_command,
     "captions": format_captions,
     "originality": format_originality,
     "word2vec-mixtures": format_mixtures,
@@ -257,7 +298,6 @@ def write_tables(text: str) -> str:
 def list_stale() -> Iterator[str]:
     """The commands of the rows that must be measured again."""
     rows = [row for file in sorted((ROOT / "results").glob("*.json")) for row in read_rows(file.stem)]
-    rows += [read_package(name) for name in ("flickr8k", "coco")]
     yield from dict.fromkeys(row["command"] for row in rows if is_stale(row.get("stages", {})))
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from fishermix import WordVectors
 from fishermix.errors import FishermixError
+from fishermix.measures.ranks import Comparison
 from fishermix.mixture import Family
 from fishermix_photos.cli import load_commands
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import RECIPES, Recipe, find_variant, load_family
-from fishermix_photos.lab.record import hide_folders, hide_place
+from fishermix_photos.lab.record import hide_folders, write_rows
 from fishermix_photos.lab.reproduce import Experiment, compare_variants
 from PIL import Image
 from typer.testing import CliRunner
@@ -163,11 +164,32 @@ def test_families_of_the_command_line(world, work, tmp_path, monkeypatch):
     found = json.loads((tmp_path / "t.json").read_text())
     assert [row["label"] for row in found["rows"]] == ["sech", "gaussian/sech"]
     assert [row["seeds"] for row in found["rows"]] == [[0, 1]] * 2
-    assert "reproduce folder:DIR --variants sech,gaussian/sech" in found["command"]
-    assert "--family mine.py:Sech --seeds 2 --vectors vectors" in found["command"]
+    assert [len(row["by_seed"]) for row in found["rows"]] == [2] * 2
+    for row, variant in zip(found["rows"], ["sech", "gaussian/sech"]):
+        assert f"reproduce folder:DIR --variants {variant} " in row["command"]
+        assert "--family mine.py:Sech --seeds 2 --vectors vectors" in row["command"]
+        assert {"version", "machine", "inputs", "stages", "seconds"} <= set(row)
+    assert list(found["comparisons"]) == ["gaussian/sech - sech"]
     assert str(tmp_path) not in json.dumps(found)
-    assert {"version", "machine", "data", "comparisons"} <= set(found)
-    assert all({"inputs", "stages", "seconds"} <= set(row) for row in found["rows"])
+
+
+def test_variants_measured_one_at_a_time_are_rows_of_one_file(tmp_path):
+    file = tmp_path / "rows.json"
+    compared = Comparison(1.0, -1.0, 3.0, 0.8)
+    gmm, lmm = ({"label": label, "command": f"reproduce --variants {label}"} for label in ("GMM", "LMM"))
+    write_rows(file, [gmm])
+    write_rows(file, [lmm])
+    write_rows(file, [gmm, lmm], {"LMM - GMM": {"search r@1": compared}})
+    again = {"label": "GMM", "command": "reproduce --variants GMM --seeds 3"}
+    found = json.loads(file.read_text())
+    assert found["rows"] == [gmm, lmm]
+    assert found["comparisons"] == {"LMM - GMM": {"search r@1": compared._asdict()}}
+    write_rows(file, [{"label": "GMM, view=flip", "command": "reproduce --set view=flip"}])
+    assert list(json.loads(file.read_text())["comparisons"]) == ["LMM - GMM"]
+    write_rows(file, [again])  # the comparison was with the figures before
+    found = json.loads(file.read_text())
+    assert found["rows"][:2] == [again, lmm]
+    assert "comparisons" not in found
 
 
 def test_a_family_is_never_imported_from_the_current_folder(tmp_path):
@@ -190,8 +212,9 @@ def test_families_that_are_not_there_are_reported(place):
 
 
 def test_a_record_names_no_folder():
-    assert hide_place("flickr8k:/home/me/flickr8k") == "flickr8k:DIR"
-    assert hide_place("karpathy:/a/dataset.json:/b/images") == "karpathy:DIR"
+    assert hide_folders("flickr8k:/home/me/flickr8k") == "flickr8k:DIR"
+    assert hide_folders("karpathy:/a/dataset.json:/b/images") == "karpathy:DIR"
+    assert hide_folders("/home/me/mine.py:Sech") == "mine.py:Sech"
     assert hide_folders("/home/me/vectors") == "vectors"
     assert hide_folders("encoders=/home/me/a.onnx,/home/you/b.onnx") == "encoders=a.onnx,b.onnx"
     assert hide_folders("reg_x=0.1,0.3") == "reg_x=0.1,0.3"

@@ -357,10 +357,11 @@ def test_evaluate_writes_the_figures_as_json(run, model, folder, work, tmp_path)
     spec, out = f"folder:{folder}", tmp_path / "figures.json"
     done = run("evaluate", tmp_path / "model", "--data", spec, "--work", work, "--json", out)
     assert done.exit_code == 0, done.output
-    found, wanted = (
-        json.loads(out.read_text()),
-        evaluate_model(model, open_dataset(spec).part("test"), work / "features"),
-    )
+    [row] = json.loads(out.read_text())["rows"]
+    found = row["figures"]
+    wanted = evaluate_model(model, open_dataset(spec).part("test"), work / "features")
+    assert row["command"] == "fishermix evaluate model --data folder:DIR --split test"
+    assert {"version", "machine", "inputs", "stages", "seconds"} <= set(row)
     assert found["search"] == pytest.approx(wanted["search"])
     assert set(found["annotation"]) == {"r@1", "r@5", "r@10", "median", "mean"}
     assert found["similarity"]["mean"] == pytest.approx(wanted["similarity"]["mean"])

@@ -20,7 +20,7 @@ def available_threads() -> int:
 
 
 def find_commit() -> str | None:
-    """The commit of the checkout that this package runs from, with "-dirty" if files have changed.
+    """The commit of the checkout that this package runs from, with "-dirty" if a package has changed.
 
     None for an installed package, or without git.
     """
@@ -29,9 +29,14 @@ def find_commit() -> str | None:
     root = Path(__file__).parents[4]  # packages/fishermix/src/fishermix is below it
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+
+    def ask(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() or None
+        changed = ask("diff", "--name-only", "HEAD", "--", "packages")
+        return ask("rev-parse", "--short", "HEAD") + "-dirty" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +27,6 @@ from fishermix_photos.cli.train import (
     apply_changes,
     open_combined,
     open_training_data,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def train_and_save(
     If training is interrupted, run the same command again to resume it. Ctrl-C saves the best epoch so far.
     """
     from fishermix.caption.recipe import CAPTION_RECIPES
+    from fishermix.storage import write_atomically
 
     from fishermix_photos.lab.captioners import train_captioner
     from fishermix_photos.lab.datasets import combine
@@ -101,7 +103,7 @@ def train_and_save(
 
     def save(captioner: Captioner, history: list[dict[str, float]], best_epoch: int) -> None:
         captioner.save(model / "captioner")
-        write_json(folder / "captioner.json", history)
+        write_atomically(folder / "captioner.json", (json.dumps(history, indent=1) + "\n").encode())
         best = history[best_epoch - 1]
         scores = ", ".join(f"{name} {best[name]:.2f}" for name in ("dev_loss", "bleu1", "bleu4", "cider_d"))
         tell(f"Saved the captioner of epoch {best_epoch} in {model / 'captioner'}. On dev: {scores}.")
@@ -127,12 +129,12 @@ def measure_captions(
     ] = [],  # noqa: B006
     work: WorkOption = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the results and all sentences to this JSON file.")
+        Path | None, typer.Option("--json", help="Add the results to this JSON file.")
     ] = None,
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
     from fishermix_photos.lab.captioners import evaluate_captioner
-    from fishermix_photos.lab.record import describe_evaluation, describe_run
+    from fishermix_photos.lab.record import describe_command, describe_evaluation, write_rows
     from fishermix_photos.model import SHIPPED
 
     check_output_files(json_file)
@@ -140,18 +142,23 @@ def measure_captions(
     loaded = open_model(model)
     captioner = require_captioner(loaded)
     dataset = open_combined(data)
+    begin = time.monotonic()
     found = evaluate_captioner(loaded, captioner, dataset, split, work, decoding)
+    seconds = round(time.monotonic() - begin, 1)
     title = f"{dataset.name} {split}, {len(found.sentences)} photos, beam {decoding['beam']}"
     say_table(title, list(found.scores), [[f"{value:.1f}" for value in found.scores.values()]])
     _print_originality(found.originality)
-    about = {"data": dataset.name, "split": split, "images": len(found.sentences), **decoding}
-    rest = {"originality": {name: asdict(row) for name, row in found.originality.items()}}
     if json_file:
-        run = describe_run("fishermix captioner evaluate", data=data, split=split, set=list(changes))
-        inputs = describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"], work)
-        write_json(
-            json_file, {**found.scores, **about, **run, **inputs, **rest, "sentences": found.sentences}
-        )
+        options = {"data": data, "split": split, "model": model, "set": list(changes)}
+        row = {
+            "label": ", ".join(changes) or "default",
+            "command": describe_command("fishermix captioner evaluate", **options),
+            **describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"], work),
+            "seconds": {"evaluation": seconds},
+            "scores": found.scores,
+            "originality": {name: asdict(one) for name, one in found.originality.items()},
+        }
+        write_rows(json_file, [row])
 
 
 def _print_originality(rows: dict[str, Originality]) -> None:

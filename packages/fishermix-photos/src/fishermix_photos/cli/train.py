@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -95,7 +94,7 @@ FamilyOption = Annotated[
 CsvOption = Annotated[
     Path | None, typer.Option("--csv", help="Write the table with the published figures to this CSV file.")
 ]
-JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Write the results to this JSON file.")]
+JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Add the results to this JSON file.")]
 
 
 @app.command(epilog="Example: fishermix train --data flickr8k:DIR --out model/")
@@ -160,7 +159,7 @@ def evaluate(
     json_file: JsonFileOption = None,
 ) -> None:
     """Measure image search, image annotation and sentence similarity as in the paper."""
-    from fishermix_photos.lab.record import describe_evaluation, describe_run
+    from fishermix_photos.lab.record import describe_command, describe_evaluation, write_rows
     from fishermix_photos.lab.training import evaluate_model
     from fishermix_photos.model import SHIPPED, ImageTextModel
 
@@ -170,13 +169,19 @@ def evaluate(
     loaded = ImageTextModel.load(model)
     features, begin = work and work / "features", time.monotonic()
     figures = evaluate_model(loaded, part, features)
-    about = {"data": dataset.name, "split": split, "images": len(part)}
-    _print_figures(f"{dataset.name} {split}", figures)
+    seconds = round(time.monotonic() - begin, 1)
+    title = f"{dataset.name} {split}"
+    _print_figures(title, figures)
     if json_file:
-        seconds = {"seconds": {"evaluation": round(time.monotonic() - begin, 1)}}
-        run = describe_run("fishermix evaluate", data=data, split=split, sample=sample)
-        found = describe_evaluation(loaded, model or SHIPPED, part, ["ranks"], features)
-        write_json(json_file, {**figures, **about, **run, **found, **seconds})
+        options = {"data": data, "split": split, "sample": sample}
+        row = {
+            "label": title,
+            "command": describe_command("fishermix evaluate", model, **options),
+            **describe_evaluation(loaded, model or SHIPPED, part, ["ranks"], features),
+            "seconds": {"evaluation": seconds},
+            "figures": figures,
+        }
+        write_rows(json_file, [row])
 
 
 @app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --csv table.csv")
@@ -211,7 +216,7 @@ def reproduce(
 
     from fishermix_photos.lab.datasets import open_dataset
     from fishermix_photos.lab.recipe import find_recipe, load_family
-    from fishermix_photos.lab.record import describe_run
+    from fishermix_photos.lab.record import describe_command, write_rows
     from fishermix_photos.lab.reproduce import Experiment, compare_variants
     from fishermix_photos.lab.tables import as_csv, as_text, find_table, format_comparisons
 
@@ -226,26 +231,26 @@ def reproduce(
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
     _check_vectors_exist(vectors)
     table = find_table(dataset.name, test_images)
-    run = describe_run(
-        "fishermix reproduce",
-        data=[data],
-        variants=variants,
-        recipe=recipe,
-        set=list(changes),
-        family=list(family),
-        repeats=repeats,
-        test_images=test_images,
-        seed=seed or None,
-        seeds=seeds if seeds > 1 else None,
-        vectors=vectors,
-    )
     results = []
-    experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds)
+    experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds, changes)
     for result in experiment.run(recipes, work):
         results.append(result)
         compared = compare_variants(results)
-        rows = [result.as_json() for result in results]
-        write_json(json_file, {**run, "data": dataset.name, "rows": rows, "comparisons": compared})
+        command = describe_command(
+            "fishermix reproduce",
+            data,
+            variants=result.variant,
+            recipe=recipe,
+            set=list(changes),
+            family=list(family),
+            repeats=repeats,
+            test_images=test_images,
+            seed=seed or None,
+            seeds=seeds if seeds > 1 else None,
+            vectors=vectors,
+        )
+        if json_file:
+            write_rows(json_file, [result.as_row(command)], compared)
         if csv_file:
             write_atomically(csv_file, as_csv(table, results).encode())
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
@@ -301,14 +306,6 @@ def open_training_data(data: Sequence[str], data_only_train: Sequence[str] = ())
     if not sets:
         raise FishermixError("Name at least one data set, for example --data flickr8k:DIR.")
     return sets
-
-
-def write_json(file: Path | None, value: object) -> None:
-    """Write a value to a file, if one is named."""
-    from fishermix.storage import write_atomically
-
-    if file:
-        write_atomically(file, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def _print_figures(title: str, figures: dict[str, dict[str, float]]) -> None:

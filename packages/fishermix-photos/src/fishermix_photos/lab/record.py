@@ -1,44 +1,76 @@
-"""What a file of figures says about the run that measured them; nothing in it names a host or a folder."""
+"""Files of results: rows of figures, each with the run that measured it; no row names a host or a folder."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fishermix import __version__
+from fishermix.measures.ranks import Comparison
 from fishermix.runtime import find_commit
-from fishermix.storage import hash_values, sha256_of_file
+from fishermix.storage import hash_values, sha256_of_file, write_atomically
 
-from fishermix_photos.lab.datasets import Dataset
+from fishermix_photos.lab.datasets import KINDS, Dataset
 from fishermix_photos.lab.stages import VERSIONS, open_stages
 from fishermix_photos.model import ImageTextModel
 from fishermix_photos.vision.encoder import image_networks
 from fishermix_photos.vision.features import hash_photos
 
 
-def describe_run(command: str, data: Iterable[str] = (), **options: Any) -> dict[str, Any]:
-    """The command, the version, the commit and the machine.
+def write_rows(
+    file: Path,
+    rows: Iterable[dict[str, Any]],
+    comparisons: Mapping[str, Mapping[str, Comparison]] | None = None,
+) -> None:
+    """Add rows to a file; one that has the same command and label, with any number of seeds, is replaced.
 
-    data : data sets, of which the kind is kept
-    options : values by the name of the option; None, False and empty lists are omitted
+    comparisons : of pairs of labels, "HGLMM - GMM"; those of the file with a label of the rows are removed
     """
-    words = [command, *(hide_place(spec) for spec in data)]
+    found = json.loads(file.read_bytes()) if file.exists() else {}
+    kept = {_identify(row): row for row in found.get("rows", [])}
+    new = {_identify(row): row for row in rows}
+    labels = {row["label"] for row in new.values()}
+    pairs = {
+        pair: compared
+        for pair, compared in found.get("comparisons", {}).items()
+        if labels.isdisjoint(pair.split(" - "))
+    }
+    pairs |= {
+        pair: {name: one._asdict() for name, one in compared.items()}
+        for pair, compared in (comparisons or {}).items()
+    }
+    content = {"rows": list((kept | new).values()), **({"comparisons": pairs} if pairs else {})}
+    write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def _identify(row: dict[str, Any]) -> tuple[str, str]:
+    return re.sub(r" --seeds \d+", "", row.get("command", "")), row["label"]
+
+
+def describe_command(command: str, *arguments: object, **options: Any) -> str:
+    """The command of a row.
+
+    arguments : None is omitted
+    options : values by the name of the option; None and empty lists are omitted
+    """
+    words = [command, *(hide_folders(str(one)) for one in arguments if one is not None)]
     for name, value in options.items():
         for one in value if isinstance(value, list) else [value]:
-            if one is not None and one is not False:
-                words += [f"--{name.replace('_', '-')}", *([] if one is True else [hide_folders(str(one))])]
+            words += [] if one is None else [f"--{name.replace('_', '-')}", hide_folders(str(one))]
+    return " ".join(words)
+
+
+def describe_software() -> dict[str, str]:
+    """The version, the commit and the machine."""
     commit = find_commit()
-    return {
-        "command": " ".join(words),
-        "version": __version__,
-        **({"commit": commit} if commit else {}),
-        "machine": describe_machine(),
-    }
+    about = {"version": __version__, "machine": describe_machine()}
+    return about | ({"commit": commit} if commit else {})
 
 
 def hash_dataset(dataset: Dataset, encoder: Any, features: str | os.PathLike) -> str:
@@ -58,7 +90,7 @@ def describe_evaluation(
     stages: Sequence[str],
     work: str | os.PathLike | None,
 ) -> dict[str, Any]:
-    """The hash of a saved model and of the data, and the versions of the stages that measure it.
+    """The software, the hash of a saved model and of the data, and the versions of the stages.
 
     folder : the folder of the model
     work : the folder that keeps the hashes of the photos, or None
@@ -68,16 +100,15 @@ def describe_evaluation(
     with open_stages(work) as opened:
         data = hash_dataset(dataset, model.image_encoder, opened.folder)
     inputs = hash_values(sha256_of_file(folder / "config.json"), data)
-    return {"inputs": inputs, "stages": {stage: VERSIONS[stage] for stage in sorted(used)}}
-
-
-def hide_place(data: str) -> str:
-    """A data set of the command line without its place: flickr8k:DIR."""
-    return re.sub(r":.*", ":DIR", data)
+    versions = {stage: VERSIONS[stage] for stage in sorted(used)}
+    return {**describe_software(), "images": len(dataset), "inputs": inputs, "stages": versions}
 
 
 def hide_folders(value: str) -> str:
-    """An option whose absolute paths are shortened to the names of the files."""
+    """An option without the place of a data set (flickr8k:DIR), and with the names of absolute paths only."""
+    kind, colon, _ = value.partition(":")
+    if colon and kind in KINDS:
+        return f"{kind}:DIR"
     parts = re.split("([=,])", value)
     return "".join(os.path.basename(part.rstrip("/")) if os.path.isabs(part) else part for part in parts)
 

@@ -18,7 +18,7 @@ from fishermix.text.word_vectors import WordVectors
 
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import VARIANTS, Recipe
-from fishermix_photos.lab.record import hash_dataset, hide_folders
+from fishermix_photos.lab.record import describe_software, hash_dataset, hide_folders
 from fishermix_photos.lab.stages import VERSIONS, Stages
 from fishermix_photos.lab.training import describe_families, image_features, rank_answers, train_model
 from fishermix_photos.model import ImageTextModel
@@ -37,10 +37,13 @@ class Result:
     """The figures of one variant, averaged over the repeats and the seeds.
 
     variant : a key of `VARIANTS`, or names of families
+    changes : what differs from the recipe, as in --set
+    software : the version, the commit and the machine that measured them
     laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
     inputs : hash of the data, word vectors, networks and parameters
     stages : the versions of the stages that computed the figures
     seeds : the seeds
+    by_seed : the figures of each seed, if there are several
     deviation : standard deviations of the figures over the seeds
     ranks : for each seed and task, the ranks of the queries of each test image; empty if there are repeats
     """
@@ -53,20 +56,25 @@ class Result:
     seconds: dict[Name, Number] = field(default_factory=dict)
     inputs: Text = ""
     stages: dict[Name, Count] = field(default_factory=dict)
+    software: dict[Name, Text] = field(default_factory=dict)
+    changes: list[Text] = field(default_factory=list)
     seeds: list[Count] = field(default_factory=list)
+    by_seed: list[dict[Name, dict[Name, Number]]] = field(default_factory=list)
     deviation: dict[Name, dict[Name, Number]] = field(default_factory=dict)
     ranks: list[dict[Name, list[list[Count]]]] = field(default_factory=list)
 
     @property
     def label(self) -> str:
-        """The name of the variant in the paper's tables."""
-        return VARIANTS[self.variant].label if self.variant in VARIANTS else self.variant
+        """The name of the variant in the paper's tables, and what was changed."""
+        name = VARIANTS[self.variant].label if self.variant in VARIANTS else self.variant
+        return ", ".join([name, *self.changes])
 
-    def as_json(self) -> dict[str, Any]:
-        """All but the ranks."""
+    def as_row(self, command: str) -> dict[str, Any]:
+        """A row of a file of results: all but the ranks."""
         values = asdict(self)
-        del values["ranks"]
-        return {"label": self.label, **values}
+        software = values.pop("software")
+        del values["ranks"], values["changes"]
+        return {"label": self.label, "command": command, **software, **values}
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class Experiment:
     repeats : the number of random splits; None is the paper's number
     test_images : rank among this many random test images, drawn with the repeat's number (COCO's 1,000)
     seeds : the number of seeds, from that of the recipe on
+    changes : what the recipes have in common that a table has to say
     """
 
     dataset: Dataset
@@ -83,6 +92,7 @@ class Experiment:
     repeats: int | None = None
     test_images: int | None = None
     seeds: int = 1
+    changes: Sequence[str] = ()
 
     @property
     def n_repeats(self) -> int:
@@ -95,8 +105,12 @@ class Experiment:
         with stages.hold():
             for recipe in recipes:
                 seeds = range(recipe.seed, recipe.seed + self.seeds)
-                yield _average_seeds(
-                    [self._load_or_measure(recipe.with_(seed=seed), stages) for seed in seeds]
+                found = [self._load_or_measure(recipe.with_(seed=seed), stages) for seed in seeds]
+                yield replace(
+                    _average_seeds(found),
+                    variant=recipe.variant,
+                    encoder=_name_encoders(recipe),
+                    changes=[hide_folders(change) for change in self.changes],
                 )
 
     def _check_splits(self) -> None:
@@ -115,7 +129,7 @@ class Experiment:
         versions = {stage: VERSIONS[stage] for stage in recipe.stages}
         path = stages.folder / f"result-{hash_values(inputs, versions)[:16]}.json"
         if path.is_file():
-            return replace(_load_result(path), variant=recipe.variant, encoder=_name_encoders(recipe))
+            return _load_result(path)
         result = replace(self._measure(recipe, stages), inputs=inputs, stages=versions, seeds=[recipe.seed])
         write_atomically(path, json.dumps(dump(result)).encode())
         return result
@@ -131,6 +145,7 @@ class Experiment:
             chosen=[{name: run[2].report[name] for name in ("reg_x", "reg_y", "scale")} for run in runs],
             laplacian=_laplacian_share(runs[0][2]),
             seconds={name: round(value, 1) for name, value in stages.seconds.items()},
+            software=describe_software(),
             ranks=ranks,
         )
 
@@ -200,6 +215,7 @@ def _average_seeds(found: list[Result]) -> Result:
     return replace(
         found[0],
         figures=_combine([result.figures for result in found], np.mean),
+        by_seed=[result.figures for result in found],
         deviation=_combine([result.figures for result in found], lambda values: np.std(values, ddof=1)),
         chosen=[choice for result in found for choice in result.chosen],
         seconds={name: round(sum(result.seconds.get(name, 0) for result in found), 1) for name in names},

@@ -46,7 +46,7 @@ def open_dataset(spec: str) -> Dataset:
     fishermix.errors.FishermixError: There is no folder no/such/folder (data set flickr8k:no/such/folder).
     """
     kind, _, path = spec.partition(":")
-    if kind not in ("karpathy", *READERS) or not path:
+    if kind not in KINDS or not path:
         raise FishermixError(f"{spec!r} is not a data set. Write {FORMS}.")
     if kind == "karpathy":
         stem, json_colon, photos = path.rpartition(".json:")
@@ -339,3 +339,4 @@ READERS: dict[str, Callable[[Path], Dataset]] = {
     "coco": read_coco,
     "folder": read_folder,
 }
+KINDS = ("karpathy", *READERS)
