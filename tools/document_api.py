@@ -22,7 +22,6 @@ MODULES = {
     "fishermix.rows.sources": "StreamSource open_rows open_table",
     "fishermix.distributed.cluster": "connect",
     "fishermix.distributed.mixtures": "ClusterSource",
-    "fishermix.distributed.covariances": "covariance_sums",
     "fishermix_photos.query": "Term Filter parse_query parse_arguments",
     "fishermix_photos.details": "Details",
     "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "

@@ -13,16 +13,12 @@ import dask.array
 import distributed
 import numpy as np
 import pytest
-from fishermix import RegularizedCCA, SentenceEncoder, WordVectors
-from fishermix.cca.covariances import CovarianceSums
-from fishermix.distributed.cluster import connect, map_in_order
-from fishermix.distributed.covariances import covariance_sums
+from fishermix.distributed.cluster import connect
 from fishermix.distributed.mixtures import ClusterSource, Part
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
 from fishermix.rows.blocks import block_rows
 from safetensors.numpy import save_file
-from sklearn.base import clone
 
 FITTED = ("weights_", "locations_", "scales_", "choice_")
 
@@ -177,77 +173,6 @@ def test_bad_rows_are_told_by_the_workers(client, rows):
         fit(ClusterSource(broken, client))
     with pytest.raises(FishermixError, match="There is no file"):
         ClusterSource(["absent.npy"], client)
-
-
-# CCA and sentences
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    rng = np.random.default_rng(2)
-    vectors = WordVectors([f"w{n}" for n in range(500)], rng.laplace(size=(500, 4)))
-    mixture = Mixture(2, max_iter=3, tol=0, random_state=0).fit(vectors.vectors)
-    return SentenceEncoder(vectors, mixtures=[mixture])
-
-
-@pytest.fixture(scope="module")
-def sentences():
-    rng = np.random.default_rng(3)
-    return [" ".join(f"w{n}" for n in rng.integers(60, size=6)) for _ in range(5000)]
-
-
-@pytest.fixture(scope="module")
-def images():
-    return np.random.default_rng(4).standard_normal((1000, 6)).astype(np.float32)
-
-
-def test_covariances_of_arrays_files_and_sentences(client, encoder, sentences, images, tmp_path):
-    pairs = np.repeat(np.arange(1000), 5)
-    Y = encoder.transform(sentences)
-    np.save(tmp_path / "y.npy", Y)
-    wanted = CovarianceSums.from_blocks(images, iter([Y]), pairs)
-    chunked = dask.array.from_array(Y, chunks=(900, 5))
-    for sums in (
-        covariance_sums(images, chunked, pairs, client),
-        covariance_sums(images, [tmp_path / "y.npy"], pairs, client),
-        covariance_sums(images, sentences, pairs, client, encoder),
-    ):
-        sums.move(wanted.x_shift, wanted.y_shift)
-        assert sums.n == wanted.n
-        np.testing.assert_allclose(sums.yy.dense(), wanted.yy.dense(), atol=1e-8)
-        np.testing.assert_allclose(sums.xx.dense(), wanted.xx.dense(), rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(sums.yx, wanted.yx, atol=1e-5)
-    here = RegularizedCCA(3, method="primal").fit(images, Y, pairs)
-    there = RegularizedCCA(3).fit(images, chunked, pairs)
-    np.testing.assert_allclose(there.correlations_, here.correlations_, rtol=1e-6)
-    with pytest.raises(FishermixError, match="X has 1000 rows and Y has 5000"):
-        covariance_sums(images, chunked, None, client)
-    with pytest.warns(UserWarning, match="2 of 5000 sentences have no word in the vocabulary"):
-        covariance_sums(images, ["zorblax", *sentences[2:], ""], pairs, client, encoder)
-
-
-class Lengths:
-    """Stands for a sentence transformer: a sentence of any words has a vector."""
-
-    n_features = 1
-
-    def encode(self, sentences):
-        return np.array([[len(sentence)] for sentence in sentences], np.float32)
-
-
-def test_a_sentence_that_a_transformer_reads_is_not_called_empty(client, encoder, sentences, images):
-    reads_all = clone(encoder).set_params(transformer=Lengths())
-    pairs = np.repeat(np.arange(1000), 5)
-    with pytest.warns(UserWarning, match="1 of 5000 sentences have no word"):
-        covariance_sums(images, ["zorblax", *sentences[2:], ""], pairs, client, reads_all)
-
-
-def test_items_are_asked_for_no_faster_than_they_are_done(client):
-    asked = []
-    results = map_in_order(client, abs, (asked.append(n) or -n for n in range(50)))
-    assert next(results) == 0
-    assert len(asked) <= 4  # two for each thread
-    assert list(results) == list(range(1, 50))
 
 
 def test_a_wrong_cluster_is_told():

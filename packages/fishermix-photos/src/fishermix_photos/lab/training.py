@@ -284,7 +284,7 @@ def fit_joint_space(
     train_part, dev_part = dataset.part("train"), dataset.part("dev")
     _check_words_known(train_part, encoder)
     with stages.clock("covariances"):
-        sums = _sum_pairs(prepared[is_train], train_part, encoder, recipe, stages.client)
+        sums = _sum_pairs(prepared[is_train], train_part, encoder, recipe)
     dev = PairVectors(prepared[dataset.splits == "dev"], encoder.transform(dev_part.sentences))
     bank = _draw_bank(prepared, is_train, train_part, encoder, recipe)
     # The images vary in one direction less than there are images, at most.
@@ -310,24 +310,18 @@ def fit_joint_space(
 
 
 def _sum_pairs(
-    images: np.ndarray, part: Dataset, encoder: SentenceEncoder, recipe: Recipe, client: Client | None
+    images: np.ndarray, part: Dataset, encoder: SentenceEncoder, recipe: Recipe
 ) -> CovarianceSums | GramSums:
     """The covariances; or, for few sentences, their inner products if these are cheaper.
 
     Inner products of up to ROWS_IN_DOUBLE sentences are summed in float64, and their vectors fit in memory.
     """
-    if client is None:
-        n, (m, p), q = len(part.sentences), images.shape, encoder.n_features
-        n_ridges = len(recipe.reg_y if p <= q else recipe.reg_x)
-        if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
-            return GramSums(images, encoder.transform(part.sentences), part.image_of)
-        blocks = encoder.blocks(part.sentences)
-        return CovarianceSums.from_blocks(
-            images, blocks, part.image_of, encoder.sentence_vectors.feature_groups
-        )
-    from fishermix.distributed.covariances import covariance_sums
-
-    return covariance_sums(images, part.sentences, part.image_of, client, encoder)
+    n, (m, p), q = len(part.sentences), images.shape, encoder.n_features
+    n_ridges = len(recipe.reg_y if p <= q else recipe.reg_x)
+    if n <= ROWS_IN_DOUBLE and choose_method(m, n, p, q, n_ridges) == "dual":
+        return GramSums(images, encoder.transform(part.sentences), part.image_of)
+    blocks = encoder.blocks(part.sentences)
+    return CovarianceSums.from_blocks(images, blocks, part.image_of, encoder.sentence_vectors.feature_groups)
 
 
 def _draw_bank(

@@ -92,10 +92,6 @@ class SymmetricPanels:
                 part = tile[first - rows.start : last - rows.start, : end - columns.start]
                 self.panels[index][first - start : last - start, columns.start : end] += part
 
-    def add(self, other: SymmetricPanels) -> None:
-        for panel, more in zip(self.panels, other.panels, strict=True):
-            panel += more
-
     def dense(self) -> np.ndarray:
         """The whole matrix (size, size)."""
         full = np.empty((self.size, self.size), self.dtype)

@@ -1,4 +1,4 @@
-"""The sums behind the covariances of both sides; they add up over blocks, files and machines."""
+"""The sums behind the covariances of both sides; they add up over blocks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ NUMBERS_IN_A_BLOCK = 2**26
 class CovarianceSums:
     """n, sum x, sum y, X'X, Y'X and Y'Y of pairs (x, y): the sufficient statistics of a primal CCA.
 
-    `add` takes a block of pairs and `merge` takes other sums, so several workers can each sum a part. The
-    sums are taken about a shift near the mean, the first block's mean, so that moving them to the mean at the
-    end subtracts little. The side with fewer features and any side of up to 2,048 features are summed in
-    float64; a larger side is summed in the type of its data, usually float32.
+    `add` takes a block of pairs. The sums are taken about a shift near the mean, the first block's mean, so
+    that moving them to the mean at the end subtracts little. The side with fewer features and any side of up
+    to 2,048 features are summed in float64; a larger side is summed in the type of its data, usually float32.
 
     y_groups : groups of columns of Y that are zero together in most rows, as `SentenceVectors.feature_groups`
         gives them; their zero blocks are skipped
@@ -31,17 +30,15 @@ class CovarianceSums:
     See Also
     --------
     fishermix.RegularizedCCA.path : fits to these sums.
-    fishermix.distributed.covariances.covariance_sums : the same on a cluster.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(100, 3)), rng.normal(size=(100, 5))
-    >>> here, there = CovarianceSums(3, 5), CovarianceSums(3, 5)
-    >>> here.add(X[:50], Y[:50])
-    >>> there.add(X[50:], Y[50:])
-    >>> here.merge(there)
-    >>> here.n
+    >>> sums = CovarianceSums(3, 5)
+    >>> sums.add(X[:50], Y[:50])
+    >>> sums.add(X[50:], Y[50:])
+    >>> sums.n
     100
     """
 
@@ -73,10 +70,6 @@ class CovarianceSums:
         """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
 
         Without `pairs`, row j of X belongs to row j of Y.
-
-        Returns
-        -------
-        sums : CovarianceSums
         """
         sums = None
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
@@ -91,12 +84,7 @@ class CovarianceSums:
 
     @classmethod
     def from_arrays(cls, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None) -> CovarianceSums:
-        """Sums of the pairs (X[pairs[j]], Y[j]) of arrays in memory.
-
-        Returns
-        -------
-        sums : CovarianceSums
-        """
+        """Sums of the pairs (X[pairs[j]], Y[j]) of arrays in memory."""
         step = choose_block_rows(Y.shape[1])
         parts = [slice(start, start + step) for start in range(0, len(Y), step)]
         if pairs is None:
@@ -147,43 +135,19 @@ class CovarianceSums:
     def _add_differences(
         self, x: np.ndarray, y: np.ndarray, counts: np.ndarray, pairs: np.ndarray | None
     ) -> None:
-        x_sum, y_sum = counts @ x, y.sum(axis=0, dtype=np.float64)
         self.n += len(y)
-        self.x_sum += x_sum
-        self.y_sum += y_sum
+        self.x_sum += counts @ x
+        self.y_sum += y.sum(axis=0, dtype=np.float64)
         if self.y_groups is None:
             self.yy.add_product(y, y)
         else:
             self.yy.add_sparse_product(y, self.y_groups)
-        self._add_cross(x, _sums_by_group(y, pairs, len(x)))
+        of_images = _sums_by_group(y, pairs, len(x)).astype(self.yx.dtype, copy=False)
+        images = x.astype(self.yx.dtype, copy=False)
+        for part in self._feature_slices():
+            self.yx[part] += of_images[:, part].T @ images
         x *= np.sqrt(counts)[:, None].astype(x.dtype)
         self.xx.add_product(x, x)
-
-    def _add_cross(self, x: np.ndarray, y: np.ndarray) -> None:
-        x, y = x.astype(self.yx.dtype, copy=False), y.astype(self.yx.dtype, copy=False)
-        for part in self._feature_slices():
-            self.yx[part] += y[:, part].T @ x
-
-    def merge(self, other: CovarianceSums) -> None:
-        """Add the sums of other pairs. This moves `other` to the shift of these sums."""
-        if (self.xx.size, self.yy.size) != (other.xx.size, other.yy.size):
-            raise FishermixError(
-                f"Sums of {other.xx.size} and {other.yy.size} features cannot be merged into sums of "
-                f"{self.xx.size} and {self.yy.size}."
-            )
-        if other.n == 0:
-            return
-        if self.n == 0:
-            self.x_shift, self.y_shift = other.x_shift, other.y_shift
-        other.move(self.x_shift, self.y_shift)
-        self.n += other.n
-        self.x_sum += other.x_sum
-        self.y_sum += other.y_sum
-        self.xx.add(other.xx)
-        self.yy.add(other.yy)
-        self.yx += other.yx
-        self.x_largest = max(self.x_largest, other.x_largest)
-        self.y_largest = max(self.y_largest, other.y_largest)
 
     def move(self, x_shift: np.ndarray, y_shift: np.ndarray) -> None:
         """Move the sums to other shifts. With d and e the old shifts of y and x minus the new ones,
@@ -202,12 +166,7 @@ class CovarianceSums:
         self.x_shift, self.y_shift, self.x_sum, self.y_sum = x_shift, y_shift, x_sum, y_sum
 
     def problem(self) -> CanonicalProblem:
-        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later.
-
-        Returns
-        -------
-        problem : CanonicalProblem
-        """
+        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later."""
         if self.n < 2:
             raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.")
         check_magnitude("X", self.x_largest, self.n, self.yx.dtype)

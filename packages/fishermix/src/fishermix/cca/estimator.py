@@ -176,7 +176,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ----------
         X : array of shape (m, p)
             The rows of one side.
-        Y : array of shape (n, q), iterator of blocks of rows, or dask.array
+        Y : array of shape (n, q) or iterator of blocks of rows
             The rows of the other side. Each block is read once and not kept.
         pairs : array of shape (n,), optional
             The row of X that belongs to each row of Y. Default: row j belongs to row j.
@@ -185,16 +185,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         -------
         self : RegularizedCCA
         """
-        if isinstance(Y, Iterator) or hasattr(Y, "__dask_graph__"):
+        statistics: CovarianceSums | GramSums
+        if isinstance(Y, Iterator):
             self._validate_params()
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
-            statistics: CovarianceSums | GramSums
-            if isinstance(Y, Iterator):
-                statistics = CovarianceSums.from_blocks(X, Y, pairs)
-            else:
-                from fishermix.distributed.covariances import covariance_sums
-
-                statistics = covariance_sums(X, Y, pairs)
+            statistics = CovarianceSums.from_blocks(X, Y, pairs)
         else:
             statistics = self.statistics(X, Y, pairs)
         _, projections, fit = next(_solve_grid(statistics, self.n_components, self.reg_x, self.reg_y))

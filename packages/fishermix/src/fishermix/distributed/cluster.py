@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -158,29 +158,6 @@ def sum_in_tree(
         groups = (sums[first : first + group] for first in range(0, len(sums), group))
         sums = [submit(client, add, members) for members in groups]
     return gather(client, sums)[0]
-
-
-def map_in_order(client: Client, function: Any, items: Iterable[Any], *shared: Any) -> Iterator[Any]:
-    """Yield function(item, *shared) of each item, run on the workers, in the order of the items.
-
-    Twice as many tasks run as there are threads, so neither all items nor all results are held at once.
-    """
-    with explain_errors(client):
-        most = 2 * sum(client.nthreads().values())
-    running: list[Future] = []
-    for item in items:
-        running.append(submit(client, function, item, *shared))
-        if len(running) >= most:
-            yield gather(client, [running.pop(0)])[0]
-    while running:
-        yield gather(client, [running.pop(0)])[0]
-
-
-def broadcast(client: Client, value: Any) -> Future:
-    """Return the future of a value that each worker fetches once, when a task first needs it there."""
-    from distributed.protocol import pickle
-
-    return submit(client, pickle.loads, pickle.dumps(value))
 
 
 def _find_address(client: Client) -> str:
