@@ -27,7 +27,6 @@ MODULES = {
     "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "
     "LibraryBusy LibraryDamaged OtherModel FolderAway NotInLibrary UnknownPhoto",
     "fishermix_photos.vision.open": "open_photo list_photos",
-    "fishermix_photos.vision.features": "extract FeatureResult",
     "fishermix_photos.transformer": "SentenceTransformer",
     "fishermix_photos.lab.training": "train_model evaluate_model",
     "fishermix_photos.lab.recipe": "Recipe find_recipe",

@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 import torch
 from fishermix.storage import check_download
-from fishermix_photos.onnx_session import open_session
+from fishermix_photos.vision.network import open_session
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 

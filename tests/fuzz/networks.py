@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
 from fishermix_photos.vision.network import Network, NetworkSession
-from fishermix_photos.vision.networks import overfeat, resnet, vgg
+from fishermix_photos.vision.networks import resnet, vgg
 
 from tests.fuzz.kind import Kind
 from tests.fuzz.mutate import mutate_bytes, mutate_json
@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "packages/fishermix-photos/te
 from tiny_network import write_tiny_network
 
 RNG = np.random.default_rng(0)
-TINY_LAYERS = (overfeat.Layer(2, 3, 3), overfeat.Layer(4, 2, 1))
 
 
 @contextmanager
@@ -39,20 +38,6 @@ def replace(module, **values):
 
 def random(*shape):
     return RNG.normal(size=shape).astype("<f4")
-
-
-# OverFeat
-
-
-def make_overfeat(folder):
-    parts = [part for layer in TINY_LAYERS for part in (random(*layer.shape), random(layer.outputs))]
-    (folder / "net_weight_1").write_bytes(b"".join(part.tobytes() for part in parts))
-
-
-def read_overfeat(folder):
-    length = sum(np.prod(layer.shape) + layer.outputs for layer in TINY_LAYERS)
-    with replace(overfeat, LAYERS=TINY_LAYERS, LENGTH=int(length)):
-        overfeat.build_graph(overfeat.read_weights(folder / "net_weight_1"))
 
 
 # VGG-19
@@ -135,7 +120,6 @@ def read_transformer(folder):
 
 
 NETWORKS = {
-    "OverFeat weights": Kind(make_overfeat, read_overfeat, ("net_weight_1",)),
     "pth file": Kind(
         make_pth(True), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
     ),

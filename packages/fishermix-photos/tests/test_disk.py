@@ -26,7 +26,6 @@ from fishermix_photos.photo_files import Stamp
 from fishermix_photos.results import LibraryDamaged
 from fishermix_photos.sqlite import explain_sqlite_error
 from fishermix_photos.store import LocalStore
-from fishermix_photos.vision.features import write_table
 from tiny_model import NAMES, TinyModel, paint
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
@@ -232,11 +231,10 @@ def test_a_library_is_private_whatever_the_umask(tmp_path, photos, umask):
 @posix
 def test_features_and_contact_sheets_are_private(tmp_path, umask):
     make_private_folder(tmp_path / "features")
-    write_table(tmp_path / "features", ["a.jpg"], np.zeros((1, 2)))
     write_contact_sheet(tmp_path / "features" / "sheet.html", "<html>")
     create_private_file(tmp_path / "features" / "file")
     assert set(modes_of(tmp_path / "features").values()) == {0o700, 0o600}
-    assert len(modes_of(tmp_path / "features")) == 5
+    assert len(modes_of(tmp_path / "features")) == 3
 
 
 @posix

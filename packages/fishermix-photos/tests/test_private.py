@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fishermix_photos.onnx_session import TELEMETRY_FOLDER
+from fishermix_photos.vision.network import TELEMETRY_FOLDER
 from PIL import Image
 
 COMMAND = str(Path(sys.executable).with_name("fishermix"))

@@ -26,7 +26,7 @@ import numpy as np
 from fishermix.runtime import available_threads
 
 from fishermix_photos.disk import create_private_file
-from fishermix_photos.onnx_session import open_session
+from fishermix_photos.vision.network import open_session
 
 BLOCK_ROWS = 65_536  # also of the codes: rows after the last whole block have none
 EXACT_ROWS = 512

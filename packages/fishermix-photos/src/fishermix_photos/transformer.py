@@ -20,7 +20,7 @@ from fishermix.runtime import available_threads
 from fishermix.storage import explain_damage, sha256_of_file
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.onnx_session import open_session
+from fishermix_photos.vision.network import open_session
 
 DEFAULT_TRANSFORMER = "all-MiniLM-L6-v2"
 SHIPPED_TRANSFORMERS = Path(__file__).with_name("pretrained")

@@ -120,7 +120,7 @@ def test_a_video_frame_says_its_time(tiny, photos, monkeypatch):
 
 def test_max_pixels_is_an_option_of_every_command_that_opens_photos(tiny, monkeypatch):
     monkeypatch.setattr("fishermix_photos.vision.limits._chosen_max_pixels", None)
-    opening = ("search", "serve", "caption", "annotate", "explain", "duplicates", "demo", "features")
+    opening = ("search", "serve", "caption", "annotate", "explain", "duplicates", "demo")
     for command in ("library add", "library update", *opening):
         assert "--max-pixels" in tiny(*command.split(), "--help")
 

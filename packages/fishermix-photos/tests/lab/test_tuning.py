@@ -17,8 +17,11 @@ from fishermix_photos.lab.depthwise import DepthwiseFunction  # noqa: E402
 from fishermix_photos.lab.mixing import extend_sentences, make_tuned_space, mix_spaces  # noqa: E402
 from fishermix_photos.lab.tuning import TunedSpace, Tuning, TuningData, TuningOptions  # noqa: E402
 from fishermix_photos.lab.upper_layers import UpperLayers  # noqa: E402
-from fishermix_photos.onnx_session import open_session  # noqa: E402
-from fishermix_photos.vision.network import Network, describe_network  # noqa: E402
+from fishermix_photos.vision.network import (  # noqa: E402
+    Network,
+    describe_network,
+    open_session,
+)
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch.nn import functional  # noqa: E402

@@ -8,7 +8,6 @@ import pytest
 from fishermix import HybridMixture, SentenceEncoder, WordVectors
 from fishermix.errors import FishermixError
 from fishermix.storage import sha256_of_file
-from fishermix_photos.onnx_session import open_session
 from fishermix_photos.transformer import (
     DEFAULT_TRANSFORMER,
     GRAPH,
@@ -16,6 +15,7 @@ from fishermix_photos.transformer import (
     TOKENIZER,
     SentenceTransformer,
 )
+from fishermix_photos.vision.network import open_session
 from tokenizers import Tokenizer
 
 SENTENCES = ["A dog runs on the beach.", "two dogs", "the beach on a dog runs", "bycicle", "x " * 400]

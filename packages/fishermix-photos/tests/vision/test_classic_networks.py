@@ -1,4 +1,4 @@
-"""ResNet-50, VGG-19 and OverFeat with random weights of the true shapes, against forward passes in torch."""
+"""ResNet-50 and VGG-19 with random weights of the true shapes, against forward passes in torch."""
 
 import io
 import json
@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from fishermix.errors import FishermixError
 from fishermix_photos.cli import load_commands
 from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.networks import overfeat, resnet, vgg
-from fishermix_photos.vision.networks.add import add_encoder
+from fishermix_photos.vision.networks import add_encoder, resnet, vgg
 from PIL import Image
 from skimage import data
 from typer.testing import CliRunner
@@ -115,51 +114,6 @@ def test_a_pth_file_cannot_run_code(tmp_path):
     with pytest.raises(FishermixError, match="cannot be read"):
         add_encoder("vgg19", tmp_path / "bomb.pth")
     assert not (tmp_path / "it ran").exists()
-
-
-def test_overfeat_reads_the_authors_file(tmp_path, photos):
-    # As in the authors' description: (out, in, side), stride, padding, pooling.
-    layers = [
-        ((96, 3, 7), 2, 0, 3),
-        ((256, 96, 7), 1, 0, 2),
-        ((512, 256, 3), 1, 1, 1),
-        ((512, 512, 3), 1, 1, 1),
-        ((1024, 512, 3), 1, 1, 1),
-        ((1024, 1024, 3), 1, 1, 3),
-        ((4096, 1024, 5), 1, 0, 1),
-        ((4096, 4096, 1), 1, 0, 1),
-        ((1000, 4096, 1), 1, 0, 1),
-    ]
-    rng = np.random.default_rng(0)
-    weights = [
-        (random_weight((*shape, shape[2]), rng), random_weight(shape[:1], rng)) for shape, *_ in layers
-    ]
-    with open(tmp_path / "net_weight_1", "wb") as file:
-        for weight, bias in weights:
-            weight.tofile(file)
-            bias.tofile(file)
-    assert (tmp_path / "net_weight_1").stat().st_size == 578_625_952
-    encoder = add_encoder("overfeat", tmp_path / "net_weight_1")
-    assert encoder.n_features == 4096
-
-    value = (torch.from_numpy(pixels(photos[0], 221)[None]) - 118.380948) / 61.896913
-    sides = []
-    with torch.inference_mode():
-        for (_, stride, padding, pool), (weight, bias) in zip(layers[:-1], weights):
-            value = F.conv2d(value, torch.from_numpy(weight), torch.from_numpy(bias), stride, padding)
-            value = F.max_pool2d(F.threshold(value, 0, 1e-6), pool)
-            sides.append(value.shape[-1])
-    assert sides == [36, 15, 15, 15, 15, 5, 1, 1]
-    agree(encoder.transform(photos[:1]), value.numpy()[:, :, 0, 0])
-
-
-def test_overfeat_of_another_length(tmp_path):
-    (tmp_path / "net_weight_0").write_bytes(b"\0" * 4000)
-    with pytest.raises(FishermixError, match=r"4,000 bytes.*578,625,952"):
-        add_encoder("overfeat", tmp_path / "net_weight_0")
-    with pytest.raises(FishermixError, match="net_weight_1"):
-        add_encoder("overfeat")
-    assert overfeat.LENGTH * 4 == 578_625_952
 
 
 def resnet_shapes() -> dict[str, tuple[int, ...]]:
@@ -301,7 +255,7 @@ def test_the_real_resnet50_sees_a_cat_and_a_coffee(npm_package, photos):
 
 
 def test_unknown_names_are_explained():
-    with pytest.raises(FishermixError, match=r"Cannot build 'alexnet'.*resnet50, vgg19, overfeat.*\.onnx"):
+    with pytest.raises(FishermixError, match=r"Cannot build 'alexnet'.*resnet50, vgg19.*\.onnx"):
         add_encoder("alexnet")
 
 

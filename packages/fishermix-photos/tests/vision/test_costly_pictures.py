@@ -417,18 +417,17 @@ BAD_EXIF = READABLE["plain.jpg"][:2] + b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0
 BAD_EXIF += b"\xff\xff\0\0\xff\0\0\0\0\0\0\0" + READABLE["plain.jpg"][2:]
 
 
-def test_a_command_shows_no_warning_of_another_package(tmp_path, tiny):
+def test_a_command_shows_no_warning_of_another_package(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "photo.jpg").write_bytes(BAD_EXIF)
-    (folder / "captions.csv").write_text("image,caption\nphoto.jpg,four colours\n")
-    command = ["features", f"folder:{folder}", "--out", str(tmp_path / "out"), "--encoder", str(tiny)]
+    command = ["search", "four colours", str(folder), "--library", str(tmp_path / "library")]
     done = subprocess.run(
         [sys.executable, "-c", "from fishermix_photos.cli import main; main()", *command],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "1 encoded" in done.stdout, done.stderr
+    assert "photo.jpg" in done.stdout, done.stderr
     assert "Warning" not in done.stderr
     assert "site-packages" not in done.stderr

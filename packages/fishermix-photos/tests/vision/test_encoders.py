@@ -9,10 +9,9 @@ import odd_images
 import onnx
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.onnx_session import open_session
 from fishermix_photos.vision.crops import cut_crops
 from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.network import Network
+from fishermix_photos.vision.network import Network, open_session
 from fishermix_photos.vision.open import UnreadableImage
 from PIL import Image
 from skimage import data

@@ -11,7 +11,7 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.vision import features as store
 from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.features import FEATURES_FILE, extract, write_table
+from fishermix_photos.vision.features import FEATURES_FILE, extract
 from killed_extraction import extract_often_committing
 from PIL import Image
 
@@ -41,7 +41,6 @@ def test_rows_are_those_of_the_encoder_in_the_order_of_the_paths(tmp_path, tiny,
     result = extract(photos, encoder, tmp_path / "out")
     assert np.array_equal(result.features, encoder.transform(photos))
     assert (result.encoded, result.failed) == (12, {})
-    assert result.images_per_second > 0
     backwards = extract([*photos[::-1], photos[3]], encoder, tmp_path / "out")
     assert np.array_equal(backwards.features, np.vstack([result.features[::-1], result.features[3]]))
     assert backwards.encoded == 0
@@ -135,13 +134,6 @@ def test_a_damaged_cache_is_explained(tmp_path, tiny, photos):
         extract(photos, encoder, folder)
     with pytest.raises(FishermixError, match="Cannot create"):
         extract(photos, encoder, photos[0])
-
-
-def test_the_table_for_other_programs(tmp_path):
-    features = np.arange(6, dtype=np.float32).reshape(2, 3)
-    write_table(tmp_path, ["a.jpg", "schön.jpg"], features)
-    assert np.array_equal(np.load(tmp_path / "features.npy"), features)
-    assert (tmp_path / "images.txt").read_text("utf8") == "a.jpg\nschön.jpg\n"
 
 
 def finished(folder: Path) -> int:

@@ -27,7 +27,7 @@ def write_tiny_network(folder: Path, seed: int = 0, **sidecar: object) -> Path:
         Graph.INPUT, rng.standard_normal((8, 3, 5, 5)), rng.standard_normal(8), stride=2
     )
     value = graph.add_dense(
-        value, rng.standard_normal((12, 8 * 14 * 14)) / 40, rng.standard_normal(12), floor=None
+        value, rng.standard_normal((12, 8 * 14 * 14)) / 40, rng.standard_normal(12), rectify=False
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.onnx"

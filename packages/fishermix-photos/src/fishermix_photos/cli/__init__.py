@@ -40,7 +40,6 @@ HELP_PANELS = {
         "evaluate": "train",
         "reproduce": "train",
         "captioner": "captioner",
-        "features": "materials",
         "dataset": "materials",
     },
     "Maintenance": {

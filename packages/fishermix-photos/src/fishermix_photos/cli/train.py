@@ -47,7 +47,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Change a field of the recipe: encoders=vgg19,overfeat, mixture_components=10, "
+        help="Change a field of the recipe: encoders=resnet50,vgg19, mixture_components=10, "
         "transformer=none, transformer_weight=1, n_components=256, … Can be given several times.",
     ),
 ]

@@ -20,10 +20,9 @@ from fishermix.progress import progress
 from fishermix.rows.blocks import count_threads
 from fishermix.storage import sha256_of_file, write_atomically
 
-from fishermix_photos.onnx_session import open_session
 from fishermix_photos.vision.crops import cut_crops
 from fishermix_photos.vision.limits import allow_pixels
-from fishermix_photos.vision.network import Network
+from fishermix_photos.vision.network import Network, open_session
 from fishermix_photos.vision.open import open_photo
 
 BATCH = 4  # photos per run of the lower part

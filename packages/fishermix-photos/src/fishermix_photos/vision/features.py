@@ -8,24 +8,21 @@ size and times, so an unchanged file is not even read twice. Rows are committed 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
-from fishermix.storage import write_atomically
 
 from fishermix_photos.disk import DAMAGED, create_private_file, explain_os_error, make_private_folder
 from fishermix_photos.sqlite import DATABASE_ERRORS, explain_sqlite_error, select, select_keys, transaction
-from fishermix_photos.vision.encoder import ImageEncoder
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.limits import read_bytes
 
@@ -74,70 +71,24 @@ def read_vector(data: bytes, n_features: int) -> np.ndarray:
     return np.frombuffer(data, "<f4")
 
 
-@dataclass(frozen=True)
-class FeatureResult:
-    """The result of an extraction.
-
-    Parameters
-    ----------
-    features : array of shape (n, d)
-        Row i belongs to path i. It is NaN if that photo could not be read.
-    failed : dict
-        Why photos could not be read, by path.
-    encoded : int
-        The number of photos that were not in the cache.
-    seconds : float
-        How long it took.
-    """
+class FeatureResult(NamedTuple):
+    """Features (n, d), NaN for photos that failed; why, by path; and how many were not in the cache."""
 
     features: np.ndarray
     failed: dict[str, str]
     encoded: int
-    seconds: float
-
-    @property
-    def images_per_second(self) -> float:
-        return self.encoded / self.seconds if self.seconds else 0.0
 
 
-def extract(
-    paths: Sequence[str | os.PathLike], encoder: ImageEncoder, folder: str | os.PathLike
-) -> FeatureResult:
-    """The features of the images at `paths`, taken from the cache in `folder` where it has them.
-
-    An unreadable image is reported in `failed`, with the reason; the extraction continues.
-
-    Parameters
-    ----------
-    paths : sequence of paths
-        The photos.
-    encoder : ImageEncoder
-        The encoder.
-    folder : path
-        The folder of the cache.
-
-    Returns
-    -------
-    result : FeatureResult
-
-    Examples
-    --------
-    >>> from fishermix_photos import ImageEncoder
-    >>> extract(["beach.jpg", "dog.png"], ImageEncoder(), "features").features.shape
-    (2, 1280)
-    """
-    begun = time.perf_counter()
+def extract(paths: Sequence[str | os.PathLike], encoder: Any, folder: str | os.PathLike) -> FeatureResult:
+    """The features of the images at `paths`, taken from the cache in `folder` where it has them."""
     names = [os.fspath(path) for path in paths]
     with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
         cache = _FeatureCache(database, encoder)
         encoded = cache.fill(cache.list_missing(names))
-        features, failed = cache.collect(names)
-    return FeatureResult(features, failed, encoded, time.perf_counter() - begun)
+        return FeatureResult(*cache.collect(names), encoded)
 
 
-def hash_photos(
-    paths: Sequence[str | os.PathLike], encoder: ImageEncoder, folder: str | os.PathLike
-) -> list[str]:
+def hash_photos(paths: Sequence[str | os.PathLike], encoder: Any, folder: str | os.PathLike) -> list[str]:
     """The SHA-256 of each photo, "" if its file cannot be read; unchanged files are not read again."""
     names = [os.fspath(path) for path in paths]
     with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
@@ -150,21 +101,11 @@ def hash_photos(
     return [cache.contents.get(name, b"").hex() for name in names]
 
 
-def write_table(folder: str | os.PathLike, names: Sequence[str], features: np.ndarray) -> None:
-    """Write `features.npy` and `images.txt`, which has the name of one image per row."""
-    buffer = io.BytesIO()
-    np.save(buffer, features)
-    write_atomically(Path(folder) / "features.npy", buffer.getvalue(), private=True)
-    listed = "".join(f"{name}\n" for name in names)
-    write_atomically(Path(folder) / "images.txt", listed.encode(), private=True)
-
-
 class _FeatureCache:
     """The rows of one encoder in the SQLite file."""
 
-    def __init__(self, database: sqlite3.Connection, encoder: ImageEncoder):
+    def __init__(self, database: sqlite3.Connection, encoder: Any):
         self.database, self.encoder = database, encoder
-        self.key = encoder.key
         self.known: set[bytes] = set()  # contents with a vector, or that could not be read
         self.contents: dict[str, bytes] = {}  # of the files met so far
         self.unreadable: dict[str, str] = {}  # why a file could not be opened
@@ -178,24 +119,21 @@ class _FeatureCache:
         keys = {name: _make_path_key(name) for name in names}
         query = "SELECT path, stamp, content FROM files WHERE path IN"
         rows = select_keys(self.database, tuple[bytes, str, bytes], query, keys.values())
-        stored = {path: (stamp, content) for path, stamp, content in rows}
+        stored = {(path, stamp): content for path, stamp, content in rows}
         for name, key in keys.items():
-            with suppress(OSError):
-                stamp, content = stored.get(key, ("", b""))
-                if stamp == _make_stamp(os.stat(name)):
-                    self.contents[name] = content
+            with suppress(OSError, KeyError):  # a file that is gone or has changed
+                self.contents[name] = stored[key, _make_stamp(os.stat(name))]
 
     def list_missing(self, names: Sequence[str]) -> list[str]:
         """The files whose images the cache lacks, or may lack: those that are new or have changed."""
         self.find_contents(names)
         query = "SELECT content FROM vectors WHERE encoder = ?"
-        self.known = {content for (content,) in select(self.database, tuple[bytes], query, self.key)}
+        self.known = {content for (content,) in select(self.database, tuple[bytes], query, self.encoder.key)}
         return [name for name in dict.fromkeys(names) if self.contents.get(name) not in self.known]
 
     def fill(self, names: Sequence[str]) -> int:
         """Encode the images of these files that the cache lacks; returns how many images were encoded."""
         submitted: list[bytes] = []
-        encoded = 0
 
         def read_new(bar: Bar) -> Iterator[bytes]:
             for name in names:
@@ -213,13 +151,12 @@ class _FeatureCache:
                 if isinstance(vector, UnreadableImage):
                     self.damaged[content] = vector.reason
                 else:
-                    self.new_vectors.append((self.key, content, vector.astype("<f4").tobytes()))
-                    encoded += 1
+                    self.new_vectors.append((self.encoder.key, content, vector.astype("<f4").tobytes()))
                 bar.advance()
                 if time.monotonic() - self.committed > SECONDS_BETWEEN_COMMITS:
                     self.commit()
             self.commit()
-        return encoded
+        return len(submitted) - len(self.damaged)
 
     def read(self, name: str) -> bytes | None:
         """The bytes of a file, with their hash stored; None, with the reason stored, if it is unreadable."""
@@ -254,7 +191,7 @@ class _FeatureCache:
             if name not in failed:
                 rows_of[self.contents[name]].append(row)
         query = "SELECT content, vector FROM vectors WHERE encoder = ? AND content IN"
-        found = select_keys(self.database, tuple[bytes, bytes], query, list(rows_of), self.key)
+        found = select_keys(self.database, tuple[bytes, bytes], query, list(rows_of), self.encoder.key)
         for content, vector in found:
             # A damaged database may answer with a row twice, or with another.
             features[rows_of.pop(content, [])] = read_vector(vector, n_features)

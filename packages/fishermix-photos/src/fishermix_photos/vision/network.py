@@ -6,6 +6,11 @@
 `size` is the side of the square input in pixels. Pixels run from 0 to 255; the network gets (x - mean) / std,
 with mean and std in the order of `channels` (RGB or BGR). `layout` is NCHW or NHWC. `output` is the name of
 the output that is used as the feature vector; spatial axes are averaged.
+
+This is the only module that imports onnxruntime: sentence transformers are opened here too. onnxruntime from
+1.29 on reports its use to its makers: it writes a device id and a queue of events below the user's cache
+folder, and looks up a host. Only an environment variable that is set before the import stops all of it
+(`disable_telemetry_events` comes too late).
 """
 
 from __future__ import annotations
@@ -13,9 +18,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from types import ModuleType
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fishermix.errors import FishermixError
@@ -23,7 +32,6 @@ from fishermix.storage import Name, Number, Struct, explain_damage, parse_json, 
 from msgspec import Meta, structs
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.onnx_session import open_session
 
 DEFAULT_NETWORK = "efficientnet-lite2"
 TUNED_NETWORK = "efficientnet-lite2-captions"  # of the model in the package
@@ -32,7 +40,6 @@ GRAPH, SIDECAR = "encoder.onnx", "encoder.json"
 HOW_TO_GET = {
     "resnet50": "fishermix networks add resnet50",
     "vgg19": "fishermix networks add vgg19 --weights vgg19.pth",
-    "overfeat": "fishermix networks add overfeat --weights net_weight_1",
 }
 LARGEST_SIDE = 4096  # more would take gigabytes per image
 # Increase it when decoding or resampling changes the numbers: it is part of every `features_key`.
@@ -41,6 +48,8 @@ EXAMPLE = (
     '{"size": 224, "layout": "NCHW", "channels": "RGB", "mean": [123.675, 116.28, 103.53], '
     '"std": [58.395, 57.12, 57.375], "input": "image", "output": "features"}'
 )
+ERRORS_ONLY = 3  # onnxruntime's log level: its warnings about graphs are of no use here
+TELEMETRY_FOLDER = Path("Microsoft", "DeveloperTools", ".onnxruntime")  # below the user's cache folder
 
 
 def added_networks() -> Path:
@@ -199,3 +208,25 @@ def _open_session(network: Network):
             f"but the JSON next to it names '{network.input}' and '{network.output}'."
         )
     return session
+
+
+@cache
+def import_onnxruntime() -> ModuleType:
+    """onnxruntime with its telemetry disabled. Removes the device id and the events it wrote before."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    with suppress(RuntimeError):  # no home folder
+        cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        shutil.rmtree(cache_folder / TELEMETRY_FOLDER, ignore_errors=True)
+    return onnxruntime
+
+
+def open_session(graph: str | os.PathLike | bytes, threads: int = 1) -> Any:
+    """An `InferenceSession` of a file, or of its bytes, on the CPU."""
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = ERRORS_ONLY
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"], enable_fallback=0)

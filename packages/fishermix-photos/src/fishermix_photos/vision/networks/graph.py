@@ -49,26 +49,26 @@ class Graph:
         bias: np.ndarray,
         stride: int = 1,
         padding: int = 0,
-        floor: float | None = 0.0,
+        rectify: bool = True,
     ) -> str:
-        """`weight` is (out, in, rows, columns); results below `floor` are raised to it (None: no floor)."""
+        """`weight` is (out, in, rows, columns)."""
         inputs = [value, self._add_constant(weight), self._add_constant(bias)]
-        return self._add_floor(
-            self._add_node("Conv", inputs, strides=[stride, stride], pads=[padding] * 4), floor
-        )
+        result = self._add_node("Conv", inputs, strides=[stride, stride], pads=[padding] * 4)
+        return self._add_node("Relu", [result]) if rectify else result
 
-    def add_dense(self, value: str, weight: np.ndarray, bias: np.ndarray, floor: float | None = 0.0) -> str:
+    def add_dense(self, value: str, weight: np.ndarray, bias: np.ndarray, rectify: bool = True) -> str:
         """`weight` is (out, in); `value` is flattened to (n, in)."""
         flat = self._add_node("Flatten", [value])
         inputs = [flat, self._add_constant(weight), self._add_constant(bias)]
-        return self._add_floor(self._add_node("Gemm", inputs, transB=1), floor)
+        result = self._add_node("Gemm", inputs, transB=1)
+        return self._add_node("Relu", [result]) if rectify else result
 
     def add_max_pool(self, value: str, size: int, stride: int, padding: int = 0) -> str:
         shape = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [padding] * 4}
         return self._add_node("MaxPool", [value], **shape)
 
     def add_rectified_sum(self, first: str, second: str) -> str:
-        return self._add_floor(self._add_node("Add", [first, second]), 0.0)
+        return self._add_node("Relu", [self._add_node("Add", [first, second])])
 
     def add_mean_over_space(self, value: str) -> str:
         return self._add_node("Flatten", [self._add_node("GlobalAveragePool", [value])])
@@ -80,13 +80,6 @@ class Graph:
             for value, by in values.items()
         ]
         return self._add_node("Concat", scaled, axis=1)
-
-    def _add_floor(self, value: str, floor: float | None) -> str:
-        if floor is None:
-            return value
-        if floor == 0:
-            return self._add_node("Relu", [value])
-        return self._add_node("Clip", [value, self._add_constant(np.array(floor))])
 
     def _add_constant(self, values: np.ndarray) -> str:
         name = f"w{len(self.weights)}"

@@ -113,10 +113,10 @@ def build_graph(tensors: dict[str, np.ndarray]) -> Any:
     graph = Graph("resnet50", SIZE)
 
     def layer(
-        value: str, name: str, norm: str, stride: int = 1, padding: int = 0, floor: float | None = 0.0
+        value: str, name: str, norm: str, stride: int = 1, padding: int = 0, rectify: bool = True
     ) -> str:
         weight, bias = fold_normalization(tensors, name, norm)
-        return graph.add_convolution(value, weight, bias, stride, padding, floor)
+        return graph.add_convolution(value, weight, bias, stride, padding, rectify)
 
     value = layer(Graph.INPUT, "conv1", "bn_conv1", stride=2, padding=3)
     value = graph.add_max_pool(value, 3, 2, padding=1)
@@ -127,17 +127,17 @@ def build_graph(tensors: dict[str, np.ndarray]) -> Any:
             name, norm = f"res{stage}{block}_branch", f"bn{stage}{block}_branch"
             shortcut = value
             if block == "a":
-                shortcut = layer(value, f"{name}1", f"{norm}1", stride, floor=None)
+                shortcut = layer(value, f"{name}1", f"{norm}1", stride, rectify=False)
             value = layer(value, f"{name}2a", f"{norm}2a", stride)
             value = layer(value, f"{name}2b", f"{norm}2b", padding=1)
-            value = layer(value, f"{name}2c", f"{norm}2c", floor=None)
+            value = layer(value, f"{name}2c", f"{norm}2c", rectify=False)
             value = graph.add_rectified_sum(value, shortcut)
         if stage in EARLIER_STAGES:
             earlier[graph.add_mean_over_space(value)] = EARLIER_STAGES[stage]
     features = graph.add_mean_over_space(value)
     depths = graph.add_concatenation({features: 1.0, **dict(reversed(earlier.items()))})
     weight, bias = _get_tensor(tensors, "fc1000/kernel"), _get_tensor(tensors, "fc1000/bias")
-    logits = graph.add_dense(features, weight.T, bias, floor=None)
+    logits = graph.add_dense(features, weight.T, bias, rectify=False)
     return graph.build({"features": features, "depths": depths, "logits": logits})
 
 
