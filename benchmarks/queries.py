@@ -237,7 +237,7 @@ def main() -> None:
     model = ImageTextModel.load(arguments.model)
     paths, captions = gather(arguments.flickr8k, arguments.coco)
     features = extract(paths, model.image_encoder, arguments.features).features
-    vectors = model.csls_images(model.image_points(features))
+    vectors = model.joint_space.csls_images(model.joint_space.image_points(features))
     results = run_queries(model, vectors, captions)
     line = "| {} | {} | {} | {} | {} |" if arguments.markdown else "{:42} {:>5} {:>6} {:>5} {:>8}"
     print(line.format("query", "right", "in 5", "best", "says"))

@@ -33,7 +33,7 @@ from fishermix.text.tokens import STOP_WORDS, tokenize
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.model import Calibration, ImageTextModel
 from fishermix_photos.query import encode_terms, parse_query, read_terms
-from fishermix_photos.search import FEWEST_SCORES, describe_scores, measure_scale
+from fishermix_photos.search import FEWEST_SCORES, describe_scores, measure_scale, read_hubness
 from fishermix_photos.vision.features import extract
 from msgspec import structs
 from sklearn.linear_model import LogisticRegression
@@ -95,7 +95,7 @@ class Collection:
     def open(cls, spec: str, split: str, model: ImageTextModel, features: Path) -> Collection:
         dataset = open_dataset(spec).part(split)
         found = extract(dataset.image_paths, model.image_encoder, features).features
-        photos = model.csls_images(model.image_points(found))
+        photos = model.joint_space.csls_images(model.joint_space.image_points(found))
         paths = [os.fspath(path) for path in dataset.image_paths]
         return cls.make(photos, paths, zip(dataset.image_of.tolist(), dataset.sentences))
 
@@ -188,7 +188,7 @@ class Searcher:
     """Searches as `PhotoSearch` does, for the numbers that a probability depends on."""
 
     def __init__(self, model: ImageTextModel, queries: Sequence[str]):
-        self.model = model
+        self.model, self.joint_space = model, model.joint_space
         self._terms = {text: read_terms(parse_query(text), dates=False)[0] for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
         self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
@@ -197,9 +197,6 @@ class Searcher:
 
     def encode_query(self, text: str) -> tuple[np.ndarray, list[str]]:
         return self._points[text], []
-
-    def csls_sentences(self, points: np.ndarray) -> np.ndarray:
-        return self.model.csls_sentences(points)
 
     def measure_nearness(self, point: np.ndarray) -> float:
         return 1.0
@@ -213,7 +210,7 @@ class Searcher:
         """The numbers (m, 5) of the best of the scores (n,) of the last query."""
         vector = self.encoded.vector
         others = self.model.score_training_photos(vector) if len(scores) < FEWEST_SCORES else None
-        scale = measure_scale(scores, self.encoded.n_words, others, self.model.read_hubness(vector))
+        scale = measure_scale(scores, self.encoded.n_words, others, read_hubness(vector))
         assert scale is not None, "the model has no training photos to compare with"
         return describe_scores(scores[best], scale)
 
@@ -325,7 +322,7 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
     found, missing = list[tuple[np.ndarray, list[bool]]](), 0
     for sheet in json.loads(path.read_text("utf8")):
         vectors = extract([files[name] for name in sheet["photos"]], model.image_encoder, features).features
-        photos = model.csls_images(model.image_points(vectors))
+        photos = model.joint_space.csls_images(model.joint_space.image_points(vectors))
         searcher = Searcher(model, list(sheet["queries"]))
         for query, judged in sheet["queries"].items():
             scores = searcher.score(query, photos)

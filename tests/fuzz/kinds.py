@@ -141,7 +141,7 @@ def make_whitening(folder):
 def read_model(folder):
     model = ImageTextModel.load(folder)
     model.encode_text(["red green", "a blue photo"])
-    model.image_points(np.ones((1, len(model.joint_space.projections.x_weights)), np.float32))
+    model.joint_space.image_points(np.ones((1, len(model.joint_space.projections.x_weights)), np.float32))
     for name in model._saved.config.encoders:
         Network.find(name)
     assert model.key

@@ -3,6 +3,7 @@ name.
 """
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
 from fishermix.joint import HubnessCorrection
 from fishermix.text.tokens import Vocabulary
-from fishermix_photos.spelling import suggest_spelling
 from PIL import Image
 
 COLOURS = {
@@ -66,9 +66,11 @@ class TinyModel:
     sentence_encoder = None
     cca = None
     reads_unknown_words = False
-    calibration = None
+    calibration = pool = hubness = None
+    vocabulary = Vocabulary.from_words(NAMES)
 
     def __init__(self):
+        self.word_counts = Counter()
         self.image_encoder = TinyImageEncoder()
         self.captioner = TinyCaptioner()
 
@@ -83,17 +85,12 @@ class TinyModel:
     def encode_query(self, sentence):
         return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 
-    def read_hubness(self, query):
-        return 0.0
+    @property
+    def joint_space(self):
+        return self
 
     def measure_nearness(self, point):
         return 1.0
-
-    def suggest_spelling(self, word):
-        return suggest_spelling(word, Vocabulary.from_words(NAMES))
-
-    def rate_word(self, word):
-        return "everyday" if word in NAMES else "unknown"
 
     def image_points(self, features):
         return _unit(np.asarray(features, np.float32))

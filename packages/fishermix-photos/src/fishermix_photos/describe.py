@@ -78,11 +78,11 @@ class SentencePool:
         self.model = model
         self.sentences = [sentences[row] for row in known.tolist()]
         self.points = points[known]
-        self.vectors = model.csls_sentences(self.points)
+        self.vectors = model.joint_space.csls_sentences(self.points)
 
     def rank_for_photos(self, points: np.ndarray, n: int) -> list[list[tuple[str, float]]]:
         """(sentence, CSLS score) of the n best sentences for each photo's point (m, d), best first."""
-        photos = np.asarray(self.model.csls_images(points), np.float32)
+        photos = np.asarray(self.model.joint_space.csls_images(points), np.float32)
         rows, scores = find_nearest(self.vectors, photos, n)
         return [
             [(self.sentences[row], score) for row, score in zip(*found)]
@@ -103,7 +103,7 @@ class SentencePool:
     @cached_property
     def reference(self) -> tuple[Counter[str], int]:
         """The number of training photos for each noun, and of all; without such photos, of sentences."""
-        hubness = getattr(self.model, "hubness", None)
+        hubness = self.model.joint_space.hubness
         if hubness is None:
             nouns = (word for sentence in self.sentences for word in self.nouns & {*_split(sentence)})
             return Counter(nouns), len(self.sentences)

@@ -95,8 +95,8 @@ class Explainer:
         # As a search encodes it: the transformer reads punctuation too.
         point, unknown = encode_sentence(sentence, self.model)
         without = self.model.encode_text([words[:i] + words[i + 1 :] for i in range(len(words))])
-        photo = self.model.csls_images(image_point[None])[0]
-        points = self.model.csls_sentences(np.vstack([point, without]))
+        photo = self.model.joint_space.csls_images(image_point[None])[0]
+        points = self.model.joint_space.csls_sentences(np.vstack([point, without]))
         score, *others = (points @ photo).tolist()
         parts = [WordPart(word, score - left) for word, left in zip(words, others)]
         components, transformer = self._explain_views(sentence, image_point) if self._mixtures else ([], 0.0)
@@ -107,7 +107,7 @@ class Explainer:
 
     def _score(self, sentence: str, photo: np.ndarray) -> SubtractedPart:
         point, _ = encode_sentence(sentence, self.model)
-        return SubtractedPart(sentence, float(self.model.csls_sentences(point[None])[0] @ photo))
+        return SubtractedPart(sentence, float(self.model.joint_space.csls_sentences(point[None])[0] @ photo))
 
     def _explain_views(self, sentence: str, image_point: np.ndarray) -> tuple[list[ComponentPart], float]:
         """What the components of the mixtures contribute to the cosine, and what the transformer does."""

@@ -481,7 +481,7 @@ class PhotoLibrary:
         bands : list of {"likely", "maybe", "unlikely"} or None
             One for each sentence.
         """
-        vector = self.model.csls_images(self._point(photo)[None])[0]
+        vector = self.model.joint_space.csls_images(self._point(photo)[None])[0]
         encoded = [
             encode_terms([Term("+", "text", text)], self.model, self._find_point) for text in sentences
         ]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,7 +54,7 @@ from fishermix.storage import (
     write_atomically,
 )
 from fishermix.text.sentences import SentenceVectors, WhiteningTransform
-from fishermix.text.tokens import STOP_WORDS
+from fishermix.text.tokens import STOP_WORDS, Vocabulary
 from fishermix.text.word_vectors import WordVectors
 from msgspec import structs
 
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from fishermix.text.encoder import SentenceEncoder
 
 SHIPPED = Path(__file__).parent / "pretrained" / "model"
-EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
 CAPTIONER, HUBNESS, SENTENCES, CALIBRATION = "captioner", "hubness", "sentences", "calibration.json"
 
 
@@ -339,46 +339,14 @@ class ImageTextModel:
         """Whether a sentence transformer reads words that are out of the vocabulary, by their pieces."""
         return self.sentence_vectors.transformer is not None
 
-    def suggest_spelling(self, word: str) -> str | None:
-        """The word of the vocabulary that a mistyped one most likely means; None if there is none.
-
-        Parameters
-        ----------
-        word : str
-            A word.
-
-        Returns
-        -------
-        word : str or None
-        """
-        from fishermix_photos.spelling import suggest_spelling
-
-        return suggest_spelling(word, self.sentence_vectors.lookup.vocabulary, self._word_counts)
-
-    def rate_word(self, word: str) -> Literal["everyday", "rare", "unknown"]:
-        """How common a word is: sentences about photos use everyday words; unknown ones are out of the
-        vocabulary.
-
-        Parameters
-        ----------
-        word : str
-            A word in lower case.
-
-        Returns
-        -------
-        {"everyday", "rare", "unknown"}
-            How common the word is.
-        """
-        if word not in self.sentence_vectors.lookup.vocabulary:
-            return "unknown"
-        is_everyday = self.pool is None or self._word_counts.get(word, 0) >= EVERYDAY_USES
-        return "everyday" if is_everyday else "rare"
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that have a vector."""
+        return self.sentence_vectors.lookup.vocabulary
 
     @cached_property
-    def _word_counts(self) -> Mapping[str, int]:
+    def word_counts(self) -> Mapping[str, int]:
         """How often the sentences of the pool, which describe photos, use each word."""
-        from collections import Counter
-
         sentences = self.pool.sentences if self.pool is not None else ()
         return Counter(word for sentence in sentences for word in sentence.lower().split())
 
@@ -398,21 +366,7 @@ class ImageTextModel:
         """
         if not len(images):
             return np.zeros((0, self.dimension), np.float32)
-        return self.image_points(self.image_encoder.transform(list(images)))
-
-    def image_points(self, features: np.ndarray) -> np.ndarray:
-        """Points (n, d) of the networks' vectors (n, p).
-
-        Parameters
-        ----------
-        features : array of shape (n, p)
-            Vectors of the image encoder.
-
-        Returns
-        -------
-        points : ndarray of shape (n, d) float32
-        """
-        return self.joint_space.image_points(features)
+        return self.joint_space.image_points(self.image_encoder.transform(list(images)))
 
     def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
         """A new sentence for each photo.
@@ -428,7 +382,7 @@ class ImageTextModel:
         -------
         sentences : list of str
         """
-        self._expect_captioner()
+        self._expect_captioner()  # before photos are encoded
         return [found.sentence for found in self.describe_points(self.encode_images(images), **options)]
 
     def describe_points(self, points: np.ndarray, **options: Any) -> list[Description]:
@@ -470,36 +424,8 @@ class ImageTextModel:
         -------
         scores : ndarray of shape (sentences, images)
         """
-        texts = self.csls_sentences(self.encode_text(sentences))
-        return texts @ self.csls_images(self.encode_images(images)).T
-
-    def csls_sentences(self, points: np.ndarray) -> np.ndarray:
-        """Points (n, d) of sentences as vectors whose dot product with `csls_images` is the score.
-
-        Parameters
-        ----------
-        points : array of shape (n, d)
-            Unit points of the joint space.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, d + 2) float32
-        """
-        return self.joint_space.csls_sentences(points)
-
-    def csls_images(self, points: np.ndarray) -> np.ndarray:
-        """Points (n, d) of photos as vectors whose dot product with `csls_sentences` is the score.
-
-        Parameters
-        ----------
-        points : array of shape (n, d)
-            Unit points of the joint space.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, d + 2) float32
-        """
-        return self.joint_space.csls_images(points)
+        texts = self.joint_space.csls_sentences(self.encode_text(sentences))
+        return texts @ self.joint_space.csls_images(self.encode_images(images)).T
 
     def score_training_photos(self, query: np.ndarray) -> np.ndarray | None:
         """The scores (m,) of a query with the training photos in the model; None if there are none.
@@ -507,28 +433,14 @@ class ImageTextModel:
         Parameters
         ----------
         query : array of shape (d + 2,)
-            A row of `csls_sentences`.
+            A row of `joint_space.csls_sentences`.
 
         Returns
         -------
         scores : ndarray of shape (m,) or None
         """
-        return None if self.hubness is None else self.hubness.score_bank(query)
-
-    def read_hubness(self, query: np.ndarray) -> float:
-        """The hubness of a query: how near it is to its nearest training photos; 0 without a correction.
-
-        Parameters
-        ----------
-        query : array of shape (d + 2,)
-            A row of `csls_sentences`.
-
-        Returns
-        -------
-        float
-            The hubness, measured from that of the training sentences.
-        """
-        return 0.0 if self.hubness is None else -2.0 * float(query[-1])
+        hubness = self.joint_space.hubness
+        return None if hubness is None else hubness.score_bank(query)
 
     def measure_nearness(self, point: np.ndarray) -> float:
         """The cosine of a sentence and its nearest training sentence in the model; 1 if there are none.
@@ -543,12 +455,8 @@ class ImageTextModel:
         float
             Low for words that the model cannot make sense of.
         """
-        return 1.0 if self.hubness is None else self.hubness.find_nearness(point)
-
-    @property
-    def hubness(self) -> HubnessCorrection | None:
-        """The correction of the scores for hubs; None: scores are cosines."""
-        return self.joint_space.hubness
+        hubness = self.joint_space.hubness
+        return 1.0 if hubness is None else hubness.find_nearness(point)
 
     @property
     def dimension(self) -> int:
@@ -557,8 +465,8 @@ class ImageTextModel:
 
     @property
     def csls_dimension(self) -> int:
-        """Of the vectors of `csls_sentences` and `csls_images`."""
-        return self.dimension + (2 if self.hubness else 0)
+        """Of the vectors that a library stores: points, with two numbers for the hubness correction."""
+        return self.dimension + (2 if self.joint_space.hubness else 0)
 
     @property
     def is_shipped(self) -> bool:

@@ -30,6 +30,7 @@ WORD = re.compile(r"[^\W\d_]+|\d+")
 LONGEST_NAME = 5  # words
 MOST_PREFERRED = 10_000  # photos; a name that more of them have says little
 SHORTEST_NUMBER = 4  # digits: "2 dogs" asks for no photo number 2
+EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
 PREPOSITIONS = {"in", "at", "from", "near", "of", "to", "around", "the"}
 
 
@@ -139,9 +140,11 @@ def _is_filter(name: str, phrase: str, counts: NameCounts, model: ImageTextModel
     """Whether only photos of this name are wanted."""
     if find_format(name) is not None:
         return True
-    common = [model.rate_word(word) for word in phrase.split() if word not in STOP_WORDS]
-    is_known, is_everyday = "unknown" not in common, all(rating == "everyday" for rating in common)
-    return not is_known or (not is_everyday and bool(counts.folders or counts.places))
+    words = [word for word in phrase.split() if word not in STOP_WORDS]
+    if not all(word in model.vocabulary for word in words):
+        return True
+    is_rare = model.pool is not None and any(model.word_counts[word] < EVERYDAY_USES for word in words)
+    return is_rare and bool(counts.folders or counts.places)
 
 
 # Places

@@ -366,7 +366,8 @@ def encode_terms(
         (model.measure_nearness(points[n] / term.weight) for n, term in wanted.items()), default=1.0
     )
     n_words = len(telling) or len(wanted)
-    return EncodedQuery(model.csls_sentences(vector[None])[0], tuple(unknown), n_words, is_guess, nearness)
+    vector = model.joint_space.csls_sentences(vector[None])[0]
+    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, nearness)
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:
@@ -410,10 +411,11 @@ def suggest_words(unknown: Sequence[str], model, terms: Sequence[Term] = ()) -> 
     if not unknown:
         return []
     from fishermix_photos.dates import is_month
+    from fishermix_photos.spelling import suggest_spelling
 
     remarks = [f"A month is a date only with a year: {word} 2024." for word in unknown if is_month(word)]
     for word in unknown:
-        if not is_month(word) and (better := model.suggest_spelling(word)):
+        if not is_month(word) and (better := suggest_spelling(word, model.vocabulary, model.word_counts)):
             whole = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
             corrected = [replace(term, value=whole.sub(better, term.value)) for term in terms]
             remarks.append(

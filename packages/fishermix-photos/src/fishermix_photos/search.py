@@ -157,7 +157,8 @@ class PhotoSearch:
         if calibration is not None:
             few = len(scores) < FEWEST_SCORES
             others = model.score_training_photos(encoded.vector) if few else None
-            scale = measure_scale(scores, encoded.n_words, others, model.read_hubness(encoded.vector))
+            hubness = 0.0 if model.joint_space.hubness is None else read_hubness(encoded.vector)
+            scale = measure_scale(scores, encoded.n_words, others, hubness)
             is_guess = encoded.is_guess or encoded.nearness < calibration.understood
             most = MOST_OF_A_GUESS if is_guess else 1.0
             if scale is not None:
@@ -321,6 +322,13 @@ def measure_scale(
         return None
     center, spread = _measure_bell(known)
     return ScoreScale(center, max(spread, SMALLEST_SPREAD), len(scores), max(words, 1), hubness)
+
+
+def read_hubness(query: np.ndarray) -> float:
+    """The hubness of a query, a row of `csls_sentences`: how near it is to its nearest training photos,
+    measured from that of the training sentences.
+    """
+    return -2.0 * float(query[-1])
 
 
 def _measure_bell(scores: np.ndarray) -> tuple[float, float]:

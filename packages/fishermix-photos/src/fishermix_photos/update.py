@@ -289,8 +289,8 @@ class FolderUpdate:
         readable = [encoded for encoded in batch if isinstance(encoded[1], np.ndarray)]
         entries = []
         if readable:
-            points = self.model.image_points(np.stack(features))
-            for (path, _, fingerprint), vector in zip(readable, self.model.csls_images(points)):
+            points = self.model.joint_space.image_points(np.stack(features))
+            for (path, _, fingerprint), vector in zip(readable, self.model.joint_space.csls_images(points)):
                 details, stamp = self._read_details(files[path]), stamps[files[path]]
                 entries.append(Entry(path, stamp, hashes[path], vector, None, details, fingerprint))
         for path, result, _ in batch:

@@ -98,7 +98,7 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
         points,
         model.encode_text([test.sentences[q] for q in queries]),
         test.image_of[queries],
-        model.hubness.of_images(points),
+        model.joint_space.hubness.of_images(points),
         tasks=["search"],
     )["search"]
     app, found = load_commands(), []

@@ -185,7 +185,7 @@ def test_indexing_does_not_make_the_text_side(model, tmp_path, monkeypatch):
     monkeypatch.setattr("fishermix_photos.model.SentenceVectors", never)
     loaded = ImageTextModel.load(tmp_path / "model")
     point = loaded.encode_images([Image.new("RGB", (32, 32))])
-    assert loaded.csls_images(point).shape == (1, loaded.csls_dimension)
+    assert loaded.joint_space.csls_images(point).shape == (1, loaded.csls_dimension)
     assert loaded.key == model.key
     with pytest.raises(AssertionError, match="the text side was made"):
         loaded.encode_text(["a red disc"])
@@ -231,7 +231,7 @@ def test_the_banks_come_and_go_with_the_model(model, tmp_path):
     model.save(place)
     plain.save(place)
     assert banks(place) == []
-    assert ImageTextModel.load(place).hubness is None
+    assert ImageTextModel.load(place).joint_space.hubness is None
 
 
 def test_unknown_words_are_the_same_before_and_after_the_parts_are_made(model, tmp_path):

@@ -102,7 +102,7 @@ def make_caption_set(
     dataset = dataset.select(np.unique(dataset.image_of))
     features = None if work is None else Path(work) / "features"
     dataset, vectors = image_features(dataset, model.image_encoder, features)
-    return dataset, CaptionSet(model.image_points(vectors), dataset.sentences, dataset.image_of)
+    return dataset, CaptionSet(model.joint_space.image_points(vectors), dataset.sentences, dataset.image_of)
 
 
 @dataclass(frozen=True)

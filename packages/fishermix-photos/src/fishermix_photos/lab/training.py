@@ -131,8 +131,8 @@ def rank_answers(
     work : a folder that keeps image features
     """
     dataset, features = image_features(dataset, model.image_encoder, work)
-    images, sentences = model.image_points(features), model.encode_text(dataset.sentences)
-    hubness = model.hubness
+    images, sentences = model.joint_space.image_points(features), model.encode_text(dataset.sentences)
+    hubness = model.joint_space.hubness
     corrections = (hubness.of_images(images), hubness.of_sentences(sentences)) if hubness else ()
     return task_ranks(images, sentences, dataset.image_of, *corrections)
 
