@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 from fishermix.text import tokens
-from fishermix.text.tokens import parts, spellings, tokenize
+from fishermix.text.tokens import spellings, tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,11 +71,6 @@ def test_spellings_begin_with_the_token_and_offer(token, spelling):
     offered = list(spellings(token))
     assert offered[0] == token
     assert spelling in offered
-
-
-def test_parts():
-    assert parts("merry-go-round") == ["merry", "go", "round"]
-    assert parts("dog") == []
 
 
 def test_the_documented_examples():

@@ -13,12 +13,7 @@ from sklearn.mixture import GaussianMixture as SklearnMixture
 from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import FisherEncoder
 from fishermix.mixture.mixture import from_sklearn
-from fishermix.text.sentences import (
-    BLOCK_SENTENCES,
-    SentenceVectors,
-    Transformer,
-    warn_if_empty,
-)
+from fishermix.text.sentences import BLOCK_SENTENCES, SentenceVectors, Transformer, warn_if_empty
 from fishermix.text.tokens import Sentence, WordLookup
 from fishermix.text.word_vectors import WordVectors
 
@@ -100,55 +95,25 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         self.transformer_weight = transformer_weight
 
     def fit(self, X: Any = None, y: Any = None) -> SentenceEncoder:
-        """Does nothing: vectors, whitening and mixtures are fitted before.
-
-        Parameters
-        ----------
-        X : ignored
-            Present for the interface of scikit-learn.
-        y : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        self : SentenceEncoder
-        """
+        """Does nothing: vectors, whitening and mixtures are fitted before."""
         return self
 
     def set_params(self, **params: Any) -> SentenceEncoder:
-        """Set parameters, except those of the whitening, because it would not be fitted again.
-
-        Returns
-        -------
-        self : SentenceEncoder
-        """
-        if nested := [name for name in params if name.startswith("whitening__")]:
-            raise FishermixError(
-                f"{nested[0]}: the whitening is already fitted. Set whitening= to another one."
-            )
+        """Set parameters, except those of the whitening, because it would not be fitted again."""
+        if any(name.startswith("whitening__") for name in params):
+            raise FishermixError("The whitening is already fitted. Set whitening= to another one.")
         return super().set_params(**params)
 
     @property
     def sentence_vectors(self) -> SentenceVectors:
         """The object that computes, made of the current parameters when it is first needed."""
-        found = self.__dict__.get("_sentence_vectors")
-        if found is None:
-            mixtures = self.mixtures
-            if isinstance(mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
-                mixtures = [_find_parameters(mixture) for mixture in mixtures]
-            whitening = getattr(self.whitening, "whitening_", self.whitening)
-            found = SentenceVectors(
-                self.vectors,
-                whitening,
-                mixtures,
-                power=self.power,
-                norm=self.norm,
-                stop_words=self.stop_words,
-                transformer=self.transformer,
-                transformer_weight=self.transformer_weight,
-            )
-            self.__dict__["_sentence_vectors"] = found
-        return found
+        if "_sentence_vectors" not in self.__dict__:
+            given = self.get_params(deep=False)
+            given["whitening"] = getattr(self.whitening, "whitening_", self.whitening)
+            if isinstance(self.mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
+                given["mixtures"] = [_find_parameters(mixture) for mixture in self.mixtures]
+            self.__dict__["_sentence_vectors"] = SentenceVectors(**given)
+        return self.__dict__["_sentence_vectors"]
 
     @property
     def n_features(self) -> int:
@@ -156,7 +121,6 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def lookup(self) -> WordLookup:
-        """Finds the rows of `vectors` for the tokens of a sentence."""
         return self.sentence_vectors.lookup
 
     def transform(self, X: Sequence[Sentence]) -> np.ndarray:
@@ -197,16 +161,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d and then mixture_i_scale_k_d.
 
-        The numbers of a transformer follow as transformer_d.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        names : ndarray of n_features str
+        The numbers of a transformer follow as transformer_d. `input_features` is ignored.
         """
         n_features = self.sentence_vectors.n_features  # checks the parameters
         if len(self.mixtures):

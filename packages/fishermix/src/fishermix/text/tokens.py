@@ -118,15 +118,6 @@ def _vary_case(token: str) -> tuple[str, str, str]:
     return token, token.capitalize(), token.upper()
 
 
-def parts(token: str) -> list[str]:
-    """The parts of a hyphenated token; an empty list for any other.
-
-    >>> parts("snow-covered")
-    ['snow', 'covered']
-    """
-    return token.split("-") if "-" in token else []
-
-
 class Vocabulary(Sequence[str]):
     """n different words: one blob of bytes and a sorted table of hashes.
 
@@ -297,11 +288,16 @@ class WordLookup:
         if len(self._rows) >= MOST_REMEMBERED_TOKENS:
             self._rows.clear()
         missing = self._learn_spellings(tokens)
-        inside = {token: [part for part in parts(token) if part not in self.stop_words] for token in missing}
-        for part in self._learn_spellings(chain.from_iterable(inside.values())):
-            self._rows[part] = ()
-        for token, its_parts in inside.items():
-            self._rows[token] = tuple(row for part in its_parts for row in self._rows[part])
+        self._rows.update(dict.fromkeys(missing, ()))
+        compounds = {
+            token: [part for part in token.split("-") if part not in self.stop_words]
+            for token in missing
+            if "-" in token  # snow-covered
+        }
+        unknown = self._learn_spellings(chain.from_iterable(compounds.values()))
+        self._rows.update(dict.fromkeys(unknown, ()))
+        for token, parts in compounds.items():
+            self._rows[token] = tuple(row for part in parts for row in self._rows[part])
 
     def _learn_spellings(self, tokens: Iterable[str]) -> list[str]:
         """Look up tokens, in other spellings if need be; returns those that are not found."""

@@ -88,12 +88,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
-        """Learn from word vectors X (n, D).
-
-        Returns
-        -------
-        self : Whitening
-        """
+        """Learn from word vectors X (n, D)."""
         if self.kind not in WHITENINGS:
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(WHITENINGS)}.")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -113,34 +108,19 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, D) -> (n, D), float32 for float32 and float64 otherwise.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, D)
-        """
+        """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.whitening_.transform(data)
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        """The fitted arrays by name.
-
-        Returns
-        -------
-        tensors : dict of str to ndarray
-        """
+        """The fitted arrays by name."""
         check_is_fitted(self)
         return self.whitening_.to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Whitening:
-        """The fitted whitening that `to_tensors` wrote.
-
-        Returns
-        -------
-        whitening : Whitening
-        """
+        """The fitted whitening that `to_tensors` wrote."""
         found = WhiteningTransform.from_tensors(tensors)
         return cls(found.kind, found.l2_before, found.l2_after)._set_fit(found)
 
@@ -171,13 +151,8 @@ def _fit_ica(whitening: Whitening, data: np.ndarray) -> tuple[np.ndarray, np.nda
             np.tanh(projected, out=projected)
             return projected, 1 - np.einsum("ij,ij->i", projected, projected) / projected.shape[1]
 
-        ica = FastICA(
-            whiten="unit-variance",
-            fun=log_cosh,
-            max_iter=whitening.max_iter,
-            tol=whitening.tol,
-            random_state=whitening.random_state,
-        ).fit(data)
+        options = {"max_iter": whitening.max_iter, "tol": whitening.tol}
+        ica = FastICA(fun=log_cosh, random_state=whitening.random_state, **options).fit(data)
     if ica.n_iter_ >= whitening.max_iter:
         warn_user(
             f"ICA did not converge in {whitening.max_iter} iterations. Increase max_iter or tol.",

@@ -29,9 +29,8 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from fishermix.errors import FishermixError, warn_user
-from fishermix.progress import progress
+from fishermix.progress import Bar, progress
 
-MADE_BY_MAKE = (".cache", "word2vec")
 MAX_DIMENSION = 10_000  # published vectors have 25 to 1,000 numbers
 MAX_WORD_BYTES = 1024
 MAX_NUMBER_BYTES = 40  # of a number in text and its separator
@@ -53,14 +52,13 @@ HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
 class ByteSource:
     """The bytes of a file, decompressed if need be, and the offset of the next one for messages."""
 
-    def __init__(self, path: Path, file: BinaryIO, max_bytes: int):
+    def __init__(self, path: Path, file: BinaryIO):
         self.path = path
         start = file.read(max(map(len, DECOMPRESSORS)))
         file.seek(0)
         opener = next((opener for magic, opener in DECOMPRESSORS.items() if start.startswith(magic)), None)
         self.zipped = opener is not None
         self._file: Any = opener(file) if opener else file
-        self._max_bytes = max_bytes
         self._buffer, self._at, self._buffer_offset = b"", 0, 0
 
     @property
@@ -108,17 +106,17 @@ class ByteSource:
             self._buffer_offset += self._at
             self._buffer = self._buffer[self._at :] + more
             self._at = 0
-            if self.zipped and self._buffer_offset + len(self._buffer) > self._max_bytes:
+            if self.zipped and self._buffer_offset + len(self._buffer) > MAX_DECOMPRESSED_BYTES:
                 raise self.fail(
-                    f"More than {self._max_bytes} bytes. Increase max_bytes= if you trust the file."
+                    f"More than {MAX_DECOMPRESSED_BYTES} bytes. Decompress the file first if you trust it."
                 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Layout:
     """The format of a file: `count` words (None: until the end of the file) of `dimension` numbers."""
 
-    name: Literal["word2vec binary", "word2vec text", "GloVe text"]
+    binary: bool
     count: int | None
     dimension: int
 
@@ -130,7 +128,6 @@ def read_vectors(
     vocabulary: Collection[str] | None = None,
     dtype: Literal["float32", "float16"] = "float32",
     errors: Literal["raise", "skip"] = "raise",
-    max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> tuple[list[str], np.ndarray]:
     """The words and their vectors (n, D), in the order of the file.
 
@@ -141,14 +138,13 @@ def read_vectors(
     """
     path = Path(path)
     if not path.exists():
-        hint = " Create it with `make word2vec`." if path.parts[-2:] == MADE_BY_MAKE else ""
-        raise FishermixError(f"{path} does not exist.{hint}")
+        raise FishermixError(f"{path} does not exist.")
     if not path.is_file():
         raise FishermixError(f"{path} is not a file.")
     with open(path, "rb") as file:
-        source = ByteSource(path, file, max_bytes)
+        source = ByteSource(path, file)
         layout = _detect_layout(source)
-        if layout.name == "word2vec binary":
+        if layout.binary:
             records = _read_binary(source, layout, limit)
         else:
             records = _read_text(source, layout, limit, errors)
@@ -170,29 +166,23 @@ def _detect_layout(source: ByteSource) -> Layout:
             raise source.fail(
                 "This is neither a word2vec nor a GloVe file: it does not start with a word and numbers."
             )
-        layout = Layout("GloVe text", None, len(fields) - 1)
-        _check_dimension(source, layout.dimension)
-        return layout
+        _check_dimension(source, len(fields) - 1)
+        return Layout(False, None, len(fields) - 1)
     count, dimension = int(header[1]), int(header[2])
     _check_dimension(source, dimension)
     source.take(len(first) + 1)
     if count == 0:
         raise source.fail("The header announces no words.", 0)
     fields = split_line(rest.partition(b"\n")[0], dimension)
-    if len(fields) > dimension and all(_is_number(field) for field in fields[-dimension:]):
-        layout = Layout("word2vec text", count, dimension)
-        least = count * (1 + 2 * dimension)
-    else:
-        layout = Layout("word2vec binary", count, dimension)
-        least = count * (1 + 4 * dimension)
-    if not source.zipped:
-        there = source.path.stat().st_size - source.offset
-        if there < least:
-            raise source.fail(
-                f"The header announces {count} words of {dimension} numbers, at least {least} bytes, "
-                f"but only {there} bytes follow. The file is truncated or damaged."
-            )
-    return layout
+    binary = len(fields) <= dimension or not all(_is_number(field) for field in fields[-dimension:])
+    least = count * (1 + (4 if binary else 2) * dimension)
+    there = source.path.stat().st_size - source.offset
+    if not source.zipped and there < least:
+        raise source.fail(
+            f"The header announces {count} words of {dimension} numbers, at least {least} bytes, "
+            f"but only {there} bytes follow. The file is truncated or damaged."
+        )
+    return Layout(binary, count, dimension)
 
 
 def _check_dimension(source: ByteSource, dimension: int) -> None:
@@ -259,32 +249,23 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
                     raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
                 return
         fields = split_line(line, layout.dimension)
-        _check_fields(source, layout, fields, at, whole)
+        if len(fields) != layout.dimension + 1:
+            found = f"{len(fields)} fields" if fields else "an empty line"
+            cut = "" if whole else " The file ends here: it is truncated."
+            raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
+        if len(fields[0]) > MAX_WORD_BYTES:
+            raise source.fail(f"A word is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at)
         done += 1
-        if whole:
-            yield at, fields[0], fields[1:]
-        elif errors != "skip":
-            yield at, fields[0], fields[1:]
+        if not whole and errors != "skip":
             word = fields[0].decode(errors="replace")
             warn_user(
                 f"{source.path}, byte {at}: The last line has no newline. If the file is truncated, the last "
                 f"number of '{word}' is wrong: download the file again, or skip the word with {SKIP}."
             )
+        if whole or errors != "skip":
+            yield at, fields[0], fields[1:]
     if limit is None and layout.count is not None:
         _check_end(source, layout)
-
-
-def _check_fields(source: ByteSource, layout: Layout, fields: list[bytes], at: int, whole: bool) -> None:
-    if len(fields) != layout.dimension + 1:
-        found = f"{len(fields)} fields" if fields else "an empty line"
-        cut = "" if whole else " The file ends here: it is truncated."
-        raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
-    if len(fields[0]) > MAX_WORD_BYTES:
-        raise source.fail(f"A word is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at)
-
-
-def _parse_numbers(raw: bytes | list[bytes]) -> np.ndarray | list[float]:
-    return np.frombuffer(raw, "<f4") if isinstance(raw, bytes) else [float(text) for text in raw]
 
 
 def _check_end(source: ByteSource, layout: Layout) -> None:
@@ -304,24 +285,20 @@ def _collect(
     offsets = array("q")
     vectors = np.empty((min(FIRST_ROWS, layout.count or FIRST_ROWS), layout.dimension), dtype)
     with progress(f"reading {source.path.name}", total=layout.count) as bar, np.errstate(over="ignore"):
-        for number, (at, encoded, raw) in enumerate(records, 1):
-            if number % WORDS_PER_STEP == 0:
-                bar.advance(WORDS_PER_STEP)
+        for at, encoded, raw in _count_steps(records, bar):
             word = _decode(encoded)
             if word is not None and wanted is not None and word not in wanted:
                 continue
             if word is None or word in seen:
                 if errors == "skip":
                     continue
-                reason = (
-                    "A word is empty or not UTF-8." if word is None else f"The word '{word}' is repeated."
-                )
+                reason = f"The word '{word}' is repeated." if word else "A word is empty or not UTF-8."
                 raise source.fail(f"{reason} {HINT}", at)
             if len(seen) == len(vectors):
                 # In place: the operating system moves the array without a second copy in memory.
                 vectors.resize((2 * len(vectors), layout.dimension), refcheck=False)
             try:
-                vectors[len(seen)] = _parse_numbers(raw)
+                vectors[len(seen)] = np.frombuffer(raw, "<f4") if layout.binary else list(map(float, raw))
             except ValueError as error:
                 raise source.fail(f"The vector of '{word}' is damaged: {error}.", at) from error
             if errors == "skip" and not np.isfinite(vectors[len(seen)]).all():
@@ -333,6 +310,13 @@ def _collect(
     if (row := _find_infinite(vectors)) is not None:
         raise source.fail(f"The vector of '{words[row]}' is not finite in {dtype}. {HINT}", offsets[row])
     return words, vectors
+
+
+def _count_steps(records: Iterator[Record], bar: Bar) -> Iterator[Record]:
+    for number, record in enumerate(records, 1):
+        if number % WORDS_PER_STEP == 0:
+            bar.advance(WORDS_PER_STEP)
+        yield record
 
 
 def _find_infinite(vectors: np.ndarray) -> int | None:

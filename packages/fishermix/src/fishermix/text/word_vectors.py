@@ -12,7 +12,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.storage import Count, FolderKind, Struct, load_folder, save_folder
 from fishermix.text.tokens import Vocabulary
-from fishermix.text.word_files import MAX_DECOMPRESSED_BYTES, read_vectors
+from fishermix.text.word_files import read_vectors
 
 ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
 SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
@@ -73,7 +73,6 @@ class WordVectors:
         vocabulary: Collection[str] | None = None,
         dtype: Literal["float32", "float16"] = "float32",
         errors: Literal["raise", "skip"] = "raise",
-        max_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> WordVectors:
         """Read word2vec binary or text, GloVe text, any of them gzipped, or a saved folder.
 
@@ -94,8 +93,6 @@ class WordVectors:
         errors : "raise" or "skip"
             What to do with words that are empty, repeated, not UTF-8, not finite or in a last line without a
             newline.
-        max_bytes : int
-            Decompress no more than this.
 
         Returns
         -------
@@ -103,10 +100,7 @@ class WordVectors:
         """
         path = Path(path)
         if not path.is_dir():
-            words, vectors = read_vectors(
-                path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors, max_bytes=max_bytes
-            )
-            return cls(words, vectors)
+            return cls(*read_vectors(path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors))
         found = cls.from_tensors(load_folder(path, VECTORS_KIND, mapped=True, verified=False).tensors)
         if limit is not None:
             found = found[:limit]
@@ -145,27 +139,12 @@ class WordVectors:
         vocabulary.check(range(len(vocabulary)))
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        """The arrays that hold everything, to store in another file.
-
-        Returns
-        -------
-        tensors : dict of str to ndarray
-        """
+        """The arrays that hold everything, to store in another file."""
         return {**self.words.to_tensors(), "vectors": self.vectors}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
-        """The vectors that a model stored.
-
-        Parameters
-        ----------
-        tensors : mapping of str to array
-            The saved arrays by their names.
-
-        Returns
-        -------
-        vectors : WordVectors
-        """
+        """The vectors whose `to_tensors` a model stored."""
         if "vectors" not in tensors:
             raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
         return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
@@ -186,29 +165,17 @@ class WordVectors:
     @overload
     def __getitem__(self, key: str | int | np.integer) -> np.ndarray: ...
     @overload
-    def __getitem__(self, key: slice | np.ndarray | list[int] | list[str]) -> WordVectors: ...
+    def __getitem__(self, key: slice | np.ndarray | list[int]) -> WordVectors: ...
     def __getitem__(self, key):
-        """The float32 vector of a word or a row; for a slice, rows, a mask or a list of words, these words as
-        `WordVectors`."""
+        """The float32 vector of a word or a row; for a slice or several rows, these as `WordVectors`."""
         if isinstance(key, str):
             if (row := self.words.rows([key])[0]) < 0:
                 raise KeyError(key)
             return self.vectors[row].astype(np.float32)
         if isinstance(key, int | np.integer):
-            if not -len(self) <= key < len(self):
-                raise IndexError(f"row {key} of {len(self)} words")
             return self.vectors[key].astype(np.float32)
-        if isinstance(key, slice):
-            return WordVectors(self.words[key], self.vectors[key])
-        if not hasattr(key, "__len__"):
-            raise FishermixError(f"{key!r} is neither a word nor a row, nor a list of words or rows.")
-        if len(key) and isinstance(key[0], str):
-            words, key = key, self.rows(key)
-            if (key < 0).any():
-                raise KeyError(words[int(np.argmin(key))])
-        rows = np.asarray(key)
-        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
-        return WordVectors([self.words[int(row)] for row in rows], self.vectors[rows])
+        rows = np.arange(len(self))[key]
+        return WordVectors([self.words[int(row)] for row in rows], self.vectors[key])
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
         """The row of each word, -1 for a word out of vocabulary: (len(words),) int64.
