@@ -12,7 +12,7 @@ EXTRAS := serve watch dask raw video jxl tiff postgres plots onnx
 .PHONY: demo test test-minimum bench lint audit docs package fuzz kills word2vec model clean
 
 demo: $(VENV)/.demo
-	$(BIN)/fishermix demo $(if $(PHOTOS),"$(PHOTOS)") --out demo-out
+	$(BIN)/fishermix demo --out demo-out
 
 test: $(VENV)/.test lint word2vec
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

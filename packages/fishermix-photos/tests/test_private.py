@@ -122,7 +122,7 @@ def test_nothing_leaves_the_machine(photos, tmp_path, command):
         "library add": ["library", "add", str(photos)],
         "search": ["search", "a red square", str(photos)],
         "caption": ["caption", str(photos / "plain.jpg")],
-        "demo": ["demo", str(photos), "--out", str(tmp_path / "demo")],
+        "demo": ["demo", "--out", str(tmp_path / "demo")],
         "serve": ["serve", str(photos), "--port", str(free_port())],
     }[command]
     trace = tmp_path / "trace"

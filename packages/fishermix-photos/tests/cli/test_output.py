@@ -98,7 +98,6 @@ def test_commands_with_hostile_names_print_no_control_characters(tiny, tmp_path,
         [HOSTILE],
         ["search", f"--{HOSTILE}"],
         ["search", "red", "-n", HOSTILE],
-        ["dataset", "info", f"folder:{folder}"],
     ):
         monkeypatch.setattr("sys.argv", ["fishermix", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:

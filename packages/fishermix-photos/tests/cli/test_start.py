@@ -124,7 +124,7 @@ def test_help_and_version_import_no_numbers(tmp_path):
 
 
 def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path):
-    for name in ("common", "datasets", "serch"):
+    for name in ("common", "materials", "serch"):
         done = subprocess.run(
             [sys.executable, "-m", "fishermix_photos", "-q", name],
             capture_output=True,
@@ -134,7 +134,7 @@ def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path)
         assert done.returncode == 2
         assert f"No such command '{name}'" in done.stderr
         assert name != "serch" or "search" in done.stderr.replace("serch", "")
-    assert "Inspect captioned image sets" in run(tmp_path, "dataset", "--help")[0]
+    assert "Import word vectors" in run(tmp_path, "vectors", "--help")[0]
 
 
 @shipped

@@ -19,7 +19,7 @@ def make_library(folder, place, model):
 
 def show(library, sentences=None, folders=()):
     """A library to be served as it is."""
-    live = LiveLibrary(lambda: library, folders, sentences, update=None)
+    live = LiveLibrary(lambda: library, folders, sentences, update=False)
     live.open()
     return live
 

@@ -36,8 +36,10 @@ def soon(monkeypatch):
 
 
 @pytest.fixture(params=["events", "polling"])
-def follow(tmp_path, request, soon):
-    """Follow `tmp_path/photos`; returns a function that starts it."""
+def follow(tmp_path, request, soon, monkeypatch):
+    """Follow `tmp_path/photos`, with and without watchfiles; returns a function that starts it."""
+    if request.param == "polling":
+        monkeypatch.setattr(watch, "find_spec", lambda name: None)
     started = []
 
     def start(open_library=None, folders=None, **options):
@@ -48,7 +50,7 @@ def follow(tmp_path, request, soon):
             return PhotoLibrary(tmp_path / "library", TinyModel())
 
         folders = [folder] if folders is None else folders
-        live = LiveLibrary(open_library or open_here, folders, SENTENCES, update=request.param, **options)
+        live = LiveLibrary(open_library or open_here, folders, SENTENCES, **options)
         live.start()
         started.append(live)
         return live

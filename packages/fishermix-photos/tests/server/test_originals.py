@@ -203,32 +203,3 @@ def test_a_client_that_goes_away_gives_its_place_back(album, served, folder):
         time.sleep(0.05)
     else:
         pytest.fail("the place was never given back")
-
-
-@pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="xdg-open is for Linux")
-def test_show_in_folder_starts_the_file_manager(client, album, tmp_path, monkeypatch, folder):
-    import time
-
-    tools, said = tmp_path / "tools", tmp_path / "said"
-    tools.mkdir()
-    manager = tools / "xdg-open"
-    manager.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {said}.new; mv {said}.new {said}\n')
-    manager.chmod(0o755)
-    photo = id_of(album, "red.png")
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    assert client.post(f"/api/photos/{photo}/reveal").status_code == 403  # no screen
-    monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    assert client.get("/api/health").json()["reveal"] is True
-    assert client.get(f"/api/photos/{photo}/reveal").status_code == 405
-    foreign = {"Origin": "http://evil.example"}
-    assert client.post(f"/api/photos/{photo}/reveal", headers=foreign).status_code == 403
-    assert client.post("/api/photos/0000000000000000/reveal").status_code == 404
-    assert not said.exists()
-    assert client.post(f"/api/photos/{photo}/reveal").status_code == 204
-    for _ in range(200):
-        if said.exists():
-            break
-        time.sleep(0.02)
-    assert said.read_text() == f"{folder}|"

@@ -40,7 +40,6 @@ HELP_PANELS = {
         "evaluate": "train",
         "reproduce": "train",
         "captioner": "captioner",
-        "dataset": "materials",
     },
     "Maintenance": {
         "doctor": "doctor",

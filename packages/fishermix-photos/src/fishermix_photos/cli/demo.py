@@ -12,7 +12,7 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app
-from fishermix_photos.cli.common import MaxPixelsOption, ModelOption, open_library, say
+from fishermix_photos.cli.common import ModelOption, open_library, say
 from fishermix_photos.cli.describe import format_explanation
 
 if TYPE_CHECKING:
@@ -35,38 +35,27 @@ QUERIES = (
     "a motorcycle in a garage",
     "a close up of a flower",
 )
-QUERIES_FOR_ANY_FOLDER = ("a dog runs on a beach", "people sit around a table", "a child plays outside")
 
 
-@app.command(epilog="Examples: fishermix demo · fishermix demo ~/Pictures --out demo-out")
+@app.command(epilog="Example: fishermix demo --out demo-out")
 def demo(
-    photos: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="A folder of photos. Default: photos that are part of installed packages."
-        ),
-    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the library and the contact sheet.")] = Path(
         "demo-out"
     ),
-    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Try search, caption, explain and a contact sheet on a few photos."""
+    """Try search, caption, explain and a contact sheet on photos that are part of installed packages."""
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
     from fishermix_photos.query import parse_query
     from fishermix_photos.results import Query
 
     out.mkdir(parents=True, exist_ok=True)
-    folder = photos or copy_packaged_photos(out / "photos")
-    queries = QUERIES_FOR_ANY_FOLDER if photos else QUERIES
+    folder = copy_packaged_photos(out / "photos")
     with open_library(str(out / "library"), model) as library:
         library.update([folder])
-        if not library.count():
-            raise FishermixError(f"There are no photos in {folder}. Name a folder that contains some.")
         say(f"{library.count():,} photos in {folder}")
         query, best = max(
-            ((query, _show_search(library, query)) for query in queries),
+            ((query, _show_search(library, query)) for query in QUERIES),
             key=lambda pair: pair[1].score or 0.0,
         )
         shown = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET)).photos
@@ -124,5 +113,5 @@ def copy_packaged_photos(target: Path) -> Path:
                 if not (target / name).exists():
                     (target / name).write_bytes(data)
     if not any(target.iterdir()):
-        raise FishermixError("No installed package contains photos. Name a folder of photos.")
+        raise FishermixError("No installed package contains photos. Install scikit-image.")
     return target

@@ -161,9 +161,6 @@ def explain(
     sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
     photo: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
     as_json: JsonOption = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also print the terms that add up to the score.")
-    ] = False,
     max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
@@ -185,11 +182,11 @@ def explain(
     if as_json:
         say_json(asdict(explanation))
     else:
-        say(*format_explanation(explanation, verbose))
+        say(*format_explanation(explanation))
 
 
-def format_explanation(explanation: Explanation, verbose: bool = False) -> list[str]:
-    """An explanation as lines of text; `verbose` adds the terms that add up to the score."""
+def format_explanation(explanation: Explanation) -> list[str]:
+    """An explanation as lines of text."""
     widest = max(len(part.word) for part in explanation.words)
     most = max(1e-6, *(abs(part.drop) for part in explanation.words))
     lines = [f"score {explanation.score:.3f}", "", "words: what the score would lose without each"]
@@ -200,17 +197,4 @@ def format_explanation(explanation: Explanation, verbose: bool = False) -> list[
     if explanation.subtracted:
         lines += ["", "subtracted by the query: the score of each alone"]
         lines += [f"  {part.score:+.3f}  {part.sentence}" for part in explanation.subtracted]
-    if not verbose:
-        return lines
-    if explanation.components:
-        lines += ["", "components: what each contributes to the score"]
-        for component in explanation.components:
-            similar = f" (similar words: {', '.join(component.near)})" if component.near else ""
-            lines.append(f"  {component.part:+.3f}  {', '.join(component.words)}{similar}")
-        lines.append(f"  {explanation.rest:+.3f}  all other components")
-    if explanation.transformer:
-        lines.append(f"  {explanation.transformer:+.3f}  the sentence as a whole, read by the transformer")
-    if explanation.hubness:
-        many = "many" if explanation.hubness < 0 else "few"
-        lines.append(f"  {explanation.hubness:+.3f}  photo and sentence are close to {many} others")
     return lines

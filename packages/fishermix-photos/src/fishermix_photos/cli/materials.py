@@ -1,4 +1,4 @@
-"""What a training is made of: `fishermix networks`, `vectors` and `dataset`."""
+"""What a training is made of: `fishermix networks` and `vectors`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fishermix.runtime import install_command
 from fishermix_photos.cli import App, app
 from fishermix_photos.cli.common import ModelOption, open_model, say
 from fishermix_photos.cli.train import (
-    DATA_FORMS,
     DataOption,
     OnlyTrainOption,
     RecipeOption,
@@ -22,11 +21,9 @@ from fishermix_photos.cli.train import (
 )
 
 networks = App(help="List, add and tune the networks that encode photos.")
-vectors = App(help="Import and inspect word vectors.")
-datasets = App(help="Inspect captioned image sets.")
+vectors = App(help="Import word vectors.")
 app.add_typer(networks, name="networks")
 app.add_typer(vectors, name="vectors")
-app.add_typer(datasets, name="dataset")
 
 
 @networks.command("list", epilog="Example: fishermix networks list")
@@ -199,49 +196,3 @@ def import_vectors(
         raise FishermixError(f"{file} contains no word of {vocabulary}.")
     imported.save(out, dtype="float16" if half else None)
     say(f"{out}: {len(imported)} words of {imported.dimension} dimensions")
-
-
-@vectors.command("info", epilog="Example: fishermix vectors info googlenews --word dog --check")
-def show_vectors(
-    path: Annotated[Path, typer.Argument(help="An imported folder or a file of word vectors.")],
-    word: Annotated[list[str] | None, typer.Option(help="Show the words most similar to this one.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Read an imported folder in full and compare its hash.")
-    ] = False,
-) -> None:
-    """Show the size, the first words and the nearest neighbors of word vectors."""
-    from fishermix.text.word_vectors import WordVectors
-
-    loaded = WordVectors.load(path)
-    megabytes = loaded.vectors.nbytes / 1e6
-    say(f"{len(loaded)} words of {loaded.dimension} dimensions, {loaded.vectors.dtype}, {megabytes:.1f} MB")
-    say(f"first words: {' '.join(loaded.words[:10])}")
-    for query in word or []:
-        near = ", ".join(f"{other} {cosine:.2f}" for other, cosine in loaded.most_similar(query))
-        say(f"near {query}: {near}")
-    if check:
-        if not path.is_dir():
-            raise FishermixError(f"{path} is a file. --check is for imported folders.")
-        WordVectors.verify(path)
-        say("The hash matches.")
-
-
-@datasets.command("info", epilog="Example: fishermix dataset info flickr8k:~/flickr8k")
-def show_dataset(
-    data: Annotated[str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}.")],
-) -> None:
-    """Print the number of images and sentences of each split, and all problems."""
-    import numpy as np
-
-    from fishermix_photos.lab.datasets import open_dataset
-
-    dataset = open_dataset(data)
-    per_image = np.bincount(dataset.image_of, minlength=len(dataset))
-    say(f"{dataset.name}: {len(dataset)} images, {len(dataset.sentences)} sentences")
-    say(f"sentences per image: {per_image.min()} to {per_image.max()}, mean {per_image.mean():.2f}")
-    for split, images in dataset.counts().items():
-        sentences = per_image[dataset.splits == split].sum()
-        say(f"{split or 'in no split'}: {images} images, {sentences} sentences")
-    if dataset.protocol:
-        say(f"No official splits: this is the first of the paper's {dataset.repeats} random splits.")
-    say(*(f"problem: {problem}" for problem in dataset.problems))

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from fishermix.errors import FishermixError
@@ -18,9 +18,7 @@ from fishermix_photos.cli import app
 from fishermix_photos.cli.common import (
     ExcludeOption,
     LibraryOption,
-    MaxPixelsOption,
     ModelOption,
-    SentencesOption,
     open_library,
     say,
     tell,
@@ -52,20 +50,10 @@ TokenOption = Annotated[
     bool,
     typer.Option("--token", help="Require a token on this machine too; with --host it is always required."),
 ]
-CertOption = Annotated[
-    Path | None, typer.Option("--cert", help="Certificate for HTTPS (PEM file, with its chain).")
-]
-KeyOption = Annotated[
-    Path | None, typer.Option("--key", help="Private key of the certificate, if it is in another file.")
-]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your browser.")]
 FollowOption = Annotated[
     bool,
     typer.Option("--update/--no-update", help="Keep looking for new, changed and deleted photos."),
-]
-PollOption = Annotated[
-    bool,
-    typer.Option("--poll", help="Scan the folders every few seconds; for drives that report no changes."),
 ]
 
 
@@ -79,15 +67,10 @@ def serve(
     port: PortOption = 8321,
     host: HostOption = "127.0.0.1",
     token: TokenOption = False,
-    cert: CertOption = None,
-    key: KeyOption = None,
     browser: OpenOption = False,
     update: FollowOption = True,
-    poll: PollOption = False,
     exclude: ExcludeOption = None,
-    sentences: SentencesOption = None,
     library: LibraryOption = None,
-    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Serve a page for searching your photos, on this machine only unless --host is given.
@@ -96,7 +79,6 @@ def serve(
     The page opens at once and shows new photos as they are encoded.
     """
     _expect_packages()
-    from fishermix_photos.describe import read_sentences
     from fishermix_photos.server.access import Access, create_token, is_loopback
     from fishermix_photos.server.live import LiveLibrary
 
@@ -105,18 +87,11 @@ def serve(
         _check_folders(opened, folders or (), update)
         return opened
 
-    tls = _check_certificate(cert, key)
     local = is_loopback(host)
     access = Access(create_token() if token or not local else None, local)
     listener = _bind(host, port)
-    live = LiveLibrary(
-        open_photos,
-        folders or (),
-        sentences=read_sentences(sentences) if sentences else None,
-        exclude=exclude or (),
-        update=None if not update else "polling" if poll else "events",
-    )
-    _answer_requests(live, access, listener, _make_address(host, port, bool(tls)), tls, browser)
+    live = LiveLibrary(open_photos, folders or (), exclude=exclude or (), update=update)
+    _answer_requests(live, access, listener, _make_address(host, port), browser)
 
 
 def _expect_packages() -> None:
@@ -135,7 +110,6 @@ def _answer_requests(
     access: Access,
     listener: socket.socket,
     address: str,
-    tls: dict[str, Any],
     browser: bool,
 ) -> None:
     """Answer requests until Ctrl-C, or until the library turns out to be unusable."""
@@ -143,7 +117,7 @@ def _answer_requests(
     from fishermix_photos.server.connections import Server
     from fishermix_photos.server.live import Events
 
-    server = Server(create_app(live, access=access), **tls)
+    server = Server(create_app(live, access=access))
 
     def stop_server() -> None:
         server.should_exit = True
@@ -181,25 +155,6 @@ def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool)
             raise FishermixError(f"{folder} is not in your library yet. Omit --no-update to add it.")
 
 
-def _check_certificate(cert: Path | None, key: Path | None) -> dict[str, Any]:
-    """The settings of uvicorn for HTTPS; raises if the certificate cannot be used."""
-    if cert is None:
-        if key is not None:
-            raise FishermixError("--key needs --cert. Name the certificate too.")
-        return {}
-    import ssl
-
-    try:
-        # Without a password: an encrypted key must not stop the server with a question.
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, lambda: b"")
-    except (OSError, ValueError) as error:
-        raise FishermixError(
-            f"The certificate {cert} cannot be used ({error}). --cert and --key name PEM files; the key "
-            "must not be encrypted."
-        ) from error
-    return {"ssl_certfile": str(cert)} | ({"ssl_keyfile": str(key)} if key is not None else {})
-
-
 def _bind(host: str, port: int) -> socket.socket:
     """A socket, bound before anything is loaded, so that a port in use is reported at once."""
     try:
@@ -222,12 +177,12 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _make_address(host: str, port: int, https: bool) -> str:
+def _make_address(host: str, port: int) -> str:
     """The address of the page."""
     from fishermix_photos.server.access import find_own_address
 
-    scheme, reached = "https" if https else "http", find_own_address(host)
-    return f"{scheme}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+    reached = find_own_address(host)
+    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
 
 def _say_address(address: str, access: Access) -> str:
@@ -239,10 +194,10 @@ def _say_address(address: str, access: Access) -> str:
     print_qr_code(link)
     say("Open this link, or scan the code with your phone. Press Ctrl-C to stop.")
     say(link)
-    if not address.startswith("https:") and not access.local:
+    if not access.local:
         tell(
-            "Without --cert, anyone who can listen on this network can read what is sent, even the token. "
-            "Use it only on networks that you trust."
+            "Anyone who can listen on this network can read what is sent, even the token. Use it only on "
+            "networks that you trust."
         )
     return link
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -66,9 +65,6 @@ WordsOption = Annotated[
         "vectors.",
     ),
 ]
-ClusterOption = Annotated[
-    str | None, typer.Option(help="Train on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.")
-]
 VariantsOption = Annotated[
     str | None,
     typer.Option(
@@ -112,13 +108,11 @@ def train(
     half: Annotated[
         bool, typer.Option("--half", help="Store vectors and weights in half precision.")
     ] = False,
-    cluster: ClusterOption = None,
 ) -> None:
     """Train a model on captioned photos.
 
     Run the same command again to resume after an interruption.
     """
-    from fishermix.distributed.cluster import connect
     from fishermix.storage import make_place
 
     from fishermix_photos.lab.datasets import combine
@@ -134,8 +128,7 @@ def train(
     work = work or out.with_name(f"{out.name}.work")
     stages = Stages(work)
     with stages.hold():
-        with connect(cluster) if cluster else nullcontext() as client:
-            model = train_model(combine(sets), vectors, chosen, stages, client, words)
+        model = train_model(combine(sets), vectors, chosen, stages, n_words=words)
         model.save(out, half=half)
         split = "test" if any((dataset.splits == "test").any() for dataset in sets) else "dev"
         for dataset in sets:

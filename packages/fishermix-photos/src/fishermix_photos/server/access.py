@@ -56,7 +56,7 @@ class Access:
     """The rules for one server.
 
     token : None: everyone who can connect may use it, so it must listen on a loopback address
-    local : whether only this machine can connect: then it may see full paths and open the file manager
+    local : whether only this machine can connect: then it may see full paths
     """
 
     def __init__(self, token: str | None = None, local: bool = True):
@@ -103,10 +103,9 @@ class Access:
         values = [value for name, _, value in pairs if name == cookie_name(port)]
         return any(secrets.compare_digest(value.encode(), self._session.encode()) for value in values)
 
-    def make_cookie(self, port: int, secure: bool) -> str:
-        value = f"{cookie_name(port)}={self._session}"
+    def make_cookie(self, port: int) -> str:
         flags = f"Path=/; Max-Age={COOKIE_DAYS * 86400}; HttpOnly; SameSite=Strict"
-        return f"{value}; {flags}; Secure" if secure else f"{value}; {flags}"
+        return f"{cookie_name(port)}={self._session}; {flags}"
 
 
 def create_token() -> str:

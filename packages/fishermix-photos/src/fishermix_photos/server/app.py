@@ -15,11 +15,10 @@ from starlette.routing import Match
 from fishermix_photos.query import UnknownTerm
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
-from fishermix_photos.server.compare import Comparison
 from fishermix_photos.server.guards import Guard, Limits, Work
 from fishermix_photos.server.live import LiveLibrary, NotReady
 from fishermix_photos.server.messages import Health, ProgressMessage, describe_errors
-from fishermix_photos.server.originals import Downloads, can_reveal
+from fishermix_photos.server.originals import Downloads
 from fishermix_photos.server.routes import Site, router
 
 STATIC = Path(__file__).with_name("static")
@@ -40,7 +39,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         responses=REFUSALS,
         telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
-    app.state.site = Site(live, Work(limits), Comparison(live), Downloads(limits.downloads), access)
+    app.state.site = Site(live, Work(limits), Downloads(limits.downloads), access)
     app.include_router(router)
     _add_error_handlers(app)
 
@@ -53,7 +52,6 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
             photos=live.progress().photos,
             folder=replace_undecodable(live.name),
             captions=live.is_ready and live.library.model.captioner is not None,
-            reveal=access.local and can_reveal(),
         )
 
     @app.get("/api/status")

@@ -8,7 +8,6 @@ limits the time and the size of bodies.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -40,16 +39,10 @@ class Server(uvicorn.Server):
 
     When many are idle, those that were never used are closed first, then the ones idle for longest: clients
     who are being served stay.
-
-    tls : uvicorn's settings for HTTPS
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        head_seconds: float = HEAD_SECONDS,
-        stalled_seconds: float = STALLED_SECONDS,
-        **tls: Any,
+        self, app: ASGIApp, head_seconds: float = HEAD_SECONDS, stalled_seconds: float = STALLED_SECONDS
     ):
         files = raise_file_limit()
         config = uvicorn.Config(
@@ -64,7 +57,6 @@ class Server(uvicorn.Server):
             timeout_keep_alive=5,
             backlog=128,
             limit_concurrency=max(8, files - OTHER_FILES),
-            **tls,
         )
         super().__init__(config)
         self.head_seconds, self.stalled_seconds = head_seconds, stalled_seconds

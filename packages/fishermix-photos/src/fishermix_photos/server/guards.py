@@ -132,7 +132,7 @@ class Guard:
             if self.access.accepts_token(link or bearer, address):
                 if not link:
                     return
-                cookie = self.access.make_cookie(port, scope["scheme"] == "https")
+                cookie = self.access.make_cookie(port)
                 raise Refused(200, "", {"Set-Cookie": cookie, "Cache-Control": "no-store"}, SIGNED_IN)
         page = SIGN_IN if "text/html" in headers.get("accept", "") else ""
         detail = "Sign in with the link that `fishermix serve` shows in its terminal."

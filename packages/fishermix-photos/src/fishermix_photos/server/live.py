@@ -4,15 +4,18 @@ says what it is doing, and follows the changes of the folders.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
+from anyio import to_thread
 from fishermix.errors import FishermixError
+from fishermix.progress import listen_to_progress
 
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.query import Filter, Term
@@ -21,9 +24,13 @@ from fishermix_photos.server.messages import ProgressMessage
 from fishermix_photos.server.thumbnails import Thumbnails
 from fishermix_photos.server.watch import FolderWatcher
 
+if TYPE_CHECKING:
+    from fishermix_photos.duplicates import DuplicateGroup
+
 log = logging.getLogger(__name__)
 SECONDS_UNTIL_RETRY = 10.0  # after a problem: a busy library, a full disk, a disk that is not mounted
 SECONDS_TO_STOP = 15.0
+SECONDS_TO_COMPARE = 1.0  # then the client asks again
 
 
 class NotReady(Exception):
@@ -57,7 +64,7 @@ class LiveLibrary:
     folders : what is served; empty: the whole library
     sentences : photos are annotated with these; None: with the model's
     exclude : globs of photos that are not added
-    update : how changes are noticed. None: not at all
+    update : whether the folders are brought up to date, now and whenever they change
     """
 
     def __init__(
@@ -66,16 +73,16 @@ class LiveLibrary:
         folders: Sequence[Path] = (),
         sentences: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
-        update: Literal["events", "polling"] | None = "events",
+        update: bool = True,
         events: Events | None = None,
     ):
         self.folders = tuple(Path(folder).expanduser().resolve() for folder in folders)
         self.sentences, self.exclude = sentences, exclude
         self.failure: FishermixError | None = None
-        self._open_library, self._update_by, self.events = open_library, update, events or Events()
+        self._open_library, self._follows, self.events = open_library, update, events or Events()
         self._has_updated = False
         self._stop = threading.Event()
-        self._watcher = FolderWatcher(self._list_folders, self._stop, update == "polling")
+        self._watcher = FolderWatcher(self._list_folders, self._stop)
         self._thread = threading.Thread(target=self._run, name="fishermix-live", daemon=True)
         self._lock = threading.Lock()
         self._library: PhotoLibrary | None = None
@@ -85,6 +92,8 @@ class LiveLibrary:
             state="starting", message="Starting.", version=0, photos=0, problem=None
         )
         self._problem: str | None = None
+        self._comparison: asyncio.Future[list[DuplicateGroup]] | None = None
+        self._compared = 0  # the version of the library whose photos it compares
 
     @property
     def name(self) -> str:
@@ -104,10 +113,6 @@ class LiveLibrary:
         return self._thumbnails
 
     @property
-    def is_stopping(self) -> bool:
-        return self._stop.is_set()
-
-    @property
     def is_ready(self) -> bool:
         return self._library is not None
 
@@ -120,6 +125,22 @@ class LiveLibrary:
         return not self.folders or any(
             photo.path.startswith(f"{os.fspath(folder).rstrip('/')}/") for folder in self.folders
         )
+
+    async def find_duplicates(self) -> list[DuplicateGroup] | None:
+        """The groups of duplicates; None while photos are compared, which may take minutes."""
+        version = self.library.version
+        if self._comparison is None or (self._comparison.done() and self._compared != version):
+            comparing = to_thread.run_sync(self._compare, abandon_on_cancel=True)
+            self._comparison, self._compared = asyncio.ensure_future(comparing), version
+        await asyncio.wait([self._comparison], timeout=SECONDS_TO_COMPARE)
+        return self._comparison.result() if self._comparison.done() else None
+
+    def _compare(self) -> list[DuplicateGroup]:
+        try:
+            with listen_to_progress(self._hear):
+                return self.library.duplicates(self.folders)
+        finally:
+            self._set("ready", "")
 
     def progress(self) -> ProgressMessage:
         """What the thread is doing, and how many photos there are now."""
@@ -165,7 +186,7 @@ class LiveLibrary:
     def _run(self) -> None:
         try:
             self.open()
-            if self._update_by is None:
+            if not self._follows:
                 return
             self._watcher.look()
             while True:

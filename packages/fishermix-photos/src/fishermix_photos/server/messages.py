@@ -12,6 +12,8 @@ from fishermix_photos.duplicates import DuplicateGroup
 from fishermix_photos.results import replace_undecodable
 from fishermix_photos.server.originals import find_type, stat_inside
 
+MOST_GROUPS = 500  # of duplicates in one answer
+
 
 class Mistake(BaseModel):
     detail: str
@@ -95,8 +97,6 @@ class DuplicatesMessage(BaseModel):
     """The groups of duplicates, by path. While photos are compared, ask again."""
 
     ready: bool = Field(description="Whether all photos have been compared.")
-    done: int | None = None
-    total: int | None = None
     groups: list[GroupMessage]
     more: bool = Field(description="Whether there are more groups than these.")
 
@@ -150,7 +150,6 @@ class Health(BaseModel):
     photos: int = Field(description="The number of files: photos, videos and TIFF files.")
     folder: str = Field(description="What is served: the names of the folders.")
     captions: bool = Field(description="Whether the model can write captions.")
-    reveal: bool = Field(description="Whether `reveal` can show a photo in the file manager.")
 
 
 class ProgressMessage(BaseModel):
@@ -224,6 +223,14 @@ def show_facets(found: results.Facets) -> FacetsMessage:
 
 def show_counts(counts: tuple[tuple[str, int], ...]) -> list[FacetCount]:
     return [FacetCount(name=replace_undecodable(name), photos=count) for name, count in counts]
+
+
+def show_duplicates(groups: list[DuplicateGroup] | None) -> DuplicatesMessage:
+    """The groups; None: photos are still compared."""
+    if groups is None:
+        return DuplicatesMessage(ready=False, groups=[], more=False)
+    shown = [show_group(group) for group in groups[:MOST_GROUPS]]
+    return DuplicatesMessage(ready=True, groups=shown, more=len(groups) > MOST_GROUPS)
 
 
 def show_group(group: DuplicateGroup) -> GroupMessage:

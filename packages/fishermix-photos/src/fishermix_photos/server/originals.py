@@ -1,15 +1,12 @@
-"""The original files of photos: one for download or playing, several in a zip file that is made while it is
-sent, or shown in the file manager of this machine.
+"""The original files of photos: one for download or playing, or several in a zip file that is made while it
+is sent.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import shutil
 import stat
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +17,6 @@ from typing import Any
 
 from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
-from fishermix.errors import FishermixError
 from starlette.types import Receive, Scope, Send
 
 from fishermix_photos.results import Photo, replace_undecodable
@@ -202,26 +198,3 @@ def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
         if 1980 <= moment.year < 2108:
             return (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)
     return EARLIEST_IN_ZIP
-
-
-def can_reveal() -> bool:
-    """Whether there is a file manager, and a screen to show it on."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return has_screen and shutil.which("xdg-open") is not None
-
-
-def reveal(file: Path) -> None:
-    """Open the folder of a file, with the file selected where the system can."""
-    if sys.platform == "darwin":
-        command = ["open", "-R", str(file)]
-    elif sys.platform == "win32":
-        command = ["explorer", f"/select,{file}"]
-    else:
-        command = ["xdg-open", str(file.parent)]
-    try:
-        quiet = subprocess.DEVNULL
-        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    except OSError as error:
-        raise FishermixError(f"The file manager cannot be started ({error.strerror}).") from error

@@ -15,7 +15,6 @@ from fishermix_photos.explain import Explanation
 from fishermix_photos.query import Filter, parse_query
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
-from fishermix_photos.server.compare import Comparison
 from fishermix_photos.server.guards import Work
 from fishermix_photos.server.live import LiveLibrary
 from fishermix_photos.server.messages import (
@@ -29,17 +28,15 @@ from fishermix_photos.server.messages import (
     Topics,
     describe_errors,
     show_details,
+    show_duplicates,
     show_facets,
     show_results,
 )
 from fishermix_photos.server.originals import (
     SHOWN,
     Downloads,
-    can_reveal,
-    find_inside,
     has_any_file,
     open_original,
-    reveal,
 )
 from fishermix_photos.vision.formats import FORMATS
 from fishermix_photos.vision.worker import NetworkBytes
@@ -80,13 +77,10 @@ router = APIRouter(prefix="/api")
 
 @dataclass(frozen=True)
 class Site:
-    """What the routes need: the library, the threads that compute and compare, the files that are sent, the
-    rules.
-    """
+    """What the routes need: the library, the threads that compute, the files that are sent, the rules."""
 
     live: LiveLibrary
     work: Work
-    comparison: Comparison
     downloads: Downloads
     access: Access
 
@@ -198,7 +192,8 @@ async def count_facets(site: Here) -> FacetsMessage:
 @router.get("/duplicates")
 async def find_duplicates(site: Here) -> DuplicatesMessage:
     """Groups of photos that are the same picture. Nothing is deleted."""
-    return await site.work.run(site.comparison.show)
+    groups = await site.live.find_duplicates()
+    return await site.work.run(show_duplicates, groups)
 
 
 @router.get("/topics")
@@ -323,18 +318,6 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
     if found is None:
         raise UnknownPhoto(id)
     return site.downloads.send_file(found, download)
-
-
-@router.post("/photos/{id}/reveal", status_code=204, responses=describe_errors(404))
-async def show_in_folder(site: Here, id: str) -> Response:
-    """Open the photo's folder in the file manager of this machine."""
-    if not site.access.local or not can_reveal():
-        raise HTTPException(403, "Only a server on this machine, with a screen, can open its file manager.")
-    file = await run_in_threadpool(find_inside, await find_photo(site, id))
-    if file is None:
-        raise UnknownPhoto(id)
-    reveal(file)
-    return Response(status_code=204)
 
 
 @router.get("/export", response_class=Response, responses=EXPORT)

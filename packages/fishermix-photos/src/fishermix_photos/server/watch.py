@@ -29,11 +29,9 @@ class FolderWatcher:
     list_folders : gives the folders, which may change
     """
 
-    def __init__(
-        self, list_folders: Callable[[], Sequence[Path]], stop: threading.Event, polling: bool = False
-    ):
+    def __init__(self, list_folders: Callable[[], Sequence[Path]], stop: threading.Event):
         self.list_folders, self.stop = list_folders, stop
-        self.polling = polling or find_spec("watchfiles") is None
+        self.polling = find_spec("watchfiles") is None
         self._seen: dict[Path, Listing | None] = {}  # None: the folder cannot be read
         self._looked, self._cost = 0.0, 0.0  # when, and how many seconds it took
         self._events: Iterator[object] | None = None

@@ -1,12 +1,12 @@
 // The page: what the address says is what it shows.
 
-import { $, ask, send } from "./dom.js";
+import { $, send } from "./dom.js";
 import * as filters from "./filters.js";
 import "./keys.js";
 import { follow } from "./live.js";
 import { isStarting, load, place, refresh, reload, setFile } from "./results.js";
 import { ALL_PHOTOS, go, listKey, start } from "./route.js";
-import { allowReveal, caption, hide, listSentences, show } from "./viewer.js";
+import { caption, hide, listSentences, show } from "./viewer.js";
 
 let shown = null;
 let upload = 0;
@@ -74,5 +74,4 @@ document.addEventListener("drop", (event) => {
 });
 
 start(apply, place);
-ask("/api/health").then(({ reveal }) => allowReveal(reveal), () => {});
 follow(() => (isStarting() ? reload() : refresh()), filters.update);

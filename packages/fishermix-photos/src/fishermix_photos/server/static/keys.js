@@ -5,7 +5,7 @@ import { openFilters } from "./filters.js";
 import { buttons, grid, select, selectNone } from "./grid.js";
 import { loadMore } from "./results.js";
 import { ALL_PHOTOS, go } from "./route.js";
-import { copyPath, isOpen, open, pick, reveal, searchWithPhoto, step } from "./viewer.js";
+import { copyPath, isOpen, open, pick, searchWithPhoto, step } from "./viewer.js";
 
 const IN_VIEWER = {
   ArrowLeft: () => step(-1),
@@ -13,7 +13,6 @@ const IN_VIEWER = {
   o: () => $("open-original").click(),
   d: () => $("download").click(),
   c: copyPath,
-  f: reveal,
   m: searchWithPhoto,
   x: pick,
 };

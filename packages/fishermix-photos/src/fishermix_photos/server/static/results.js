@@ -26,11 +26,9 @@ function request(route, offset, n) {
 
 /** The groups of duplicates as one list; the first photo of a group is best kept. */
 async function compare(turn) {
-  const { ready, done, total, groups, more } = await ask("/api/duplicates");
+  const { ready, groups, more } = await ask("/api/duplicates");
   if (!ready && turn === list.turn) {
-    tell(total ? `Comparing your photos: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}…` : "Comparing your photos…");
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-    return compare(turn);
+    return compare(turn); // the server waits a second before it says so
   }
   const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0 })));
   return { photos, groups, cut: more, more: false, remarks: [], unknown_words: [] };

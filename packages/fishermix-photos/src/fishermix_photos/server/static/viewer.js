@@ -1,6 +1,6 @@
 // One photo: the picture, its actions, what it shows, why it matched, and photos like it.
 
-import { $, ask, copy, make, original, parameters, picture, send, size, toast, when } from "./dom.js";
+import { $, ask, copy, make, original, parameters, picture, size, toast, when } from "./dom.js";
 import { find, focusCard, grid, select } from "./grid.js";
 import { hasMore, loadMore } from "./results.js";
 import { back, current, go, isReturning } from "./route.js";
@@ -8,9 +8,8 @@ import { back, current, go, isReturning } from "./route.js";
 const MOST_COPIES = 24;
 const SMALL_WORDS = /^(an?|the|of|[io]n|at|by|to|with|and|is|are)$/;
 const LEAST_SHARE = 0.1; // of the word that counts most: a word with less hardly counts
-const viewer = { photo: null, details: {}, canReveal: false };
+const viewer = { photo: null, details: {} };
 export const isOpen = () => $("viewer").open;
-export const allowReveal = (allowed) => (viewer.canReveal = allowed);
 const shows = (id) => isOpen() && viewer.photo?.id === id;
 
 /** Open the photo with an id, from the list or by its address. */
@@ -90,7 +89,6 @@ function drawPicture(photo) {
 function drawActions(photo) {
   $("open-original").href = original(photo);
   $("download").href = original(photo, true);
-  $("reveal").hidden = !viewer.canReveal;
   drawPick();
 }
 
@@ -217,7 +215,6 @@ function explain(why) {
 // Actions
 
 export const copyPath = () => copy(viewer.details.file || viewer.photo.path, "the path");
-export const reveal = () => viewer.canReveal && send(`/api/photos/${viewer.photo.id}/reveal`).then(() => toast("The folder opens in your file manager."), (problem) => toast(problem.message));
 export function pick() {
   if (find(viewer.photo.id) < 0) return toast("Only photos of the list can be selected.");
   select(viewer.photo.id);
@@ -228,7 +225,6 @@ export function searchWithPhoto() {
 }
 
 $("copy-path").addEventListener("click", copyPath);
-$("reveal").addEventListener("click", reveal);
 $("pick").addEventListener("click", pick);
 $("more-like-this").addEventListener("click", searchWithPhoto);
 $("close").addEventListener("click", leave);
