@@ -4,18 +4,14 @@ says what it is doing, and follows the changes of the folders.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from anyio import to_thread
 from fishermix.errors import FishermixError
-from fishermix.progress import listen_to_progress
 
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.query import Filter, Term
@@ -24,13 +20,9 @@ from fishermix_photos.server.messages import ProgressMessage
 from fishermix_photos.server.thumbnails import Thumbnails
 from fishermix_photos.server.watch import FolderWatcher
 
-if TYPE_CHECKING:
-    from fishermix_photos.duplicates import DuplicateGroup
-
 log = logging.getLogger(__name__)
 SECONDS_UNTIL_RETRY = 10.0  # after a problem: a busy library, a full disk, a disk that is not mounted
 SECONDS_TO_STOP = 15.0
-SECONDS_TO_COMPARE = 1.0  # then the client asks again
 
 
 class NotReady(Exception):
@@ -92,8 +84,6 @@ class LiveLibrary:
             state="starting", message="Starting.", version=0, photos=0, problem=None
         )
         self._problem: str | None = None
-        self._comparison: asyncio.Future[list[DuplicateGroup]] | None = None
-        self._compared = 0  # the version of the library whose photos it compares
 
     @property
     def name(self) -> str:
@@ -125,22 +115,6 @@ class LiveLibrary:
         return not self.folders or any(
             photo.path.startswith(f"{os.fspath(folder).rstrip('/')}/") for folder in self.folders
         )
-
-    async def find_duplicates(self) -> list[DuplicateGroup] | None:
-        """The groups of duplicates; None while photos are compared, which may take minutes."""
-        version = self.library.version
-        if self._comparison is None or (self._comparison.done() and self._compared != version):
-            comparing = to_thread.run_sync(self._compare, abandon_on_cancel=True)
-            self._comparison, self._compared = asyncio.ensure_future(comparing), version
-        await asyncio.wait([self._comparison], timeout=SECONDS_TO_COMPARE)
-        return self._comparison.result() if self._comparison.done() else None
-
-    def _compare(self) -> list[DuplicateGroup]:
-        try:
-            with listen_to_progress(self._hear):
-                return self.library.duplicates(self.folders)
-        finally:
-            self._set("ready", "")
 
     def progress(self) -> ProgressMessage:
         """What the thread is doing, and how many photos there are now."""

@@ -94,9 +94,8 @@ class GroupMessage(BaseModel):
 
 
 class DuplicatesMessage(BaseModel):
-    """The groups of duplicates, by path. While photos are compared, ask again."""
+    """The groups of duplicates, by path."""
 
-    ready: bool = Field(description="Whether all photos have been compared.")
     groups: list[GroupMessage]
     more: bool = Field(description="Whether there are more groups than these.")
 
@@ -225,12 +224,9 @@ def show_counts(counts: tuple[tuple[str, int], ...]) -> list[FacetCount]:
     return [FacetCount(name=replace_undecodable(name), photos=count) for name, count in counts]
 
 
-def show_duplicates(groups: list[DuplicateGroup] | None) -> DuplicatesMessage:
-    """The groups; None: photos are still compared."""
-    if groups is None:
-        return DuplicatesMessage(ready=False, groups=[], more=False)
+def show_duplicates(groups: list[DuplicateGroup]) -> DuplicatesMessage:
     shown = [show_group(group) for group in groups[:MOST_GROUPS]]
-    return DuplicatesMessage(ready=True, groups=shown, more=len(groups) > MOST_GROUPS)
+    return DuplicatesMessage(groups=shown, more=len(groups) > MOST_GROUPS)
 
 
 def show_group(group: DuplicateGroup) -> GroupMessage:

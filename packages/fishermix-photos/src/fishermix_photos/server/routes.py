@@ -192,8 +192,7 @@ async def count_facets(site: Here) -> FacetsMessage:
 @router.get("/duplicates")
 async def find_duplicates(site: Here) -> DuplicatesMessage:
     """Groups of photos that are the same picture. Nothing is deleted."""
-    groups = await site.live.find_duplicates()
-    return await site.work.run(show_duplicates, groups)
+    return await site.work.run(lambda: show_duplicates(site.live.library.duplicates(site.live.folders)))
 
 
 @router.get("/topics")

@@ -18,18 +18,15 @@ const filtersOf = (route) => Object.fromEntries(FILTERS.map((name) => [name, rou
 
 function request(route, offset, n) {
   if (route.upload) return send(`/api/similar?n=${MOST_AT_ONCE}`, list.file);
-  if (route.view) return compare(list.turn);
+  if (route.view) return compare();
   const only = filtersOf(route);
   if (route.q) return ask(`/api/search?${parameters({ q: route.q, ...only, sort: only.sort === "date" ? "date" : "", offset, n })}`);
   return ask(`/api/browse?${parameters({ ...only, offset, n })}`);
 }
 
 /** The groups of duplicates as one list; the first photo of a group is best kept. */
-async function compare(turn) {
-  const { ready, groups, more } = await ask("/api/duplicates");
-  if (!ready && turn === list.turn) {
-    return compare(turn); // the server waits a second before it says so
-  }
+async function compare() {
+  const { groups, more } = await ask("/api/duplicates");
   const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0 })));
   return { photos, groups, cut: more, more: false, remarks: [], unknown_words: [] };
 }
