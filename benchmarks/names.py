@@ -79,7 +79,7 @@ def _make_photo(number: int, point: np.ndarray) -> Entry:
 
 def _ask(library: PhotoLibrary) -> Iterator[Row]:
     """Send each request some times, in turns, after one that does not count."""
-    live = LiveLibrary(lambda: library, update=None)
+    live = LiveLibrary(lambda: library, update=False)
     live.open()
     with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
         found: dict[str, list[Timing]] = {name: [] for name in REQUESTS}

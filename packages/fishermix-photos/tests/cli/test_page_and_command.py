@@ -29,7 +29,7 @@ def ask_page(calibrated, folders):
     """The photos that the page of both folders shows."""
     calibrated("library", "add", *folders)
     with PhotoLibrary() as library:
-        live = LiveLibrary(lambda: library, folders, update=None)
+        live = LiveLibrary(lambda: library, folders, update=False)
         live.open()
         client = TestClient(create_app(live), base_url="http://127.0.0.1")
 

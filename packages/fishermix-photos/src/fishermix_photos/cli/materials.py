@@ -162,9 +162,6 @@ def import_vectors(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Read only this many words from the start.")
     ] = None,
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="Keep only the words in this file, one per line.")
-    ] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store float16: half the size, about three digits.")
     ] = False,
@@ -179,20 +176,11 @@ def import_vectors(
     """Convert a file of word vectors into a folder that opens instantly."""
     from fishermix.text.word_vectors import WordVectors
 
-    words = None
-    if vocabulary is not None:
-        try:
-            words = set(vocabulary.read_text("utf8").split("\n")) - {""}
-        except (OSError, UnicodeDecodeError) as error:
-            raise FishermixError(f"Cannot read {vocabulary} as UTF-8 text ({error}).") from error
     imported = WordVectors.load(
         file,
         limit=limit,
-        vocabulary=words,
         dtype="float16" if half else "float32",
         errors="skip" if skip_bad_words else "raise",
     )
-    if not len(imported):
-        raise FishermixError(f"{file} contains no word of {vocabulary}.")
     imported.save(out, dtype="float16" if half else None)
     say(f"{out}: {len(imported)} words of {imported.dimension} dimensions")
