@@ -150,10 +150,10 @@ def test_one_new_photo_is_one_encoded_photo(tmp_path, follow):
     model = TinyModel()
     stream = model.image_encoder.stream
 
-    def remember(images):
+    def remember(images, on_open=None):
         images = list(images)
         encoded.extend(images)
-        return stream(images)
+        return stream(images, on_open)
 
     model.image_encoder.stream = remember
     live = follow(lambda: PhotoLibrary(tmp_path / "library", model))
@@ -172,12 +172,12 @@ def test_progress_while_photos_are_indexed(tmp_path, follow):
     seen, model = [], TinyModel()
     shares, reached, go_on = model.image_encoder._shares, threading.Event(), threading.Event()
 
-    def wait_at_the_100th(image):
+    def wait_at_the_100th(image, on_open=None):
         seen.append(image)
         if len(seen) == 100:
             reached.set()
             assert go_on.wait(30)
-        return shares(image)
+        return shares(image, on_open)
 
     model.image_encoder._shares = wait_at_the_100th
     live = follow(lambda: PhotoLibrary(tmp_path / "library", model))
@@ -222,10 +222,10 @@ def test_a_folder_that_another_process_updates_is_waited_for(tmp_path, follow):
     paint(folder / "a.png", "red")
     encoding, go_on, stream = threading.Event(), threading.Event(), other_model.image_encoder.stream
 
-    def wait(images):
+    def wait(images, on_open=None):
         encoding.set()
         assert go_on.wait(30)
-        return stream(images)
+        return stream(images, on_open)
 
     other_model.image_encoder.stream = wait
     with PhotoLibrary(tmp_path / "library", other_model) as other:
@@ -343,7 +343,7 @@ def test_an_unexpected_error_is_shown_and_the_server_goes_on(tmp_path, follow):
     folder, model = tmp_path / "photos", TinyModel()
     paint(folder / "a.png", "red")
     stream, broken = model.image_encoder.stream, [True]
-    model.image_encoder.stream = lambda images: 1 // 0 if broken else stream(images)
+    model.image_encoder.stream = lambda images, on_open: 1 // 0 if broken else stream(images, on_open)
     ended = threading.Event()
     live = follow(lambda: PhotoLibrary(tmp_path / "library", model), events=Events(failed=ended.set))
     assert "ZeroDivisionError" in wait_for(lambda: live.progress().problem)
@@ -359,10 +359,10 @@ def test_stopping_ends_an_update_between_batches(tmp_path, follow):
     model, reached = TinyModel(), threading.Event()
     shares = model.image_encoder._shares
 
-    def slow(image):
+    def slow(image, on_open=None):
         reached.set()
         time.sleep(0.005)
-        return shares(image)
+        return shares(image, on_open)
 
     model.image_encoder._shares = slow
     live = follow(lambda: PhotoLibrary(tmp_path / "library", model))
