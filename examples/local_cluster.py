@@ -91,10 +91,34 @@ def kill_during(source, victim: subprocess.Popen, number: int):
     return source
 
 
+def open_rows(rows: np.ndarray):
+    """The rows on the workers of the current client, cut as in memory."""
+    import dask.array
+    from fishermix.distributed import ClusterSource
+    from fishermix.rows.blocks import block_rows
+
+    return ClusterSource(dask.array.from_array(rows, chunks=(block_rows(len(rows)), -1)))
+
+
+def count_traffic(source) -> dict[str, int]:
+    """Count the passes of a source and the bytes between client and cluster from now on."""
+    from distributed.protocol import pickle
+
+    total, counted = source.total, {"passes": 0, "sent": 0, "received": 0}
+
+    def count(step):
+        found = total(step)
+        counted["passes"] += 1
+        counted["sent"] += len(pickle.dumps(step))
+        counted["received"] += len(pickle.dumps(found))
+        return found
+
+    source.total = count
+    return counted
+
+
 def main(options: argparse.Namespace) -> None:
-    from distributed import Client
-    from fishermix.distributed.cluster import connect
-    from fishermix.distributed.mixtures import ClusterSource
+    from distributed import Client, LocalCluster
     from fishermix.errors import FishermixError
 
     warnings.simplefilter("ignore")
@@ -103,18 +127,20 @@ def main(options: argparse.Namespace) -> None:
     wanted, alone = fit(rows, options)
     print(f"one process, one thread: {alone:.1f} s for {options.iterations} iterations", flush=True)
 
-    with connect("local:2") as client:
-        fit(ClusterSource(rows[:8192], client), options)  # each worker loads what is compiled
+    two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**two) as processes, Client(processes) as client:
+        fit(open_rows(rows[:8192]), options)  # each worker loads what is compiled
         begin = time.perf_counter()
-        source = ClusterSource(rows, client).wait()
+        source = open_rows(rows)
+        source.read_rows(np.arange(0, len(rows), 1000))  # waits for them
         print(f"the rows went to the workers in {time.perf_counter() - begin:.1f} s", flush=True)
-        before = _between_workers(client)
+        before, traffic = _between_workers(client), count_traffic(source)
         found, together = fit(source, options)
         print(compare(f"two processes: {together:.1f} s, speed-up {alone / together:.2f}", found, wanted))
-        traffic, each = source.traffic, options.iterations
+        each = options.iterations
         print(
-            f"an iteration: {traffic.passes / each:.1f} passes, {traffic.sent / each / 1e6:.2f} MB of steps "
-            f"out, {traffic.received / each / 1e6:.2f} MB of statistics back, "
+            f"an iteration: {traffic['passes'] / each:.1f} passes, {traffic['sent'] / each / 1e6:.2f} MB of "
+            f"steps out, {traffic['received'] / each / 1e6:.2f} MB of statistics back, "
             f"{(_between_workers(client) - before) / each / 1e6:.2f} MB between workers; the rows are "
             f"{rows.nbytes / 1e6:.0f} MB",
             flush=True,
@@ -125,24 +151,22 @@ def main(options: argparse.Namespace) -> None:
         cluster = DyingCluster(folder)
         with Client(cluster.address, timeout=60) as client:
             client.wait_for_workers(2)
-            source = kill_during(ClusterSource(rows, client), cluster.workers[0], number=5)
+            source = kill_during(open_rows(rows), cluster.workers[0], number=5)
             print(compare("a worker killed in the middle", fit(source, options)[0], wanted), flush=True)
         cluster.stop()
 
         cluster = DyingCluster(folder)
         client = Client(cluster.address, timeout=60)
         client.wait_for_workers(2)
-        source = kill_during(
-            ClusterSource(rows, client), cluster.scheduler, number=2 * options.iterations - 3
-        )
+        source = kill_during(open_rows(rows), cluster.scheduler, number=2 * options.iterations - 3)
         try:
             fit(source, options, checkpoint=folder / "checkpoint")
         except FishermixError as error:
             print(f"the scheduler killed: {error}")
         cluster.stop()
 
-        with connect("local:2") as client:
-            found, _ = fit(ClusterSource(rows, client), options, checkpoint=folder / "checkpoint")
+        with LocalCluster(**two) as processes, Client(processes):
+            found, _ = fit(open_rows(rows), options, checkpoint=folder / "checkpoint")
             print(compare("resumed on a new cluster", found, wanted))
 
 

@@ -57,7 +57,7 @@ def test_every_name_in_the_python_of_a_document_comes_from_somewhere(document):
 
 def test_the_python_of_the_page_on_clusters_runs(tmp_path):
     script = "\n".join(python_of(ROOT / "docs" / "distributed.md"))
-    assert script.count("HybridMixture(4).fit(") == 9
+    assert script.count("HybridMixture(4).fit(") == 6
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -184,18 +184,9 @@ def make_npy(folder):
     np.save(folder / "rows.npy", RNG.normal(size=(20, 3)).astype(np.float32))
 
 
-def make_safetensors(folder):
-    from safetensors.numpy import save_file
-
-    save_file({"rows": RNG.normal(size=(20, 3)).astype(np.float32)}, folder / "rows.safetensors")
-
-
-def read_table(name):
-    def read(folder):
-        table = open_table(folder / name)
-        table.read(0, min(table.shape[0], 50) if table.shape[1] < 1000 else 0)
-
-    return read
+def read_npy(folder):
+    table = open_table(folder / "rows.npy")
+    table.read(0, min(table.shape[0], 50) if table.shape[1] < 1000 else 0)
 
 
 def make_library(folder):
@@ -317,8 +308,7 @@ KINDS = {
         make_sidecar, lambda folder: Network.find(folder / "net.onnx").features_key("squeeze"), ("net.json",)
     ),
     "result": Kind(make_result, read_result, ("result.json",)),
-    "npy table": Kind(make_npy, read_table("rows.npy"), ("rows.npy",)),
-    "safetensors table": Kind(make_safetensors, read_table("rows.safetensors"), ("rows.safetensors",)),
+    "npy table": Kind(make_npy, read_npy, ("rows.npy",)),
     "photo library": Kind(
         make_library, read_library, ("library.sqlite", "library.sqlite", "points-*.f32"), restores_all=True
     ),

@@ -11,7 +11,6 @@ _MODULE_OF = {
     "GaussianMixture": "mixture",
     "LaplacianMixture": "mixture",
     "HybridMixture": "mixture",
-    "from_sklearn": "mixture.mixture",
     "FisherEncoder": "fisher.encoder",
     "OnRows": "fisher.encoder",
     "RegularizedCCA": "cca.estimator",
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture
     from fishermix.mixture import Mixture as Mixture
-    from fishermix.mixture import from_sklearn as from_sklearn
     from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
     from fishermix.text.word_vectors import WordVectors as WordVectors
 

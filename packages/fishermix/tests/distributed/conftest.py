@@ -5,7 +5,7 @@ import os
 
 import dask
 import pytest
-from fishermix.distributed.cluster import connect
+from distributed import Client, LocalCluster
 
 # Dask knocks for so long at the door of a worker that was killed: half a minute, unless told otherwise.
 os.environ["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "5s"  # of the processes to come
@@ -14,6 +14,7 @@ dask.config.refresh()
 
 @pytest.fixture(scope="session")
 def client():
-    with connect("local:2") as client:
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
         client.forward_logging(level=logging.CRITICAL)
         yield client

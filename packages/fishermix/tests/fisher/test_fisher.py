@@ -39,6 +39,9 @@ class Cauchy(Family):
     def location_score(self, z):
         return 2 * z / (1 + z * z)
 
+    def sample(self, rng, size):
+        return rng.standard_cauchy(size)
+
 
 def mixture_of(*families, K=4, D=3, seed=0):
     rng = np.random.default_rng(seed)
@@ -491,36 +494,10 @@ def test_a_parameter_of_the_mixture_asks_for_another_fit():
 def test_what_is_no_mixture_is_named(mixture):
     encoder = FisherEncoder(mixture)
     for use in (encoder.fit, encoder.transform):
-        with pytest.raises(FishermixError, match=r"mixture is a .*Use fishermix\.GaussianMixture"):
+        with pytest.raises(FishermixError, match=r"mixture is a .*, not a mixture of fishermix"):
             use(SETS)
     clone(encoder)
     repr(encoder)
-
-
-@pytest.mark.parametrize("kind", ["full", "tied"])
-def test_a_mixture_of_scikit_learn_with_correlations_is_refused(kind):
-    for mixture in (TheirMixture(2, covariance_type=kind), TheirMixture(2, covariance_type=kind).fit(ROWS)):
-        encoder = FisherEncoder(mixture)
-        for use in (encoder.fit, encoder.transform):
-            with pytest.raises(FishermixError, match=f"covariance_type='{kind}', but .* are diagonal"):
-                use(SETS)
-
-
-@pytest.mark.parametrize("kind", ["diag", "spherical"])
-def test_a_mixture_of_scikit_learn_is_used_as_it_is(kind):
-    theirs = TheirMixture(2, covariance_type=kind, random_state=0)
-    fitted = clone(theirs).fit(ROWS)
-    encoder = FisherEncoder(fitted)
-    scales = np.sqrt(fitted.covariances_).reshape(2, -1) * np.ones((2, 3))
-    same = GaussianMixture.from_parameters(fitted.weights_, fitted.means_, scales)
-    expected = FisherEncoder(same).transform(SETS)
-    assert_allclose(encoder.transform(SETS), expected)
-    assert_allclose(clone(encoder).fit(SETS[:2]).transform(SETS), expected)
-    assert_allclose(FisherEncoder(theirs).fit((ROWS, np.arange(len(ROWS) + 1))).transform(SETS), expected)
-    assert encoder.get_feature_names_out().shape == (12,)
-    other = encoder.set_params(mixture__n_components=3).fit(SETS)
-    assert other.transform(SETS).shape == (6, 18)
-    assert fitted.n_components == 2
 
 
 @pytest.mark.parametrize(

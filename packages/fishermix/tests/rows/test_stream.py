@@ -7,7 +7,7 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
 from fishermix.rows.blocks import Statistics, sum_in_tree
-from fishermix.rows.sources import BlockTable, StreamSource
+from fishermix.rows.sources import StreamSource
 
 FITTED = ("weights_", "locations_", "scales_", "choice_")
 
@@ -40,10 +40,8 @@ def test_a_path_a_map_and_blocks_give_the_same_bits(rows, path, in_memory):
         str(path),
         np.load(path, mmap_mode="r"),
         [rows[:half], rows[half:]],
-        BlockTable([rows]),
+        StreamSource([rows], threads=2),
     ):
-        if isinstance(source, BlockTable):
-            source = StreamSource(source, threads=2)
         assert same_bits(fit(source), in_memory)
 
 
@@ -93,7 +91,7 @@ def test_bad_rows_and_bad_budgets_are_told(rows, path):
     with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
         fit([broken])
     with pytest.raises(FishermixError, match="Row 4321 contains NaN"):
-        StreamSource(BlockTable([broken])).total(lambda block: Statistics(rows=len(block.rows)))
+        StreamSource([broken]).total(lambda block: Statistics(rows=len(block.rows)))
     with pytest.raises(FishermixError, match="memory=1000 is too small for rows of"):
         StreamSource(path, memory=1000)
     with pytest.raises(FishermixError, match="sample_weight"):
@@ -105,7 +103,7 @@ def test_bad_rows_and_bad_budgets_are_told(rows, path):
 def test_large_numbers_are_not_taken_for_infinity():
     huge = np.full((600, 2), 3e38, np.float32)
     huge[::2] = -3e38
-    StreamSource(BlockTable([huge])).total(lambda block: Statistics(rows=len(block.rows)))
+    StreamSource([huge]).total(lambda block: Statistics(rows=len(block.rows)))
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 65, 100])

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from fishermix import FisherEncoder, SentenceEncoder, WordVectors, from_sklearn
+from fishermix import FisherEncoder, SentenceEncoder, WordVectors
 from fishermix.errors import FishermixError
 from fishermix.mixture import Gaussian, Laplace, Mixture, StudentT
 from fishermix.text import sentences as module
@@ -294,17 +294,6 @@ def test_flickr8k_is_known_almost_in_full(flickr8k, word2vec):
     assert unknown.total() < 0.03 * sum(map(len, bags.tokens))
     assert len(bags.empty) < 10
     assert [word for word, _ in unknown.most_common(2)] == ["frisbee", "skateboarder"]
-
-
-def test_a_fitted_mixture_of_scikit_learn_is_taken():
-    theirs = TheirMixture(2, covariance_type="diag", random_state=0).fit(VECTORS.vectors)
-    ours = from_sklearn(theirs)
-    found = SentenceEncoder(VECTORS, mixtures=[theirs])
-    expected = SentenceEncoder(VECTORS, mixtures=[ours])
-    np.testing.assert_array_equal(found.transform(SENTENCES), expected.transform(SENTENCES))
-    assert list(found.get_feature_names_out()) == list(expected.get_feature_names_out())
-    with pytest.raises(FishermixError, match="covariance_type='full'"):
-        SentenceEncoder(VECTORS, mixtures=[TheirMixture(2).fit(VECTORS.vectors)]).transform(SENTENCES)
 
 
 def test_feature_groups_are_the_columns_of_the_components():

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from fishermix.errors import FishermixError
@@ -29,9 +29,6 @@ from fishermix_photos.sqlite import select_keys, transaction
 from fishermix_photos.transformer import SentenceTransformer
 from fishermix_photos.vision.features import open_cache, read_vector
 from fishermix_photos.vision.network import PREPARATION
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 Stage = TypeVar("Stage")
 # Increase the version of a stage when it computes other numbers than before: its results are then computed
@@ -62,10 +59,7 @@ def make_key(stage: str, *inputs: Any) -> str:
 
 
 class Stages:
-    """A folder of finished stages, each named by its key, and the seconds spent on each.
-
-    client : the Dask cluster that does the work; None: this process
-    """
+    """A folder of finished stages, each named by its key, and the seconds spent on each."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
@@ -74,7 +68,6 @@ class Stages:
         except OSError as error:
             raise FishermixError(f"Cannot create the work folder {folder} ({error.strerror}).") from error
         self.seconds: dict[str, float] = {}
-        self.client: Client | None = None
 
     def hold(self) -> AbstractContextManager[Path]:
         """Keep other processes out of the folder; the same thread may hold it again."""

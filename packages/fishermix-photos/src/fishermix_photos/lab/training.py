@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fishermix.cca.choose import choose_best
@@ -33,9 +33,6 @@ from fishermix_photos.transformer import SentenceTransformer
 from fishermix_photos.vision.encoder import image_networks, open_encoders
 from fishermix_photos.vision.features import extract
 
-if TYPE_CHECKING:
-    from distributed import Client
-
 HELD_OUT = 0.1
 
 
@@ -51,7 +48,6 @@ def train_model(
     vectors: WordVectors | str | os.PathLike,
     recipe: Recipe,
     work: Stages | str | os.PathLike | None = None,
-    client: Client | None = None,
     n_words: int | None = None,
 ) -> ImageTextModel:
     """Train on the "train" images of a data set; its "dev" images choose the ridges and the power.
@@ -66,8 +62,6 @@ def train_model(
         What to train.
     work : path, optional
         The folder where finished stages are kept, so that an interrupted training continues.
-    client : distributed.Client, optional
-        Train on this Dask cluster.
     n_words : int, optional
         The vocabulary of the model: all words of the data set, then the most frequent others. Default: all
         words of the vectors.
@@ -94,7 +88,7 @@ def train_model(
     if not isinstance(vectors, WordVectors):
         vectors = WordVectors.load(vectors)
     with open_stages(work) as stages, stages.hold():
-        stages.client, sentences = client, dataset.sentences
+        sentences = dataset.sentences
         dataset = with_dev(dataset, recipe.seed)
         dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
         encoder = fit_sentence_encoder(vectors, recipe, stages)
@@ -204,11 +198,7 @@ def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -
         lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
         lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors),
     )
-    rows: Any = whitening.transform(corpus).astype(np.float32) if families else corpus
-    if stages.client is not None and families:
-        from fishermix.distributed.mixtures import ClusterSource
-
-        rows = ClusterSource(rows, stages.client)
+    rows = whitening.transform(corpus).astype(np.float32) if families else corpus
     mixtures = [_fit_mixture(rows, key, offered, recipe, stages) for offered in families]
     transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
     if transformer is not None:

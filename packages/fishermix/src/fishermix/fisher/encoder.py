@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.mixture import GaussianMixture as SklearnMixture
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_array, check_is_fitted
 
 from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.em import too_large
-from fishermix.mixture.mixture import Mixture, check_convertible, from_sklearn
+from fishermix.mixture.mixture import Mixture
 from fishermix.rows.blocks import is_table
 
 ROWS_OF_AN_IMAGE = 100  # so many rows in one array are more often an image than sets of one row
@@ -33,10 +32,9 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    mixture : Mixture or sklearn.mixture.GaussianMixture
+    mixture : Mixture
         A fitted mixture is used as it is, also in clones of the encoder (cross-validation). If it is not
-        fitted, `fit` fits a clone of it on all rows. One of scikit-learn must be diagonal or spherical;
-        `fishermix.mixture.from_sklearn` converts it.
+        fitted, `fit` fits a clone of it on all rows.
     power : float, default 0.5
         Exponent of the power normalization, 1 for none.
     norm : {"l2", None}, default "l2"
@@ -77,7 +75,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        mixture: Mixture | SklearnMixture,
+        mixture: Mixture,
         power: float = 0.5,
         norm: str | None = "l2",
         *,
@@ -106,8 +104,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         """
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
-        fitted = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
-        self.mixture_ = _convert(fitted)
+        self.mixture_ = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
         self.n_features_in_ = self.mixture_.n_features_in_
         if rows.shape[1] != self.n_features_in_:
             raise FishermixError(
@@ -152,7 +149,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
             return self.mixture_
         if not hasattr(self.mixture, "weights_"):
             check_is_fitted(self)
-        return _convert(self.mixture)
+        return self.mixture
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d.
@@ -202,7 +199,11 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
 
     def _check_options(self) -> None:
         if not hasattr(type(self.mixture), "parameters_"):
-            check_convertible(self.mixture)
+            kind = type(self.mixture)
+            raise FishermixError(
+                f"mixture is a {kind.__module__}.{kind.__qualname__}, not a mixture of fishermix. "
+                "GaussianMixture.from_parameters makes one of arrays."
+            )
         if not 0 < self.power <= 1:
             raise FishermixError(f"power={self.power} is not in (0, 1].")
         if self.norm not in ("l2", None):
@@ -225,10 +226,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
                 f"X has {found} features, but FisherEncoder is expecting {dimension} features as input."
             )
         return rows, np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
-
-
-def _convert(fitted: Any) -> Mixture:
-    return from_sklearn(fitted) if isinstance(fitted, SklearnMixture) else fitted
 
 
 def _is_fitted(estimator: Any) -> bool:

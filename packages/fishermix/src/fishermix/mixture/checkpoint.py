@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters
+from fishermix.mixture.e_step import MixtureParameters, check_parameters
 from fishermix.mixture.em import Progress, State
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.rows.blocks import Block, RowSource, Statistics
@@ -141,8 +141,7 @@ def pack_state(state: State) -> tuple[StateConfig, dict[str, np.ndarray]]:
 
 def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
     """Check and read what `pack_state` returned."""
-    weights, choice, parts = parse_tensors(tensors, len(config.families), list(TENSORS), where)
-    families = [family_from_config(family) for family in config.families]
+    families, weights, choice, parts = parse_tensors(config, tensors, list(TENSORS), where)
     start = weights, parts["location"][0], parts["scale"][0]
     state = State.start(families, start, config.min_scale, 1.0, config.seed)
     fits = tuple(
@@ -164,29 +163,25 @@ def read_parameters(
     config: StateConfig, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
 ) -> MixtureParameters:
     """Read the plain mixture of what `Mixture.to_tensors` wrote; error messages name `where`."""
-    weights, choice, fits = parse_tensors(tensors, len(config.families), ("location", "scale"), where)
-    families = [family_from_config(family) for family in config.families]
+    families, weights, choice, fits = parse_tensors(config, tensors, ("location", "scale"), where)
     return MixtureParameters.choose(families, weights, list(fits["location"]), list(fits["scale"]), choice)
 
 
 def parse_tensors(
-    tensors: Mapping[str, np.ndarray], n_families: int, names: Sequence[str], where: str | os.PathLike
-) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Read the weights (K,), the choice (K, D) and the tensors `names` (families, K, D) of a saved mixture.
+    config: StateConfig, tensors: Mapping[str, np.ndarray], names: Sequence[str], where: str | os.PathLike
+) -> tuple[list[Family], np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Read the families, weights (K,), choice (K, D) and tensors `names` (families, K, D) of a saved mixture.
 
-    "scale" is among the names.
+    "location" and "scale" are among the names.
     """
-    shapes = {"weights": "K", "choice": "int K D"} | dict.fromkeys(names, f"{n_families} K D")
+    families = [family_from_config(family) for family in config.families]
+    shapes = {"weights": "K", "choice": "int K D"} | dict.fromkeys(names, f"{len(families)} K D")
     weights, choice, *fits = require_tensors(tensors, shapes, where)
-    weights = weights.astype(np.float64, copy=False)
-    if not n_families or len(weights) == 0 or (weights <= 0).any() or not np.isclose(weights.sum(), 1):
-        raise FishermixError(f"Tensor 'weights' of {where} must be positive and sum to 1.")
-    if choice.shape[1] == 0 or (choice < 0).any() or (choice >= n_families).any():
-        raise FishermixError(f"Tensor 'choice' of {where} must hold indices of the {n_families} families.")
+    weights, choice = weights.astype(np.float64, copy=False), choice.astype(np.int64)
     parts = {name: values.astype(np.float64, copy=False) for name, values in zip(names, fits)}
-    if (parts["scale"] <= 0).any():
-        raise FishermixError(f"Tensor 'scale' of {where} must be positive.")
-    return weights, choice.astype(np.int64), parts
+    for location, scale in zip(parts["location"], parts["scale"]):
+        check_parameters(MixtureParameters(families, weights, location, scale, choice), f"{where}: ")
+    return families, weights, choice, parts
 
 
 class Checkpoint:

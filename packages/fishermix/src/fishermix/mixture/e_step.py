@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.rows.blocks import PANEL, Statistics, cut, map_in_threads
 
@@ -312,6 +313,30 @@ def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
     """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
     largest = max(np.abs(locations).max(), scales.max())
     return bool(largest <= LONGEST and scales.min() >= SHORTEST)
+
+
+def check_parameters(parameters: MixtureParameters, where: str = "") -> None:
+    """Raise an error that names the first array that cannot be part of a mixture, and `where` it is."""
+    weights, locations, scales = parameters.weights, parameters.locations, parameters.scales
+    shape = locations.shape
+    choice, n_families = parameters.choice, len(parameters.families)
+    if locations.ndim != 2 or 0 in shape or not np.isfinite(locations).all():
+        raise FishermixError(f"{where}locations must be finite numbers of shape (K, D), got shape {shape}.")
+    if weights.shape != shape[:1] or not (weights > 0).all() or not np.isclose(weights.sum(), 1):
+        raise FishermixError(
+            f"{where}weights must be {shape[0]} positive numbers that sum to 1, one per row of locations."
+        )
+    if scales.shape != shape or not (np.isfinite(scales) & (scales > 0)).all():
+        raise FishermixError(
+            f"{where}scales must be positive numbers of the shape of locations, {shape}; theirs is "
+            f"{scales.shape}."
+        )
+    whole = choice.dtype.kind in "iu" and choice.shape == shape
+    if not whole or (choice < 0).any() or (choice >= n_families).any():
+        raise FishermixError(
+            f"{where}choice must be integers from 0 to {n_families - 1}, an index into families, of the "
+            f"shape of locations, {shape}."
+        )
 
 
 # The kernels of the same names in NumPy. No sum uses BLAS, whose threads would change bits.

@@ -16,7 +16,6 @@ from msgspec import structs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture as SklearnMixture
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -29,11 +28,12 @@ from fishermix.mixture.checkpoint import (
     pack_state,
     unpack_state,
 )
+from fishermix.mixture.e_step import MixtureParameters, check_parameters
 from fishermix.mixture.em import LARGEST, Progress, State, run_starts
 from fishermix.mixture.families import Family
 from fishermix.mixture.partial_fit import fit_batch
 from fishermix.mixture.prediction import PredictionMixin
-from fishermix.mixture.start import check_parameters, initialize, open_source, parse_families
+from fishermix.mixture.start import initialize, open_source, parse_families
 from fishermix.progress import progress as show
 from fishermix.rows.blocks import RowSource
 from fishermix.storage import (
@@ -49,7 +49,6 @@ from fishermix.storage import (
 ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
-SKLEARN_PARAMETERS = ("tol", "max_iter", "n_init", "random_state", "warm_start")
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
@@ -432,11 +431,9 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         chosen = np.zeros(locations.shape, np.int64) if choice is None else np.array(choice)
         if families is not None and cls._fixed_families:
             raise FishermixError(f"The families of {cls.__name__} are fixed. Use Mixture.from_parameters.")
-        mixture = (
-            cls(max(1, weights.size)) if families is None else cls(max(1, weights.size), families=families)
-        )
+        mixture = cls(weights.size) if families is None else cls(weights.size, families=families)
         offered = parse_families(mixture.families)
-        check_parameters(weights, locations, scales, chosen, len(offered))
+        check_parameters(MixtureParameters(offered, weights, locations, scales, chosen))
         mixture.min_scale = float(min(mixture.min_scale, scales.min()))
         state = State.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
         mixture._set_state(replace(state, choice=chosen.astype(np.int64)), False, state.rows)
@@ -582,7 +579,6 @@ class GaussianMixture(Mixture):
     See Also
     --------
     fishermix.Mixture : all parameters and attributes.
-    fishermix.from_sklearn : converts scikit-learn's mixture.
     sklearn.mixture.GaussianMixture : also with full covariances.
 
     Examples
@@ -662,62 +658,3 @@ class HybridMixture(Mixture):
     >>> HybridMixture(n_components=1, random_state=0).fit(X).choice_.tolist()
     [[0, 1]]
     """
-
-
-def from_sklearn(mixture: SklearnMixture) -> GaussianMixture:
-    """Return a fitted scikit-learn mixture as a `fishermix.GaussianMixture`, with the same densities.
-
-    Parameters
-    ----------
-    mixture : sklearn.mixture.GaussianMixture
-        Fitted, with ``covariance_type="diag"`` or ``"spherical"``. Mixtures of fishermix are diagonal, so
-        "full" and "tied" covariances are refused.
-
-    Returns
-    -------
-    mixture : GaussianMixture
-        Its `predict_proba`, `score_samples`, `bic` and `aic` equal the given mixture's. (The BIC and AIC of a
-        spherical mixture differ, because fishermix counts one scale per dimension.)
-
-    See Also
-    --------
-    sklearn.mixture.GaussianMixture : what it converts.
-
-    Examples
-    --------
-    >>> from sklearn.mixture import GaussianMixture as SklearnMixture
-    >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> theirs = SklearnMixture(2, covariance_type="diag", random_state=0).fit(X)
-    >>> np.allclose(from_sklearn(theirs).score_samples(X), theirs.score_samples(X))
-    True
-    """
-    check_convertible(mixture)
-    check_is_fitted(mixture)
-    covariances = np.asarray(mixture.covariances_, np.float64)
-    if mixture.covariance_type == "spherical":
-        covariances = np.repeat(covariances[:, None], np.shape(mixture.means_)[1], axis=1)
-    ours = GaussianMixture.from_parameters(mixture.weights_, mixture.means_, np.sqrt(covariances))
-    ours.set_params(**{name: getattr(mixture, name) for name in SKLEARN_PARAMETERS})
-    bounds = [float(bound) for bound in getattr(mixture, "lower_bounds_", [mixture.lower_bound_])]
-    state = replace(ours._recover_state(), iteration=int(mixture.n_iter_), lower_bounds=bounds)
-    ours._set_state(state, bool(mixture.converged_), state.rows)
-    if hasattr(mixture, "feature_names_in_"):
-        ours.feature_names_in_ = mixture.feature_names_in_
-    return ours
-
-
-def check_convertible(mixture: Any) -> None:
-    """Raise an error unless `from_sklearn` can convert this mixture, once it is fitted."""
-    kind = type(mixture)
-    if not isinstance(mixture, SklearnMixture):
-        raise FishermixError(
-            f"mixture is a {kind.__module__}.{kind.__qualname__}, neither a mixture of fishermix nor "
-            "sklearn.mixture.GaussianMixture. Use fishermix.GaussianMixture, LaplacianMixture, HybridMixture "
-            "or Mixture."
-        )
-    if mixture.covariance_type not in ("diag", "spherical"):
-        raise FishermixError(
-            f"This {kind.__qualname__} has covariance_type='{mixture.covariance_type}', but mixtures and "
-            "Fisher vectors of fishermix are diagonal: one scale per dimension, no correlations. "
-            "Fit it with covariance_type='diag', after PCA if the dimensions are correlated."
-        )

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.mixture.e_step import MixtureParameters, Posteriors, is_worth_compiling
 from fishermix.mixture.families import Family
-from fishermix.mixture.start import find_source
 from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
+from fishermix.rows.sources import open_rows
 
 Use = Callable[[np.ndarray, np.ndarray], Any]
 
@@ -179,7 +179,7 @@ class PredictionMixin:
     def _map_panels(self, X: Any, use: Use) -> list[Any]:
         """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
         parameters = self.parameters_
-        source = find_source(X, None, self.n_jobs)
+        source = open_rows(X, None, self.n_jobs)
         if source is None:
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
             source = ArraySource(X, threads=self.n_jobs)

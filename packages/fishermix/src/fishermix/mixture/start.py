@@ -40,15 +40,12 @@ def initialize(estimator: Any, source: RowSource, rng: np.random.RandomState) ->
         variance = np.average((rows - mean) ** 2, axis=0, weights=weight)
         scales = np.tile(np.sqrt(variance), (n_components, 1))
     else:
-        scales = _parse_array("scales_init", estimator.scales_init, shape)
-        if (scales <= 0).any():
-            raise ValueError("The parameter 'scales_init' should be positive everywhere.")
-    if estimator.weights_init is None:
-        weights = np.full(n_components, 1 / n_components)
-    else:
-        weights = _parse_array("weights_init", estimator.weights_init, (n_components,))
-        if (weights <= 0).any() or not np.isclose(weights.sum(), 1):
-            raise ValueError("The parameter 'weights_init' should be positive and sum to 1.")
+        scales = _parse_array("scales_init", estimator.scales_init, shape, positive=True)
+    weights = np.full(n_components, 1 / n_components)
+    if estimator.weights_init is not None:
+        weights = _parse_array("weights_init", estimator.weights_init, shape[:1], positive=True)
+        if not np.isclose(weights.sum(), 1):
+            raise ValueError("The parameter 'weights_init' should sum to 1.")
         weights = weights / weights.sum()
     return weights, locations.astype(np.float64), scales
 
@@ -98,12 +95,11 @@ def merge_duplicates(rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
     return rows[first], np.bincount(number, weight)
 
 
-def _parse_array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _parse_array(name: str, value: Any, shape: tuple[int, ...], positive: bool = False) -> np.ndarray:
     value = np.array(value, dtype=np.float64)
-    if value.shape != shape:
-        raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {value.shape}.")
-    if not np.isfinite(value).all():
-        raise ValueError(f"The parameter '{name}' should be finite.")
+    if value.shape != shape or not np.isfinite(value).all() or (positive and (value <= 0).any()):
+        kind = "positive" if positive else "finite"
+        raise ValueError(f"The parameter '{name}' should be {kind} numbers of shape {shape}.")
     return value
 
 
@@ -114,7 +110,7 @@ def open_source(
     estimator: Any, X: Any, sample_weight: Any, *, reset: bool, fewest: int | None = None
 ) -> RowSource:
     """Open and check the rows to fit."""
-    source = find_source(X, sample_weight, estimator.n_jobs)
+    source = open_rows(X, sample_weight, estimator.n_jobs)
     if source is None:
         X = validate_data(
             estimator,
@@ -151,17 +147,6 @@ def open_source(
     return source
 
 
-def find_source(X: Any, sample_weight: Any, threads: int | None) -> RowSource | None:
-    """Open rows that are not in memory; None for arrays and whatever scikit-learn turns into one."""
-    if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        return None
-    if isinstance(X, RowSource):
-        if sample_weight is not None:
-            raise ValueError("Pass sample_weight to the RowSource, not to fit.")
-        return X
-    return open_rows(X, sample_weight, threads)
-
-
 def parse_families(given: Sequence[str | Family]) -> list[Family]:
     """The families that a user named or made, checked."""
     if isinstance(given, str) or not len(given):
@@ -183,29 +168,3 @@ def parse_families(given: Sequence[str | Family]) -> list[Family]:
             raise FishermixError(f"families contains '{family.name}' twice.")
         families.append(family)
     return families
-
-
-def check_parameters(
-    weights: np.ndarray, locations: np.ndarray, scales: np.ndarray, choice: np.ndarray, n_families: int
-) -> None:
-    """Raise an error that names the first array that cannot be part of a mixture."""
-    if locations.ndim != 2 or 0 in locations.shape or not np.isfinite(locations).all():
-        raise FishermixError(
-            f"locations must be finite numbers of shape (K, D), got shape {locations.shape}."
-        )
-    n_components = len(locations)
-    if weights.shape != (n_components,) or not (weights > 0).all() or not np.isclose(weights.sum(), 1):
-        raise FishermixError(
-            f"weights must be {n_components} positive numbers that sum to 1, one per row of locations."
-        )
-    if scales.shape != locations.shape or not (np.isfinite(scales) & (scales > 0)).all():
-        raise FishermixError(
-            f"scales must be positive numbers of the shape of locations, {locations.shape}; theirs is "
-            f"{scales.shape}."
-        )
-    whole = choice.dtype.kind in "iu" and choice.shape == locations.shape
-    if not whole or (choice < 0).any() or (choice >= n_families).any():
-        raise FishermixError(
-            f"choice must be integers from 0 to {n_families - 1}, an index into families, of the shape of "
-            f"locations, {locations.shape}."
-        )

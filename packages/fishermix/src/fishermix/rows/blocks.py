@@ -61,16 +61,9 @@ Step = Callable[[Block], Statistics]
 
 
 class RowSource(ABC):
-    """Rows (N, D) in blocks. Steps can be pickled, so they may run in another process.
+    """Rows of this shape (N, D) and stored type, in blocks, with the weight (N,) of each row.
 
-    Parameters
-    ----------
-    shape : tuple of two ints
-        N and D.
-    dtype : numpy.dtype
-        The type in which the rows are stored.
-    weight : array of shape (N,), optional
-        The weight of each row.
+    Steps can be pickled, so they may run in another process.
     """
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, weight: np.ndarray | None):
@@ -81,12 +74,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def total(self, step: Step) -> Statistics:
-        """Sum the statistics of all blocks, in their order.
-
-        Parameters
-        ----------
-        step : callable
-            Maps a block to its statistics.
+        """Sum the statistics that `step` gives of each block, in the order of the blocks.
 
         Returns
         -------
@@ -95,12 +83,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows (m, D) at the given positions.
-
-        Parameters
-        ----------
-        rows : array of int of shape (m,)
-            Positions of the rows, in ascending order.
+        """Return the rows at the given positions (m,), which ascend.
 
         Returns
         -------
@@ -108,12 +91,7 @@ class RowSource(ABC):
         """
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows (m, D) at the given positions, and their weights (m,).
-
-        Parameters
-        ----------
-        rows : array of int of shape (m,)
-            Positions of the rows, in ascending order.
+        """Return the rows at the given positions (m,), which ascend, and their weights.
 
         Returns
         -------
@@ -130,25 +108,6 @@ class ArraySource(RowSource):
 
     The cuts depend on N alone, and the sums run in the order of the blocks: the result does not depend on the
     number of threads.
-
-    Parameters
-    ----------
-    rows : array of shape (N, D)
-        The rows. They are copied unless they are C-ordered float32 or float64.
-    weight : array of shape (N,), optional
-        The weight of each row.
-    threads : int, optional
-        The number of threads, as `n_jobs` in joblib. Default: every core.
-
-    See Also
-    --------
-    fishermix.rows.sources.StreamSource : rows that are not in memory.
-
-    Examples
-    --------
-    >>> source = ArraySource(np.zeros((5000, 3)))
-    >>> source.shape, len(source.blocks)
-    ((5000, 3), 3)
     """
 
     def __init__(self, rows: np.ndarray, weight: np.ndarray | None = None, threads: int | None = None):

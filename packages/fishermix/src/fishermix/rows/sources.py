@@ -1,7 +1,7 @@
-"""Rows (N, D) that are not in memory: files, several files joined, and re-iterables of blocks.
+"""Rows (N, D) that are not in memory: .npy files and re-iterables of blocks.
 
 A *table* reads consecutive rows into new memory; reading from the first row to the last is cheap.
-`StreamSource` sums a step over the blocks of a table. `open_rows` finds the table of what `fit` was given.
+`StreamSource` sums a step over the blocks of a table. `open_rows` finds the source of what `fit` was given.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -30,34 +29,45 @@ from fishermix.rows.blocks import (
     cut,
     sum_in_tree,
 )
-from fishermix.storage import DTYPES, explain_damage, read_tensor_header
+from fishermix.storage import explain_damage
 
-SUFFIXES = (".npy", ".safetensors")
-ROWS_PER_READ = 65_536  # of `take_rows`: 79 MB of 300 float32 numbers
+ROWS_PER_READ = 65_536  # of `StreamSource.read_rows`: 79 MB of 300 float32 numbers
 MEMORY = 2**30  # bytes
+FilePath = str | os.PathLike
 
 
-class Table(Protocol):
-    """Rows (N, D). A table can be pickled and read in any process that can open its files."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Read the rows from `start` to before `stop`."""
-
-
-class RawTable:
-    """Numbers stored row by row in a file: the content of .npy and safetensors files.
+class NpyFile(NamedTuple):
+    """Where the rows of an .npy file are.
 
     The file is read, not mapped: the pages of a mapped file would count as memory of this process.
     """
 
-    def __init__(self, path: str | os.PathLike, offset: int, dtype: Any, shape: tuple[int, int]):
-        self.path, self.offset = os.fspath(path), offset
-        self.dtype, self.shape = np.dtype(dtype), shape
+    path: FilePath
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, int]
+
+    @classmethod
+    def open(cls, path: FilePath) -> NpyFile:
+        """Read and check the header of a file."""
+        if not os.path.isfile(path):
+            raise FishermixError(f"There is no file {path}.")
+        if os.path.splitext(path)[1] != ".npy":
+            raise FishermixError(f"{path} does not end in .npy.")
+        with explain_damage(path, "It is not an array that numpy.save wrote."):
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
+            raise FishermixError(
+                f"{path} holds an array of {mapped.dtype} and shape {mapped.shape}, not rows of numbers."
+            )
+        if not mapped.flags.c_contiguous:
+            raise FishermixError(
+                f"{path} is stored column by column. Save numpy.ascontiguousarray(X) instead."
+            )
+        return cls(path, mapped.offset, mapped.dtype, mapped.shape)
 
     def read(self, start: int, stop: int) -> np.ndarray:
+        """Read the rows from `start` to before `stop`."""
         width = self.shape[1]
         count = (stop - start) * width
         offset = self.offset + start * width * self.dtype.itemsize
@@ -65,6 +75,30 @@ class RawTable:
         if len(numbers) != count:
             raise FishermixError(f"{self.path} ends before row {stop}. The file is damaged.")
         return numbers.reshape(stop - start, width)
+
+
+class FileTable:
+    """The rows of .npy files, one file after another."""
+
+    def __init__(self, paths: Sequence[FilePath]):
+        self.files = [NpyFile.open(path) for path in paths]
+        widths = {file.shape[1] for file in self.files}
+        if len(widths) != 1:
+            raise FishermixError(f"The files have rows of different lengths: {sorted(widths)}.")
+        self.starts = np.concatenate([[0], np.cumsum([file.shape[0] for file in self.files])])
+        self.shape = int(self.starts[-1]), widths.pop()
+        self.dtype = np.result_type(*(file.dtype for file in self.files))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Read the rows from `start` to before `stop`."""
+        if len(self.files) == 1:
+            return self.files[0].read(start, stop)
+        found = np.empty((stop - start, self.shape[1]), self.dtype)
+        for file, first in zip(self.files, self.starts):
+            begin, end = max(start, first), min(stop, first + file.shape[0])
+            if begin < end:
+                found[begin - start : end - start] = file.read(begin - first, end - first)
+        return found
 
 
 class BlockTable:
@@ -100,6 +134,7 @@ class BlockTable:
         self._position, self._left = 0, np.empty((0, self.shape[1]), self.dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:
+        """Read the rows from `start` to before `stop`."""
         if start < self._position:
             self._start_again()
         found = np.empty((stop - start, self.shape[1]), self.dtype)
@@ -118,112 +153,17 @@ class BlockTable:
             self._position = end
         return found
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._start_again()
-
-
-class JoinedTable:
-    """Tables joined one after another."""
-
-    def __init__(self, tables: Sequence[Table]):
-        widths = {table.shape[1] for table in tables}
-        if len(widths) != 1:
-            raise FishermixError(f"The files have rows of different lengths: {sorted(widths)}.")
-        self.tables = list(tables)
-        self.starts = np.concatenate([[0], np.cumsum([table.shape[0] for table in tables])])
-        self.shape = int(self.starts[-1]), widths.pop()
-        self.dtype = np.result_type(*(table.dtype for table in tables))
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        found = np.empty((stop - start, self.shape[1]), self.dtype)
-        for table, first in zip(self.tables, self.starts):
-            begin, end = max(start, first), min(stop, first + table.shape[0])
-            if begin < end:
-                found[begin - start : end - start] = table.read(begin - first, end - first)
-        return found
-
-
-def take_rows(table: Table, rows: np.ndarray) -> np.ndarray:
-    """Read the rows (m, D) at these ascending positions (m,)."""
-    found = np.empty((len(rows), table.shape[1]), table.dtype)
-    edges = np.searchsorted(rows, range(0, table.shape[0] + ROWS_PER_READ, ROWS_PER_READ))
-    for begin, end in pairwise(edges):
-        if begin < end:
-            wanted = rows[begin:end]
-            first = int(wanted[0])
-            found[begin:end] = table.read(first, int(wanted[-1]) + 1)[wanted - first]
-    return found
-
-
-def open_table(path: str | os.PathLike) -> Table:
-    """Open a .npy or .safetensors file, or a folder of such files in the order of their names.
-
-    A safetensors file must hold exactly one two-dimensional tensor of floats. A folder of imported word
-    vectors is such a table.
-
-    Parameters
-    ----------
-    path : path
-        The file or folder.
-
-    Returns
-    -------
-    table : Table
-
-    Examples
-    --------
-    >>> np.save("rows.npy", np.zeros((5000, 3)))
-    >>> open_table("rows.npy").shape
-    (5000, 3)
-    """
-    path = Path(path)
-    if path.is_dir():
-        parts = sorted(part for part in path.iterdir() if part.suffix in SUFFIXES)
-        if not parts:
-            raise FishermixError(f"{path} holds no file that ends in {' or '.join(SUFFIXES)}.")
-        return JoinedTable([open_table(part) for part in parts])
-    if not path.is_file():
-        raise FishermixError(f"There is no file {path}.")
-    if path.suffix == ".npy":
-        return _open_npy(path)
-    if path.suffix == ".safetensors":
-        return _open_safetensors(path)
-    raise FishermixError(f"{path} does not end in {' or '.join(SUFFIXES)}.")
-
-
-def _open_npy(path: Path) -> RawTable:
-    with explain_damage(path, "It is not an array that numpy.save wrote."):
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    if mapped.ndim != 2 or mapped.dtype.kind not in "fiu":
-        raise FishermixError(
-            f"{path} holds an array of {mapped.dtype} and shape {mapped.shape}, not rows of numbers."
-        )
-    if not mapped.flags.c_contiguous:
-        raise FishermixError(f"{path} is stored column by column. Save numpy.ascontiguousarray(X) instead.")
-    return RawTable(path, mapped.offset, mapped.dtype, mapped.shape)
-
-
-def _open_safetensors(path: Path) -> RawTable:
-    start, header = read_tensor_header(path)
-    found = [entry for entry in header.values() if entry.dtype.startswith("F") and len(entry.shape) == 2]
-    if len(found) != 1:
-        raise FishermixError(f"{path} holds {len(found)} tables of floats. Save exactly one per file.")
-    (entry,) = found
-    rows, width = entry.shape
-    return RawTable(path, start + entry.data_offsets[0], DTYPES[entry.dtype], (rows, width))
+Table = FileTable | BlockTable
 
 
 class StreamSource(RowSource):
-    """A `RowSource` whose rows stay in a file or in a re-iterable of blocks.
+    """A `RowSource` whose rows stay in .npy files or in a re-iterable of blocks.
 
     Parameters
     ----------
-    rows : Table or path
-        A table or the path of one.
+    rows : path, list of paths, memory-mapped array, or iterable of blocks
+        What `Mixture.fit` takes.
     weight : array of shape (N,), optional
         The weight of each row.
     memory : int
@@ -233,8 +173,6 @@ class StreamSource(RowSource):
 
     See Also
     --------
-    fishermix.rows.blocks.ArraySource : rows in memory.
-    fishermix.distributed.mixtures.ClusterSource : rows on a cluster.
     numpy.memmap : arrays in files.
 
     Examples
@@ -246,12 +184,12 @@ class StreamSource(RowSource):
 
     def __init__(
         self,
-        rows: Table | str | os.PathLike,
+        rows: FilePath | Sequence[FilePath] | Iterable[np.ndarray],
         weight: np.ndarray | None = None,
         memory: int = MEMORY,
         threads: int | None = None,
     ):
-        self.table = open_table(rows) if isinstance(rows, str | os.PathLike) else rows
+        self.table = open_table(rows)
         super().__init__(self.table.shape, self.table.dtype, weight)
         self.threads = count_threads(threads)
         bytes_of_row = self.shape[1] * (self.dtype.itemsize + self.table.dtype.itemsize)
@@ -294,7 +232,13 @@ class StreamSource(RowSource):
         return Block(rows, self._weigh(part), self._memos[number])
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        found = take_rows(self.table, rows).astype(self.dtype, copy=False)
+        found = np.empty((len(rows), self.shape[1]), self.dtype)
+        edges = np.searchsorted(rows, range(0, self.shape[0] + ROWS_PER_READ, ROWS_PER_READ))
+        for begin, end in pairwise(edges):
+            if begin < end:
+                wanted = rows[begin:end]
+                first = int(wanted[0])
+                found[begin:end] = self.table.read(first, int(wanted[-1]) + 1)[wanted - first]
         check_finite(found, rows)
         return found
 
@@ -303,54 +247,35 @@ def _count_bytes(memo: dict[str, Any]) -> int:
     return sum(part.nbytes for value in memo.values() if value for part in value)
 
 
-def open_rows(X: Any, sample_weight: Any = None, threads: int | None = None) -> RowSource | None:
-    """Open rows that are not in memory; return None if X is something else, such as a list of lists.
+def open_table(X: Any) -> Table:
+    """Open the rows of a path, paths, a memory-mapped array or blocks."""
+    if isinstance(X, FilePath):
+        return FileTable([X])
+    if isinstance(X, list | tuple) and X and all(isinstance(part, FilePath) for part in X):
+        return FileTable(X)
+    return BlockTable([X] if isinstance(X, np.ndarray) else X)
 
-    X may be a path, a list of paths, a memory-mapped array, a re-iterable of blocks, or a `dask.array`.
 
-    Parameters
-    ----------
-    X : path, list of paths, memory-mapped array, iterable of blocks, or dask.array
-        The rows.
-    sample_weight : array of shape (N,), optional
-        The weight of each row. Weight 2 counts as the same row twice.
-    threads : int, optional
-        The number of threads, as `n_jobs` in joblib. Default: every core.
-
-    Returns
-    -------
-    source : RowSource or None
-
-    Examples
-    --------
-    >>> open_rows([np.zeros((100, 3)), np.zeros((50, 3))]).shape
-    (150, 3)
-    """
+def open_rows(X: Any, sample_weight: Any, threads: int | None) -> RowSource | None:
+    """Open rows that are not in memory; None for arrays and whatever scikit-learn turns into one."""
+    if isinstance(X, RowSource):
+        if sample_weight is not None:
+            raise ValueError("Pass sample_weight to the RowSource, not to fit.")
+        return X
     if hasattr(X, "__dask_graph__"):
-        from fishermix.distributed.mixtures import ClusterSource
+        from fishermix.distributed import ClusterSource
 
-        return ClusterSource(X, weight=sample_weight)
-    table = _find_table(X)
-    return None if table is None else StreamSource(table, sample_weight, threads=threads)
+        return ClusterSource(X, sample_weight)
+    return StreamSource(X, sample_weight, threads=threads) if _is_stream(X) else None
 
 
-def _find_table(X: Any) -> Table | None:
-    if isinstance(X, str | os.PathLike):
-        return open_table(X)
-    if isinstance(X, np.memmap):
-        return BlockTable([X]) if X.ndim == 2 and X.dtype.kind in "fiu" else None
+def _is_stream(X: Any) -> bool:
+    """Whether X is a path, a list of paths or blocks, a memory-mapped array, or a re-iterable of blocks."""
     if isinstance(X, list | tuple):
-        return _join_parts(X)
+        blocks = all(isinstance(part, np.ndarray) and part.ndim == 2 for part in X)
+        return bool(X) and (blocks or all(isinstance(part, FilePath) for part in X))
+    if isinstance(X, np.memmap):
+        return X.ndim == 2 and X.dtype.kind in "fiu"
     is_array = any(hasattr(X, name) for name in ("__array__", "__array_interface__", "__dataframe__"))
-    if is_array or scipy.sparse.issparse(X) or isinstance(X, dict | set) or not hasattr(X, "__iter__"):
-        return None
-    return BlockTable(X)
-
-
-def _join_parts(parts: Sequence[Any]) -> Table | None:
-    """The table of a list of paths or of blocks; None for any other list."""
-    if parts and all(isinstance(part, str | os.PathLike) for part in parts):
-        return JoinedTable([open_table(part) for part in parts])
-    if parts and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in parts):
-        return BlockTable(parts)
-    return None
+    other = is_array or scipy.sparse.issparse(X) or isinstance(X, dict | set)
+    return isinstance(X, FilePath) or (not other and hasattr(X, "__iter__"))

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.mixture import GaussianMixture as SklearnMixture
 
 from fishermix.errors import FishermixError
 from fishermix.fisher.encoder import FisherEncoder
-from fishermix.mixture.mixture import from_sklearn
 from fishermix.text.sentences import BLOCK_SENTENCES, SentenceVectors, Transformer, warn_if_empty
 from fishermix.text.tokens import Sentence, WordLookup
 from fishermix.text.word_vectors import WordVectors
@@ -111,7 +109,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
             given = self.get_params(deep=False)
             given["whitening"] = getattr(self.whitening, "whitening_", self.whitening)
             if isinstance(self.mixtures, Iterable):  # SentenceVectors reports what is not a fitted mixture
-                given["mixtures"] = [_find_parameters(mixture) for mixture in self.mixtures]
+                given["mixtures"] = [getattr(mixture, "parameters_", mixture) for mixture in self.mixtures]
             self.__dict__["_sentence_vectors"] = SentenceVectors(**given)
         return self.__dict__["_sentence_vectors"]
 
@@ -216,10 +214,3 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def __getstate__(self):
         return {name: value for name, value in super().__getstate__().items() if name != "_sentence_vectors"}
-
-
-def _find_parameters(mixture: Any) -> Any:
-    """The parameters of a fitted mixture, also of scikit-learn's; what is none is returned as it is."""
-    if isinstance(mixture, SklearnMixture) and hasattr(mixture, "weights_"):
-        mixture = from_sklearn(mixture)
-    return mixture.parameters_ if hasattr(mixture, "locations_") else mixture

@@ -1,1 +1,0 @@
-"""Work on a Dask cluster: `cluster` connects to it; `mixtures` and `covariances` run on it."""
