@@ -132,7 +132,6 @@ def test_evaluate_gives_the_measures_in_percent_and_the_originality(run, trained
     assert {"bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d"} <= set(figures)
     assert 50 < figures["bleu1"] <= 100
     assert (figures["images"], figures["beam"], figures["split"]) == (7, beam, "test")
-    assert figures["rerank_weight"] == 8.0
     assert figures["originality"]["true, all"] == {
         "sentences": 14,
         "new": 0.0,

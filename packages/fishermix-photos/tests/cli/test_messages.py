@@ -93,7 +93,7 @@ def test_options_that_are_written_out_are_those_of_the_package():
     assert asdict(Decoding()) == {
         name: parameter.default
         for name, parameter in inspect.signature(Captioner.describe).parameters.items()
-        if name in ("beam", "samples", "length_norm", "rerank_weight")
+        if name in ("beam", "samples")
     }
 
 

@@ -56,7 +56,7 @@ def test_fine_tuning_starts_from_a_captioner_and_keeps_its_words():
     first = training()
     start = first.run()
     loss = first.position.history[first.position.best_epoch - 1]["dev_loss"]
-    more = training(replace(SMALL, epochs=2, choose_by="loss"), start=start, seed=1)
+    more = training(replace(SMALL, epochs=2, choose_by="loss", seed=1), start=start)
     assert more.compute_dev_loss() == pytest.approx(loss, rel=1e-5)
     tuned = more.run()
     assert tuned.vocabulary.words == start.vocabulary.words
@@ -180,7 +180,7 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path):
     with pytest.raises(FishermixError, match="another training"):
         training(replace(SMALL, epochs=2), tmp_path / "c")
     with pytest.raises(FishermixError, match="another training"):
-        training(replace(SMALL, epochs=1), tmp_path / "c", seed=1)
+        training(replace(SMALL, epochs=1, seed=1), tmp_path / "c")
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
@@ -213,7 +213,7 @@ def test_the_papers_recipe_lowers_the_loss():
 
 def test_a_step_depends_on_its_number_and_the_seed_alone():
     def masks(seed):
-        return Dropout(0.5, 0.5, 0.5, seed=seed).drop_outputs(torch.ones(4, 50))
+        return Dropout(0.5, 0.5, seed=seed).drop_outputs(torch.ones(4, 50))
 
     torch.manual_seed(1)
     one = masks(3)

@@ -43,8 +43,6 @@ class Decoding:
 
     beam: int = 16
     samples: int = 40
-    length_norm: float = 0.7
-    rerank_weight: float = 8.0
 
 
 CaptionRecipeOption = Annotated[
@@ -124,7 +122,7 @@ def measure_captions(
             "--set",
             metavar="NAME=VALUE",
             help="Change how sentences are chosen: beam=1 (greedy search; default 16), samples=0 (none are "
-            "sampled; default 40), length_norm (default 0.7), rerank_weight=0 (no re-ranking; default 8).",
+            "sampled; default 40).",
         ),
     ] = [],  # noqa: B006
     work: WorkOption = None,

@@ -49,6 +49,7 @@ def train_captioner(
             training.run()
         finally:
             if training.best is not None:
+                training.best.model_key = model.space_key
                 save(training.best, training.position.history, training.position.best_epoch)
         best = training.best
         if best.confidence is None or len(training.dev.points) >= FEWEST_TO_CALIBRATE:
@@ -73,7 +74,6 @@ def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, wor
         model.encode_text,
         recipe,
         folder=work / CHECKPOINT,
-        model_key=model.space_key,
         start=model.captioner if is_fine_tuned else None,
     )
 

@@ -122,9 +122,6 @@ class Captioner:
         encode_text: EncodeText | None = None,
         beam: int = BEAM,
         samples: int = SAMPLES,
-        length_norm: float = LENGTH_NORM,
-        rerank_weight: float = RERANK_WEIGHT,
-        max_words: int = MAX_WORDS,
     ) -> list[Description]:
         """One sentence per image, and how far it can be trusted. No sentence uses a content word twice.
 
@@ -134,17 +131,13 @@ class Captioner:
             Points of the images.
         encode_text : callable, optional
             Maps sentences to points of the joint space, which then helps to choose among the candidates.
+            None: the network chooses alone.
         beam : int, default 16
-            The number of beginnings that the search keeps. 1 is the greedy search of the paper.
+            The number of beginnings that the search keeps. 1 is the greedy search of the paper, which may
+            repeat words.
         samples : int, default 40
             The number of drawn sentences that compete with those of the beam; the one that agrees best with
             the others wins. 0: the first of `candidates` wins.
-        length_norm : float, default 0.7
-            The beam is sorted by log p / length^length_norm.
-        rerank_weight : float, default 8
-            The weight of the cosine of sentence and image. 0: the network chooses alone.
-        max_words : int, default 24
-            The longest sentence.
 
         Returns
         -------
@@ -152,39 +145,23 @@ class Captioner:
             With the attributes `sentence`, `confidence` and `unsure`.
         """
         image_points = np.atleast_2d(image_points)
-        if beam == 1:
-            return self._describe_greedily(image_points, max_words)
-        if not samples:
-            ranked = self.candidates(
-                image_points,
-                encode_text=encode_text,
-                beam=beam,
-                length_norm=length_norm,
-                rerank_weight=rerank_weight,
-                max_words=max_words,
-            )
+        if beam == 1 or not samples:
+            ranked = self.candidates(image_points, encode_text=encode_text, beam=beam)
             return [Description(sentences[0][0]) for sentences in ranked]
-        encode, written = encode_text if rerank_weight else None, []
+        written: list[Description] = []
         for first in range(0, len(image_points), IMAGES_AT_ONCE_SAMPLED):
             points = image_points[first : first + IMAGES_AT_ONCE_SAMPLED]
-            drafts = self._draft(points, beam, length_norm, max_words, samples)
-            written += choose_by_consensus(drafts, points, self._join_words, encode, rerank_weight)
-        if self.confidence is not None and encode is not None:
+            drafts = self._draft(points, beam, samples)
+            written += choose_by_consensus(drafts, points, self._join_words, encode_text)
+        if self.confidence is not None and encode_text is not None:
             written = [description.rate(self.confidence) for description in written]
         return written
 
-    def _describe_greedily(self, image_points: np.ndarray, max_words: int) -> list[Description]:
-        starts = scale_points(image_points, self.dimension)
-        beams = Decoder(self.weights, self._word_inputs, max_words).search_beam(starts, 1, LENGTH_NORM)
-        return [Description(self._join_words(sentence.words)) for [sentence] in beams]
-
-    def _draft(
-        self, image_points: np.ndarray, beam: int, length_norm: float, max_words: int, samples: int
-    ) -> list[list[Hypothesis]]:
+    def _draft(self, image_points: np.ndarray, beam: int, samples: int) -> list[list[Hypothesis]]:
         """The different sentences of the beam and of sampling, per image."""
         starts = scale_points(image_points, self.dimension)
-        decoder = Decoder(self.weights, self._word_inputs, max_words, self._once)
-        beams = decoder.search_beam(starts, beam, length_norm)
+        decoder = Decoder(self.weights, self._word_inputs, MAX_WORDS, self._once)
+        beams = decoder.search_beam(starts, beam, LENGTH_NORM)
         drawn = decoder.sample(starts, samples, TEMPERATURE)
         drafts = []
         for of_beam, of_samples in zip(beams, drawn):
@@ -193,25 +170,18 @@ class Captioner:
         return drafts
 
     def candidates(
-        self,
-        image_points: np.ndarray,
-        *,
-        encode_text: EncodeText | None = None,
-        beam: int = BEAM,
-        length_norm: float = LENGTH_NORM,
-        rerank_weight: float = RERANK_WEIGHT,
-        max_words: int = MAX_WORDS,
+        self, image_points: np.ndarray, *, encode_text: EncodeText | None = None, beam: int = BEAM
     ) -> list[list[tuple[str, float]]]:
         """The sentences of the beam and their scores, per image, the best first.
 
-        The score is log p / length^length_norm, plus `rerank_weight` times the cosine of sentence and image
-        if `encode_text` is given.
+        The score is log p / length^0.7, plus 8 times the cosine of sentence and image if `encode_text` is
+        given.
 
         Parameters
         ----------
         image_points : array of shape (n, at least d)
             Points of the images.
-        encode_text, beam, length_norm, rerank_weight, max_words
+        encode_text, beam
             As in `describe`.
 
         Returns
@@ -220,16 +190,16 @@ class Captioner:
         """
         image_points = np.atleast_2d(image_points)
         starts = scale_points(image_points, self.dimension)
-        decoder = Decoder(self.weights, self._word_inputs, max_words, self._once)
+        decoder = Decoder(self.weights, self._word_inputs, MAX_WORDS, None if beam == 1 else self._once)
         candidates: list[list[tuple[str, float]]] = []
         for first in range(0, len(starts), IMAGES_AT_ONCE):
             block = slice(first, first + IMAGES_AT_ONCE)
             scored = [
-                [(self._join_words(sentence.words), sentence.score(length_norm)) for sentence in of_image]
-                for of_image in decoder.search_beam(starts[block], beam, length_norm)
+                [(self._join_words(sentence.words), sentence.score(LENGTH_NORM)) for sentence in of_image]
+                for of_image in decoder.search_beam(starts[block], beam, LENGTH_NORM)
             ]
             if encode_text is not None:
-                scored = _rerank(scored, image_points[block], encode_text, rerank_weight)
+                scored = _rerank(scored, image_points[block], encode_text)
             candidates += scored
         return candidates
 
@@ -247,16 +217,12 @@ class Captioner:
             Store floats in half precision.
         """
         precision = np.float16 if half else np.float32
-        tensors = {"points": self.points, **self.weights.as_dict()}
+        tensors = {"points": self.points, **vars(self.weights)}
         config = CaptionerConfig(
             self.vocabulary.words, self.weights.units, self.dimension, self.model_key, self.confidence
         )
-        save_folder(
-            folder,
-            CAPTIONER_KIND,
-            config,
-            {name: value.astype(precision) for name, value in tensors.items()},
-        )
+        rounded = {name: value.astype(precision) for name, value in tensors.items()}
+        save_folder(folder, CAPTIONER_KIND, config, rounded)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Captioner:
@@ -300,11 +266,12 @@ def scale_points(points: np.ndarray, dimension: int) -> np.ndarray:
 
 
 def _rerank(
-    scored: list[list[tuple[str, float]]], image_points: np.ndarray, encode_text: EncodeText, weight: float
+    scored: list[list[tuple[str, float]]], image_points: np.ndarray, encode_text: EncodeText
 ) -> list[list[tuple[str, float]]]:
-    """The sentences of each image, with `weight` times their cosine with it added, sorted again."""
+    """The sentences of each image, with the weighted cosine with it added, sorted again."""
     owner = np.repeat(np.arange(len(scored)), [len(of_image) for of_image in scored])
     points = encode_text([text for of_image in scored for text, _ in of_image])
-    cosines = iter(np.einsum("nd,nd->n", points, image_points[owner]).tolist())
-    summed = [[(text, score + weight * next(cosines)) for text, score in of_image] for of_image in scored]
+    cosines = np.einsum("nd,nd->n", points, image_points[owner]).tolist()
+    added = iter([RERANK_WEIGHT * cosine for cosine in cosines])
+    summed = [[(text, score + next(added)) for text, score in of_image] for of_image in scored]
     return [sorted(of_image, key=lambda pair: (-pair[1], pair[0])) for of_image in summed]

@@ -41,7 +41,6 @@ RIGHT_SHARE = 0.5  # of the content words of a sentence
 RANDOM_SHARE = 0.95  # of random captions that must be unsure
 LEAST_CONFIDENCE = 1 / 3  # below it, a sentence is unsure in any case
 REGULARIZATION = 100.0  # scikit-learn's C: weak, since dev has many photos and two numbers each
-USUAL_RERANK_WEIGHT = 8.0  # of the joint space; half of it halves the weights of the cosine above
 
 Words = Sequence[int]
 EncodeText = Callable[[list[str]], np.ndarray]
@@ -89,7 +88,6 @@ def choose_by_consensus(
     image_points: np.ndarray,
     join_words: Callable[[Words], str],
     encode_text: EncodeText | None,
-    rerank_weight: float = USUAL_RERANK_WEIGHT,
 ) -> list[Description]:
     """The best of the drafts of each image (n, d), as the module says.
 
@@ -100,7 +98,8 @@ def choose_by_consensus(
         agreement = measure_agreement([hypothesis.words for hypothesis in hypotheses])
         log_probabilities = np.array([hypothesis.log_probability for hypothesis in hypotheses])
         lengths = np.array([len(hypothesis.words) for hypothesis in hypotheses])
-        prior = compute_prior(log_probabilities, lengths)
+        # The logarithms of the weights before the photo is compared, up to a constant.
+        prior = LOG_WEIGHT * log_probabilities + LENGTH_WEIGHT * (lengths + 1)
         kept = np.argsort(-expect_agreement(agreement, prior), kind="stable")[:LEADERS]
         agreements.append(agreement[np.ix_(kept, kept)])
         priors.append(prior[kept])
@@ -110,12 +109,11 @@ def choose_by_consensus(
         return [Description(named[0]) for named in texts]
     points = encode_text([text for named in texts for text in named])
     ends = np.cumsum([len(named) for named in texts])
-    part = rerank_weight / USUAL_RERANK_WEIGHT
     chosen = []
     for named, agreement, prior, end, image in zip(texts, agreements, priors, ends, image_points):
         cosines = points[end - len(named) : end] @ image
-        expected = expect_agreement(agreement, prior + part * COSINE_WEIGHT * cosines)
-        best = int(np.argmax(expected + part * cosines))
+        expected = expect_agreement(agreement, prior + COSINE_WEIGHT * cosines)
+        best = int(np.argmax(expected + cosines))
         chosen.append(Description(named[best], float(cosines[best]), float(expected[best])))
     return chosen
 
@@ -134,11 +132,6 @@ def measure_agreement(sentences: Sequence[Words]) -> np.ndarray:
         orders += np.maximum(has[:, None], has[None, :])  # an order counts if one of the two has it
     closeness = np.exp(-((lengths[:, None] - lengths[None, :]) ** 2) / (2 * CIDER_SIGMA**2))
     return total / np.maximum(orders, 1) * closeness
-
-
-def compute_prior(log_probabilities: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The logarithms (n,) of the weights of candidates before the photo is compared, up to a constant."""
-    return LOG_WEIGHT * log_probabilities + LENGTH_WEIGHT * (lengths + 1)
 
 
 def expect_agreement(agreement: np.ndarray, log_weights: np.ndarray) -> np.ndarray:

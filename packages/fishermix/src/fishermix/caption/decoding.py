@@ -8,7 +8,7 @@ One step, with the gates in the order input, forget, output, candidate:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +39,6 @@ class Weights:
     @property
     def dimension(self) -> int:
         return self.input_weights.shape[1]
-
-    def as_dict(self) -> Mapping[str, np.ndarray]:
-        return dict(vars(self))
 
 
 LSTMState = tuple[np.ndarray, np.ndarray]

@@ -46,10 +46,8 @@ class CaptionNetwork(nn.Module):
         """
         different, position = torch.unique(words, return_inverse=True)
         dropout = dropout or Dropout()
-        word_gates = functional.linear(
-            dropout.drop_inputs(word_inputs[different]), self.input_weights, self.gate_bias
-        )
-        start_gates = functional.linear(dropout.drop_inputs(starts), self.input_weights, self.gate_bias)
+        word_gates = functional.linear(word_inputs[different], self.input_weights, self.gate_bias)
+        start_gates = functional.linear(starts, self.input_weights, self.gate_bias)
         from_words = functional.embedding(position, word_gates)
         hidden = starts.new_zeros(len(starts), self.units)
         cell = hidden
@@ -86,19 +84,16 @@ def copy_weights(parameters: dict[str, Tensor] | dict[str, nn.Parameter]) -> Wei
 class Dropout:
     """Dropout with its own generator, so that a training step depends on nothing but its seed.
 
-    input: drops coordinates of each point; recurrent: drops units, the same ones during a whole sentence;
-    output: drops units before the softmax. The other values are scaled by 1 / (1 - p).
+    recurrent: drops units, the same ones during a whole sentence; output: drops units before the softmax. The
+    other values are scaled by 1 / (1 - p).
     """
 
-    def __init__(self, input: float = 0.0, recurrent: float = 0.0, output: float = 0.0, seed: int = 0):
-        self._input, self._recurrent, self._output = input, recurrent, output
+    def __init__(self, recurrent: float = 0.0, output: float = 0.0, seed: int = 0):
+        self._recurrent, self._output = recurrent, output
         self._generator = torch.Generator().manual_seed(seed)
 
     def _draw_mask(self, like: Tensor, p: float) -> Tensor:
         return torch.empty_like(like).bernoulli_(1 - p, generator=self._generator) / (1 - p)
-
-    def drop_inputs(self, points: Tensor) -> Tensor:
-        return points * self._draw_mask(points, self._input) if self._input else points
 
     def draw_recurrent_mask(self, hidden: Tensor) -> Tensor | None:
         return self._draw_mask(hidden, self._recurrent) if self._recurrent else None

@@ -186,7 +186,6 @@ class Training:
 
     train, dev : points and sentences, to train on and to choose the best epoch
     encode_text : gives one point (a row) per one-word sentence, zeros for a word out of vocabulary
-    model_key : identifies the joint space of the points
     start : the captioner whose words and weights the training starts from; None for new ones
     """
 
@@ -198,11 +197,9 @@ class Training:
         recipe: CaptionRecipe = DEFAULT,
         *,
         folder: str | os.PathLike | None = None,
-        seed: int = 0,
-        model_key: str = "",
         start: Captioner | None = None,
     ):
-        self.train, self.dev, self.recipe, self.seed, self.model_key = train, dev, recipe, seed, model_key
+        self.train, self.dev, self.recipe = train, dev, recipe
         self.dimension = min(recipe.dimension, train.points.shape[1])
         if start is None:
             vocabulary = CaptionVocabulary.from_sentences(train.words, recipe.min_count)
@@ -215,7 +212,7 @@ class Training:
         self._word_inputs = torch.from_numpy(scale_points(self.table.points, self.dimension))
         self._train_inputs = torch.from_numpy(scale_points(train.points, self.dimension))
         self._dev_inputs = torch.from_numpy(scale_points(dev.points, self.dimension))
-        self.network = CaptionNetwork(self.dimension, recipe.units, len(vocabulary), seed)
+        self.network = CaptionNetwork(self.dimension, recipe.units, len(vocabulary), recipe.seed)
         if start is not None:
             self.network.load_weights(start.weights)
         self.mean = {name: value.detach().clone() for name, value in self.network.named_parameters()}
@@ -242,7 +239,6 @@ class Training:
         return {
             "version": VERSION,
             "recipe": asdict(self.recipe),
-            "seed": self.seed,
             "data": hash_values(*sets),
             "words": hash_values(list(self.table.vocabulary.words), self.table.points),
             "starts from a captioner": self._start is not None,
@@ -266,7 +262,7 @@ class Training:
             bar.advance(position.epoch * self.steps_per_epoch + position.step)
             saved = time.monotonic()
             while position.epoch < self.recipe.epochs and not self._is_out_of_patience():
-                rng = np.random.default_rng([self.seed, position.epoch])
+                rng = np.random.default_rng([self.recipe.seed, position.epoch])
                 batches = self.table.make_batches(self.train, self.recipe.batch_size, rng)
                 for batch in islice(batches, position.step, None):
                     self._step(batch, position.epoch * self.steps_per_epoch + position.step, total)
@@ -293,12 +289,8 @@ class Training:
 
     def _step(self, batch: Batch, step: int, total: int) -> None:
         recipe = self.recipe
-        dropout = Dropout(
-            recipe.input_dropout,
-            recipe.recurrent_dropout,
-            recipe.output_dropout,
-            seed=self.seed * SEED_STEP + step,
-        )
+        seed = recipe.seed * SEED_STEP + step
+        dropout = Dropout(recipe.recurrent_dropout, recipe.output_dropout, seed)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
             scores = self.network(
                 self._train_inputs[torch.from_numpy(batch.images)],
@@ -353,13 +345,9 @@ class Training:
     def make_captioner(self) -> Captioner:
         """A captioner with the current mean weights."""
         vocabulary = self.table.vocabulary
-        return Captioner(
-            vocabulary,
-            self.table.points[: len(vocabulary)],
-            copy_weights(self.mean),
-            self.model_key,
-            self._start.confidence if self._start else None,
-        )
+        points = self.table.points[: len(vocabulary)]
+        confidence = self._start.confidence if self._start else None
+        return Captioner(vocabulary, points, copy_weights(self.mean), confidence=confidence)
 
     @torch.no_grad()
     def compute_dev_loss(self) -> float:
