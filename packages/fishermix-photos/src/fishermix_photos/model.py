@@ -266,7 +266,7 @@ class ImageTextModel:
         encoder, space = self.sentence_encoder, self.joint_space
         tensors, mixtures = _list_tensors(encoder, space, np.float16 if half else np.float32)
         config = ModelConfig(
-            encoders=_list_networks(self.image_encoder),
+            encoders=self.image_encoder.encoders,
             view=self.image_encoder.view,
             encoder_key=self.image_encoder.key,
             widths=list(space.image_widths),
@@ -529,12 +529,12 @@ class ImageTextModel:
 
     @cached_property
     def image_encoder(self) -> Any:
-        """The `ImageEncoder`, or a `FusedEncoder` of several."""
-        from fishermix_photos.vision.encoder import open_encoders
+        """The vectors of photos."""
+        from fishermix_photos.vision.encoder import ImageEncoder
 
         assert self._saved is not None
         config, folder = self._saved.config, self._saved.folder
-        encoder = open_encoders(tuple(config.encoders), config.view)
+        encoder = ImageEncoder(tuple(config.encoders), view=config.view)
         if encoder.key != config.encoder_key:
             raise FishermixError(
                 f"{folder} was trained with another version of the network {', '.join(config.encoders)}. "
@@ -575,11 +575,6 @@ class ImageTextModel:
         """An optional folder inside the model's, if it is there."""
         folder = self._saved.folder / name if self._saved else None
         return folder if folder is not None and (folder / CONFIG).is_file() else None
-
-
-def _list_networks(encoder: Any) -> list[str]:
-    """The networks whose vectors an image encoder concatenates."""
-    return [str(network.encoder) for network in getattr(encoder, "encoders", [encoder])]
 
 
 def _load_joint_space(saved: SavedFolder) -> JointSpace:

@@ -53,7 +53,7 @@ def test_a_tuned_model_finds_colors_with_its_own_network(photos):
     result = tune(photos)
     assert result.exit_code == 0, result.output
     model = ImageTextModel.load(photos / "model")
-    assert model.image_encoder.encoder == str(photos / "network")
+    assert model.image_encoder.encoders == [str(photos / "network")]
     pictures = [photos / "one" / f"{number}.png" for number in range(4)]
     tuned, before = model.image_encoder.transform(pictures), ImageEncoder("efficientnet-lite2:depths")
     assert np.linalg.norm(tuned - before.transform(pictures)) > 0.01 * np.linalg.norm(tuned)  # it has learned

@@ -245,7 +245,7 @@ def npm_package() -> Path:
 def test_the_real_resnet50_sees_a_cat_and_a_coffee(npm_package, photos):
     """Only the right preparation of an image classifies it rightly."""
     encoder = add_encoder("resnet50", npm_package)
-    session, network = encoder._session.session, encoder._session.network
+    session, network = encoder._sessions[0].session, encoder._sessions[0].network
     image = network.prepare(
         np.stack([pixels(photo, 224).transpose(1, 2, 0).astype(np.uint8) for photo in photos])
     )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.vision.crops import VIEWS, count_crops, cut_crops
+from fishermix_photos.vision.encoder import VIEWS, count_crops, cut_crops
 from PIL import Image
 
 SIDE = 56

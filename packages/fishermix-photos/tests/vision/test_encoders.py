@@ -9,8 +9,7 @@ import odd_images
 import onnx
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.vision.crops import cut_crops
-from fishermix_photos.vision.encoder import ImageEncoder
+from fishermix_photos.vision.encoder import ImageEncoder, cut_crops
 from fishermix_photos.vision.network import Network, open_session
 from fishermix_photos.vision.open import UnreadableImage
 from PIL import Image

@@ -20,7 +20,7 @@ from fishermix.progress import progress
 from fishermix.rows.blocks import count_threads
 from fishermix.storage import sha256_of_file, write_atomically
 
-from fishermix_photos.vision.crops import cut_crops
+from fishermix_photos.vision.encoder import cut_crops
 from fishermix_photos.vision.limits import allow_pixels
 from fishermix_photos.vision.network import Network, open_session
 from fishermix_photos.vision.open import open_photo

@@ -19,7 +19,6 @@ from fishermix.storage import hash_values, sha256_of_file, write_atomically
 from fishermix_photos.lab.datasets import KINDS, Dataset
 from fishermix_photos.lab.stages import VERSIONS, open_stages
 from fishermix_photos.model import ImageTextModel
-from fishermix_photos.vision.encoder import image_networks
 from fishermix_photos.vision.features import hash_photos
 
 
@@ -78,7 +77,7 @@ def hash_dataset(dataset: Dataset, encoder: Any, features: str | os.PathLike) ->
 
     features : the folder that keeps the hashes of the photos
     """
-    photos = hash_photos(dataset.image_paths, image_networks(encoder)[0], features)
+    photos = hash_photos(dataset.image_paths, encoder, features)
     protocol = dataset.protocol and asdict(dataset.protocol)
     return hash_values(photos, dataset.sentences, dataset.image_of, dataset.splits.tolist(), protocol)
 

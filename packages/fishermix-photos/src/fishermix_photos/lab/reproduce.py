@@ -23,7 +23,7 @@ from fishermix_photos.lab.stages import VERSIONS, Stages
 from fishermix_photos.lab.training import describe_families, image_features, rank_answers, train_model
 from fishermix_photos.model import ImageTextModel
 from fishermix_photos.transformer import SentenceTransformer
-from fishermix_photos.vision.encoder import open_encoders
+from fishermix_photos.vision.encoder import DEFAULT_VIEW, ImageEncoder
 
 COMPARED = {
     f"{task} {name}": (task, at)
@@ -167,7 +167,7 @@ class Experiment:
 
         features : the folder that keeps the hashes of the photos
         """
-        encoder = open_encoders(recipe.encoders, recipe.view)
+        encoder = ImageEncoder(recipe.encoders, view=recipe.view or DEFAULT_VIEW)
         named = {
             "variant": None,
             "families": [describe_families(mixture) for mixture in recipe.mixtures],

@@ -30,7 +30,7 @@ from fishermix_photos.lab.recipe import Recipe
 from fishermix_photos.lab.stages import CachedTransformer, Stages, make_key, open_stages
 from fishermix_photos.model import ImageTextModel
 from fishermix_photos.transformer import SentenceTransformer
-from fishermix_photos.vision.encoder import image_networks, open_encoders
+from fishermix_photos.vision.encoder import DEFAULT_VIEW, ImageEncoder
 from fishermix_photos.vision.features import extract
 
 HELD_OUT = 0.1
@@ -92,11 +92,10 @@ def train_model(
         dataset = with_dev(dataset, recipe.seed)
         dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
         encoder = fit_sentence_encoder(vectors, recipe, stages)
-        image_encoder = open_encoders(recipe.encoders, recipe.view)
+        image_encoder = ImageEncoder(recipe.encoders, view=recipe.view or DEFAULT_VIEW)
         with stages.clock("image features"):
             dataset, features = image_features(dataset, image_encoder, stages.folder / "features")
-        widths = [network.n_features for network in image_networks(image_encoder)]
-        cca, space = fit_joint_space(dataset, features, widths, encoder, recipe, stages)
+        cca, space = fit_joint_space(dataset, features, image_encoder.widths, encoder, recipe, stages)
         if isinstance(encoder.transformer, CachedTransformer):  # the work folder may go
             encoder.set_params(transformer=encoder.transformer.transformer)
         if n_words is not None:
@@ -245,16 +244,14 @@ def image_features(
 ) -> tuple[Dataset, np.ndarray]:
     """The data set without unreadable photos, and the networks' vectors (n, p) of the others."""
     with open_stages(work) as stages:
-        networks = image_networks(encoder)
-        results = [extract(dataset.image_paths, network, stages.folder) for network in networks]
-    failed = {str(path) for result in results for path in result.failed}
+        features, failed, _ = extract(dataset.image_paths, encoder, stages.folder)
     good = np.array([str(path) not in failed for path in dataset.image_paths], bool)
     if not good.any():
         raise FishermixError(f"None of the {len(good)} photos of {dataset.name} can be read.")
     if failed:
         print(f"fishermix: skipped {len(failed)} unreadable photos of {dataset.name}", file=sys.stderr)
         dataset = dataset.select(np.flatnonzero(good))
-    return dataset, np.hstack([result.features[good] for result in results])
+    return dataset, features[good]
 
 
 def fit_joint_space(

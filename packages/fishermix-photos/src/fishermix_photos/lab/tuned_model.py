@@ -102,7 +102,7 @@ def tune_model(
         The activations of the graph after which the network learns.
     """
     Path(network).mkdir(parents=True, exist_ok=True)  # before hours of work
-    space, old = model.joint_space, Network.find(model.image_encoder.encoder)
+    space, old = model.joint_space, Network.find(model.image_encoder.encoders[0])
     dataset = combine([one.dataset for one in sets])
     encoder = _prepare_encoder(model, dataset.sentences, vectors, n_words, stages)
     paths, rows = _find_photos(dataset)

@@ -17,18 +17,21 @@ from fishermix.rows.blocks import count_threads
 from PIL import Image
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from fishermix_photos.vision.crops import count_crops, cut_crops, parse_view
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.limits import allow_pixels
 from fishermix_photos.vision.network import DEFAULT_NETWORK, Network, NetworkSession
 from fishermix_photos.vision.open import ImageSource, open_photo
 from fishermix_photos.vision.worker import TimeBudget
 
+DEFAULT_VIEW = "squeeze"
 CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results
-DERIVED = ("_network", "_session", "key", "max_pixels_")  # cached; recomputed after `set_params`
+DERIVED = ("_networks", "_sessions", "key", "max_pixels_")  # cached; recomputed after `set_params`
+# 224 of the 256 pixels of the short side, the usual proportion for networks trained on ImageNet.
+CROP = 224 / 256
 
 Vectors = Iterator[tuple[int, np.ndarray | UnreadableImage]]
 OnOpen = Callable[[Any, Image.Image], None]
+Box = tuple[float, float, float, float]
 
 
 class ImageEncoder(TransformerMixin, BaseEstimator):
@@ -39,8 +42,9 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    encoder : str or path, default "efficientnet-lite2"
+    encoder : str, path or a sequence of them, default "efficientnet-lite2"
         The name of a network, or an ONNX file with a JSON next to it (see `fishermix_photos.vision.network`).
+        The vectors of several networks are concatenated.
     view : {"squeeze", "flip", "center", "ten-crop"}, default "squeeze"
         "squeeze": the whole image, resized to a square. "flip": the same and its mirror image. "center": the
         middle square. "ten-crop": four corners and the middle, and their mirror images.
@@ -56,6 +60,8 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     ----------
     n_features : int
         The length d of a vector.
+    widths : list of int
+        The features of each network.
     key : str
         Identifies network and view: vectors with the same key are comparable and may be cached.
     max_pixels_ : int
@@ -63,7 +69,6 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    fishermix_photos.vision.features.extract : the same with a cache on disk.
     fishermix_photos.ImageTextModel : compares photos with sentences.
 
     Examples
@@ -74,8 +79,8 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        encoder: str | os.PathLike = DEFAULT_NETWORK,
-        view: str = "squeeze",
+        encoder: str | os.PathLike | Sequence[str | os.PathLike] = DEFAULT_NETWORK,
+        view: str = DEFAULT_VIEW,
         batch_size: int = 4,
         threads: int | None = None,
         max_pixels: int | None = None,
@@ -114,8 +119,8 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         -------
         names : ndarray of str
         """
-        name = os.path.basename(os.fspath(self.encoder)).removesuffix(".onnx")
-        return np.array([f"{name}_{i}" for i in range(self.n_features)], object)
+        names = [os.path.basename(name).removesuffix(".onnx") for name in self.encoders]
+        return np.array([f"{name}_{i}" for name, n in zip(names, self.widths) for i in range(n)], object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -131,7 +136,18 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     @property
     def n_features(self) -> int:
         """The length d of a vector."""
-        return self._session.n_features
+        return sum(self.widths)
+
+    @property
+    def widths(self) -> list[int]:
+        """The features of each network."""
+        return [session.n_features for session in self._sessions]
+
+    @property
+    def encoders(self) -> list[str]:
+        """The names or files of the networks."""
+        given = self.encoder
+        return [os.fspath(name) for name in ([given] if isinstance(given, str | os.PathLike) else given)]
 
     @cached_property
     def max_pixels_(self) -> int:
@@ -142,7 +158,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     def key(self) -> str:
         """Identifies network and view: vectors with the same key are comparable and may be cached."""
         parse_view(self.view)
-        return self._network.features_key(self.view)
+        return "+".join(network.features_key(self.view) for network in self._networks)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
         """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable.
@@ -180,20 +196,22 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         vectors : iterator of (int, ndarray of shape (d,) or FishermixError)
         """
         chunk, threads = max(1, self.batch_size // count_crops(self.view)), count_threads(self.threads)
-        session, limit, budget = self._session, self.max_pixels_, TimeBudget()  # the threads share them
+        sessions, limit, budget = self._sessions, self.max_pixels_, TimeBudget()  # the threads share them
+
+        def cut(photo: ImageSource, session: NetworkSession) -> np.ndarray | UnreadableImage:
+            try:
+                image = open_photo(photo, limit, session.network.size, budget)
+            except UnreadableImage as error:
+                return error
+            if on_open is not None and session is sessions[0]:
+                on_open(photo, image)
+            return cut_crops(image, self.view, session.network.size)
 
         def encode(photos: list[ImageSource]) -> list[np.ndarray | UnreadableImage]:
-            size = session.network.size
-            results: list[Any] = []
-            for photo in photos:
-                try:
-                    image = open_photo(photo, limit, size, budget)
-                    if on_open is not None:
-                        on_open(photo, image)
-                    results.append(cut_crops(image, self.view, size))
-                except UnreadableImage as error:
-                    results.append(error)
-            return average_crops(results, session)
+            of_networks = [
+                _encode_crops([cut(photo, session) for photo in photos], session) for session in sessions
+            ]
+            return [_concatenate(results) for results in zip(*of_networks)]
 
         remaining = iter(images)
         pool = ThreadPoolExecutor(threads, thread_name_prefix="fishermix-images")
@@ -212,12 +230,12 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
             pool.shutdown(wait=True, cancel_futures=True)
 
     @cached_property
-    def _network(self) -> Network:
-        return Network.find(self.encoder)
+    def _networks(self) -> list[Network]:
+        return [Network.find(name) for name in self.encoders]
 
     @cached_property
-    def _session(self) -> NetworkSession:
-        return NetworkSession(self._network, self.batch_size)
+    def _sessions(self) -> list[NetworkSession]:
+        return [NetworkSession(network, self.batch_size) for network in self._networks]
 
     def set_params(self, **parameters: object) -> ImageEncoder:
         """Set parameters; the network is opened again on next use.
@@ -239,53 +257,72 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
 
 
-def average_crops(results: list[Any], session: NetworkSession) -> list[np.ndarray | UnreadableImage]:
+def _encode_crops(opened: list[Any], session: NetworkSession) -> list[np.ndarray | UnreadableImage]:
     """The vector (d,) of each photo, the mean over its crops; errors stay where they are."""
-    crops = [result for result in results if isinstance(result, np.ndarray)]
+    crops = [crop for crop in opened if isinstance(crop, np.ndarray)]
     if not crops:
-        return results
+        return opened
     rows = session.run(np.concatenate(crops)).reshape(len(crops), -1, session.n_features)
     vectors = iter(rows.mean(axis=1))
-    return [next(vectors) if isinstance(result, np.ndarray) else result for result in results]
+    return [next(vectors) if isinstance(crop, np.ndarray) else crop for crop in opened]
 
 
-class FusedEncoder:
-    """Several image encoders whose vectors are concatenated. It has the methods of one encoder."""
-
-    def __init__(self, encoders: Sequence[Any]):
-        self.encoders = list(encoders)
-        self.view = self.encoders[0].view
-        self.n_features = sum(encoder.n_features for encoder in self.encoders)
-        self.key = "+".join(encoder.key for encoder in self.encoders)
-        self.max_pixels_ = min(encoder.max_pixels_ for encoder in self.encoders)
-
-    def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, sum of the dimensions) of n paths, bytes or PIL images."""
-        return np.hstack([encoder.transform(images) for encoder in self.encoders])
-
-    def stream(
-        self, images: Iterable[ImageSource], on_open: OnOpen | None = None
-    ) -> Iterator[tuple[int, np.ndarray | FishermixError]]:
-        """Yield (position, vector or error) of each image, in order."""
-        images = list(images)  # every encoder reads them all; a generator could be read once
-        first, *others = self.encoders
-        streams = [first.stream(images, on_open), *(encoder.stream(images) for encoder in others)]
-        for results in zip(*streams, strict=True):
-            (position, *_), vectors = zip(*results)
-            errors = [vector for vector in vectors if isinstance(vector, FishermixError)]
-            yield position, errors[0] if errors else np.concatenate(vectors)
+def _concatenate(results: Sequence[Any]) -> np.ndarray | UnreadableImage:
+    """The vectors that the networks have for one photo as one, or the first error."""
+    errors = (result for result in results if isinstance(result, UnreadableImage))
+    return next(errors, None) or np.concatenate(results)
 
 
-def image_networks(encoder: Any) -> list[Any]:
-    """The networks whose vectors an image encoder concatenates."""
-    return list(getattr(encoder, "encoders", [encoder]))
+# The crops of an image that a network sees. A view is a list of crops, whose features are averaged. A crop is
+# a box in the image, resampled directly to the size of the network's input, so a very wide image is never
+# enlarged as a whole.
 
 
-def open_encoders(names: Sequence[str], view: str | None) -> Any:
-    """An `ImageEncoder`, or a `FusedEncoder` if there are several names.
+def _box_whole(width: int, height: int) -> list[Box]:
+    return [(0, 0, width, height)]
 
-    names : networks, each with an optional output, such as `efficientnet-lite2:depths`
-    view : the crops of a photo; None: that of the network
-    """
-    encoders = [ImageEncoder(name, view=view) if view else ImageEncoder(name) for name in names]
-    return encoders[0] if len(encoders) == 1 else FusedEncoder(encoders)
+
+def _box_center(width: int, height: int) -> list[Box]:
+    crop = CROP * min(width, height)
+    left, top = (width - crop) / 2, (height - crop) / 2
+    return [(left, top, left + crop, top + crop)]
+
+
+def _box_corners_and_center(width: int, height: int) -> list[Box]:
+    crop = CROP * min(width, height)
+    right, bottom = width - crop, height - crop
+    corners = [(left, top, left + crop, top + crop) for top in (0, bottom) for left in (0, right)]
+    return [*corners, *_box_center(width, height)]
+
+
+View = tuple[Callable[[int, int], list[Box]], bool]
+# Name: a function of width and height that gives the boxes, and whether mirror images are added.
+VIEWS: dict[str, View] = {
+    "squeeze": (_box_whole, False),
+    "flip": (_box_whole, True),
+    "center": (_box_center, False),
+    "ten-crop": (_box_corners_and_center, True),
+}
+
+
+def cut_crops(image: Image.Image, view: str, side: int) -> np.ndarray:
+    """The crops of an RGB image, (n_crops, side, side, 3) uint8; mirror images follow the plain crops."""
+    boxes, mirrored = parse_view(view)
+    resampled = [
+        np.asarray(image.resize((side, side), Image.Resampling.BICUBIC, box=box))
+        for box in boxes(*image.size)
+    ]
+    plain = np.stack(resampled)
+    return np.concatenate([plain, plain[:, :, ::-1]]) if mirrored else plain
+
+
+def count_crops(view: str) -> int:
+    """The number of crops per image."""
+    boxes, mirrored = parse_view(view)
+    return len(boxes(1, 1)) * (2 if mirrored else 1)
+
+
+def parse_view(view: str) -> View:
+    if view not in VIEWS:
+        raise FishermixError(f"There is no view '{view}'. Choose one of {', '.join(VIEWS)}.")
+    return VIEWS[view]
