@@ -7,7 +7,7 @@ CACHE := .cache
 PYTEST_ARGS ?= -n 2
 PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml
 
-EXTRAS := serve watch dask raw video jxl tiff postgres plots onnx
+EXTRAS := serve watch dask raw video jxl postgres plots onnx
 
 .PHONY: demo test test-minimum bench lint audit docs package fuzz kills word2vec model clean
 
@@ -117,7 +117,7 @@ $(VENV)/.demo: $(PROJECTS) | $(VENV)/bin/python
 $(VENV)/.test: $(PROJECTS) | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) --editable 'packages/fishermix[torch,dask,plots]' \
-	  --editable 'packages/fishermix-photos[serve,watch,postgres,onnx,raw,video,jxl,tiff]' --group test --group lint
+	  --editable 'packages/fishermix-photos[serve,watch,postgres,onnx,raw,video,jxl]' --group test --group lint
 	sh tools/install_browser.sh
 	touch $@
 

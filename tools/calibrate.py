@@ -188,7 +188,7 @@ class Searcher:
     """Searches as `PhotoSearch` does, for the numbers that a probability depends on."""
 
     def __init__(self, model: ImageTextModel, queries: Sequence[str]):
-        self.model, self.joint_space = model, model.joint_space
+        self.joint_space, self.hubness = model.joint_space, model.joint_space.hubness
         self._terms = {text: read_terms(parse_query(text), dates=False)[0] for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
         self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
@@ -198,9 +198,6 @@ class Searcher:
     def encode_query(self, text: str) -> tuple[np.ndarray, list[str]]:
         return self._points[text], []
 
-    def measure_nearness(self, point: np.ndarray) -> float:
-        return 1.0
-
     def score(self, text: str, photos: np.ndarray) -> np.ndarray:
         """The scores (n,) of a query with photos (n, d)."""
         self.encoded = encode_terms(self._terms[text], self, lambda _: None)
@@ -209,7 +206,7 @@ class Searcher:
     def describe(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
         """The numbers (m, 5) of the best of the scores (n,) of the last query."""
         vector = self.encoded.vector
-        others = self.model.score_training_photos(vector) if len(scores) < FEWEST_SCORES else None
+        others = self.hubness.score_bank(vector) if len(scores) < FEWEST_SCORES else None
         scale = measure_scale(scores, self.encoded.n_words, others, read_hubness(vector))
         assert scale is not None, "the model has no training photos to compare with"
         return describe_scores(scores[best], scale)
@@ -308,7 +305,9 @@ def summarize(probabilities: np.ndarray, trials: Trials) -> tuple[np.ndarray, np
 def fit_understood(model: ImageTextModel, questions: Sequence[Question]) -> float:
     """The nearness that nearly all single words of captions have."""
     points = model.encode_text([question.text for question in questions if question.kind == "word"])
-    nearness = [model.measure_nearness(point) for point in points if point.any()]
+    hubness = model.joint_space.hubness
+    assert hubness is not None, "the model has no training sentences to compare with"
+    nearness = [hubness.find_nearness(point) for point in points if point.any()]
     return float(np.quantile(nearness, MISUNDERSTOOD))
 
 

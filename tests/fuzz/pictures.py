@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix_photos.vision.limits import find_excess
 from fishermix_photos.vision.open import decode_bytes, list_photos, open_photo, read_metadata
 from PIL import Image, PngImagePlugin
 
 from tests.fuzz.kind import Kind
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages/fishermix-photos/tests/vision"))
-from make_formats import make_dng, make_float_tiff, make_heic, make_jxl, make_video, to_bytes
+from make_formats import make_dng, make_heic, make_jxl, make_video, to_bytes
 
 RNG = np.random.default_rng(0)
 LIMIT = 1_000_000  # pixels
@@ -47,9 +46,7 @@ def make_file(name, make):
 
 def read_picture(folder):
     """Decode as a worker does, but in this process, so that nothing a decoder raises stays unseen."""
-    data = (folder / "picture").read_bytes()
-    if not find_excess(data):
-        decode_bytes(data, LIMIT, side=8)
+    decode_bytes((folder / "picture").read_bytes(), LIMIT, side=8)
 
 
 def read_video(folder):
@@ -69,7 +66,6 @@ MAKERS = {
     "PNG": make_png,
     "TIFF": lambda image: to_bytes(image, "TIFF"),
     "compressed TIFF": lambda image: to_bytes(image, "TIFF", compression="tiff_lzw"),
-    "float TIFF": make_float_tiff,
     "PPM": lambda image: to_bytes(image, "PPM"),
     "HEIC": make_heic,
     "AVIF": lambda image: to_bytes(image, "AVIF"),

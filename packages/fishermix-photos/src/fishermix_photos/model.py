@@ -427,37 +427,6 @@ class ImageTextModel:
         texts = self.joint_space.csls_sentences(self.encode_text(sentences))
         return texts @ self.joint_space.csls_images(self.encode_images(images)).T
 
-    def score_training_photos(self, query: np.ndarray) -> np.ndarray | None:
-        """The scores (m,) of a query with the training photos in the model; None if there are none.
-
-        Parameters
-        ----------
-        query : array of shape (d + 2,)
-            A row of `joint_space.csls_sentences`.
-
-        Returns
-        -------
-        scores : ndarray of shape (m,) or None
-        """
-        hubness = self.joint_space.hubness
-        return None if hubness is None else hubness.score_bank(query)
-
-    def measure_nearness(self, point: np.ndarray) -> float:
-        """The cosine of a sentence and its nearest training sentence in the model; 1 if there are none.
-
-        Parameters
-        ----------
-        point : array of shape (d,)
-            A row of `encode_text`.
-
-        Returns
-        -------
-        float
-            Low for words that the model cannot make sense of.
-        """
-        hubness = self.joint_space.hubness
-        return 1.0 if hubness is None else hubness.find_nearness(point)
-
     @property
     def dimension(self) -> int:
         """Of the joint space."""

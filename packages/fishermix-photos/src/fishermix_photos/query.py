@@ -110,7 +110,7 @@ class EncodedQuery:
     unknown_words : those that are out of the model's vocabulary
     n_words : the number of words that describe the photo; 0 for a query of photos alone
     is_guess : whether the model knows none of these words
-    nearness : of the sentences that the query adds to what the model was trained on, see `measure_nearness`
+    nearness : of the sentences that the query adds to what the model was trained on, the largest cosine
     """
 
     vector: np.ndarray
@@ -362,12 +362,11 @@ def encode_terms(
     wanted = {n: term for n, term in enumerate(terms) if term.kind == "text" and term.sign == "+"}
     telling = _find_telling_words([term.value for term in wanted.values()])
     is_guess = bool(telling) and telling.issubset(unknown)
-    nearness = max(
-        (model.measure_nearness(points[n] / term.weight) for n, term in wanted.items()), default=1.0
-    )
+    hubness = model.joint_space.hubness
+    near = [] if hubness is None else [hubness.find_nearness(points[n] / t.weight) for n, t in wanted.items()]
     n_words = len(telling) or len(wanted)
     vector = model.joint_space.csls_sentences(vector[None])[0]
-    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, nearness)
+    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, max(near, default=1.0))
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:

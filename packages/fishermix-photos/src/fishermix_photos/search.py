@@ -156,9 +156,10 @@ class PhotoSearch:
         probabilities = None
         if calibration is not None:
             few = len(scores) < FEWEST_SCORES
-            others = model.score_training_photos(encoded.vector) if few else None
-            hubness = 0.0 if model.joint_space.hubness is None else read_hubness(encoded.vector)
-            scale = measure_scale(scores, encoded.n_words, others, hubness)
+            hubness = model.joint_space.hubness
+            others = hubness.score_bank(encoded.vector) if few and hubness is not None else None
+            hub = 0.0 if hubness is None else read_hubness(encoded.vector)
+            scale = measure_scale(scores, encoded.n_words, others, hub)
             is_guess = encoded.is_guess or encoded.nearness < calibration.understood
             most = MOST_OF_A_GUESS if is_guess else 1.0
             if scale is not None:

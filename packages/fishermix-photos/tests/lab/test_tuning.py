@@ -84,7 +84,14 @@ def make_network(folder, seed=0):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, folder / "encoder.onnx")
-    network = Network(folder / "encoder.onnx", SIDE, (127.0,) * 3, (64.0,) * 3, "depths", "image")
+    network = Network(
+        graph=folder / "encoder.onnx",
+        size=SIDE,
+        mean=(127.0,) * 3,
+        std=(64.0,) * 3,
+        output="depths",
+        input="image",
+    )
     (folder / "encoder.json").write_text(describe_network(network))
     return Network.find(folder)
 

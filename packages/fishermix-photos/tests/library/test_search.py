@@ -11,7 +11,7 @@ from fishermix_photos.query import BadFilter, Filter, UnknownTerm, parse_query
 from fishermix_photos.results import Query, UnknownPhoto
 from fishermix_photos.search import LIKELY, MAYBE, find_band
 from PIL import Image
-from tiny_model import NAMES, CrowdedModel, TinyModel, paint
+from tiny_model import NAMES, CrowdedModel, TinyModel, TrainingScores, paint
 
 STEEP = Calibration(
     model_key="tiny", intercept=-3.6, score=9.2, deviations=0.01, log_photos=-0.3, log_words=0.0
@@ -22,9 +22,7 @@ class CalibratedModel(TinyModel):
     """Its probabilities depend on the scores of all photos that are searched."""
 
     calibration = STEEP
-
-    def score_training_photos(self, query):
-        return np.linspace(-0.3, 0.3, 50)
+    hubness = TrainingScores(-0.3, 0.3, 50)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fishermix_photos.search import (
     ScoreScale,
     measure_scale,
 )
-from tiny_model import TinyModel
+from tiny_model import TinyModel, TrainingScores
 
 TOOL = Path(__file__).parents[4] / "tools/calibrate.py"
 MAP = Calibration(
@@ -184,9 +184,7 @@ def test_a_calibration_belongs_to_one_model(tmp_path):
 
 class CalibratedModel(TinyModel):
     calibration = MAP
-
-    def score_training_photos(self, query):
-        return np.linspace(-0.1, 0.3, 41)
+    hubness = TrainingScores(-0.1, 0.3, 41)
 
 
 def test_a_query_of_unknown_words_is_a_guess(tmp_path):

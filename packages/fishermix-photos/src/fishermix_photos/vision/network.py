@@ -20,7 +20,6 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -64,7 +63,7 @@ def list_networks(added: Path) -> list[str]:
     return [folder.name for folder in folders if (folder / GRAPH).is_file()]
 
 
-class Sidecar(Struct, kw_only=True):
+class Sidecar(Struct, kw_only=True, frozen=True):
     """The JSON next to a graph."""
 
     size: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
@@ -80,18 +79,10 @@ class Sidecar(Struct, kw_only=True):
             raise ValueError("'std' must not be zero")
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Sidecar, kw_only=True, frozen=True):
     """An ONNX file and how to prepare its input."""
 
     graph: Path
-    size: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    output: str
-    input: str
-    layout: str = "NCHW"
-    channels: str = "RGB"
 
     @classmethod
     def find(cls, name: str | os.PathLike) -> Network:
@@ -110,7 +101,7 @@ class Network:
         for folder in (*named, path):
             if os.path.isfile(folder / GRAPH):  # False for names that no file can have
                 network = cls.read(folder / GRAPH, folder / SIDECAR)
-                return replace(network, output=output) if output else network
+                return structs.replace(network, output=output) if output else network
         if str(name) in HOW_TO_GET:
             raise FishermixError(
                 f"The encoder {name} is not installed. Add it with `{HOW_TO_GET[str(name)]}`."
@@ -154,8 +145,7 @@ class Network:
 
 def describe_network(network: Network) -> str:
     """The JSON that says how to prepare the input of a network and which output to use."""
-    names = ("size", "layout", "channels", "mean", "std", "input", "output")
-    return json.dumps({name: getattr(network, name) for name in names}, indent=1) + "\n"
+    return json.dumps({name: getattr(network, name) for name in Sidecar.__struct_fields__}, indent=1) + "\n"
 
 
 class NetworkSession:

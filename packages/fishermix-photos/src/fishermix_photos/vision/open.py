@@ -22,7 +22,6 @@ from fishermix_photos.vision.formats import (
 )
 from fishermix_photos.vision.limits import (
     default_max_pixels,
-    find_excess,
     is_bounded,
     open_binary,
     read_bytes,
@@ -83,11 +82,8 @@ def _decode(
     data: bytes | Image.Image, max_pixels: int, side: int, page: int = 1, seconds: float | None = None
 ) -> Image.Image:
     """Decode here or, if the cost is unknown or the photo is from the network, in a worker."""
-    if isinstance(data, bytes):
-        if excess := find_excess(data):
-            raise UnreadableImage(excess)
-        if isinstance(data, NetworkBytes) or not is_bounded(data):
-            return ask_worker("decode", data, max_pixels, seconds, side=side, page=page)
+    if isinstance(data, NetworkBytes) or (isinstance(data, bytes) and not is_bounded(data)):
+        return ask_worker("decode", data, max_pixels, seconds, side=side, page=page)
     return decode_bytes(data, max_pixels, side, page)
 
 

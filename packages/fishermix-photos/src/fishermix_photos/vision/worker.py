@@ -35,7 +35,6 @@ SECONDS_OF_FILE = 120.0  # for all pages or frames of a file, and for listing th
 SECONDS_TO_START = 60.0
 BYTES_BESIDES_PIXELS = 256 << 20  # what a decoder may use besides its 16 bytes per pixel
 MAX_IDLE = 4  # workers that are kept for the next pictures
-READY = b"ready\n"
 _START = "import sys; sys.path[:] = sys.argv[1:]; from fishermix_photos.vision.worker import serve; serve()"
 _PACKAGES = [str(Path(str(module.__file__)).resolve().parents[1]) for module in (fishermix, fishermix_photos)]
 
@@ -94,48 +93,33 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
-        with self._limit(SECONDS_TO_START):
-            if self._read(len(READY)) != READY:
-                self.stop()
-                raise UnreadableImage("the process that decodes pictures did not start")
+        try:
+            self.ask({"task": "start", "bytes": 0, "max_pixels": 1, "arguments": {}}, b"", SECONDS_TO_START)
+        except UnreadableImage as error:
+            self.stop()
+            raise UnreadableImage("the process that decodes pictures did not start") from error
 
     def ask(self, request: dict, data: bytes, seconds: float) -> tuple[dict, bytes]:
         """Send a request and the bytes of a file; returns the answer and the pixels."""
         assert self.process.stdin
         assert self.process.stdout
-        with self._limit(seconds) as exceeded:
-            try:
-                self.process.stdin.write(_encode(request) + data)
-                self.process.stdin.flush()
-                answer = json.loads(self.process.stdout.readline())
-                width, height = answer.get("size", (0, 0))
-                return answer, self._read(width * height * 3)
-            except (OSError, ValueError, EOFError) as error:
-                if exceeded.is_set():
-                    raise UnreadableImage(f"decoding it took too long (more than {seconds:.3g} s)") from error
-                raise UnreadableImage("its decoder crashed or needed too much memory") from error
-
-    def _read(self, count: int) -> bytes:
-        assert self.process.stdout
-        data = self.process.stdout.read(count)
-        if len(data) < count:
-            raise EOFError
-        return data
-
-    @contextmanager
-    def _limit(self, seconds: float) -> Iterator[threading.Event]:
-        """Kill the process if it is still at work after `seconds`; the event says that it was."""
-        exceeded = threading.Event()
-
-        def end() -> None:
-            exceeded.set()
-            self.process.kill()
-
-        timer = threading.Timer(seconds, end)
+        begun = time.monotonic()
+        timer = threading.Timer(seconds, self.process.kill)
         timer.daemon = True
         timer.start()
         try:
-            yield exceeded
+            self.process.stdin.write(_encode(request) + data)
+            self.process.stdin.flush()
+            answer = json.loads(self.process.stdout.readline())
+            width, height = answer.get("size", (0, 0))
+            pixels = self.process.stdout.read(width * height * 3)
+            if len(pixels) < width * height * 3:
+                raise EOFError
+            return answer, pixels
+        except (OSError, ValueError, EOFError) as error:
+            if time.monotonic() - begun >= seconds:
+                raise UnreadableImage(f"decoding it took too long (more than {seconds:.3g} s)") from error
+            raise UnreadableImage("its decoder crashed or needed too much memory") from error
         finally:
             timer.cancel()
 
@@ -170,7 +154,7 @@ def _take() -> _Worker:
         worker = None
     try:
         return worker or _Worker()
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise UnreadableImage(f"the process that decodes pictures did not start ({error})") from error
 
 
@@ -210,6 +194,7 @@ def serve() -> None:
     from fishermix_photos.vision import decode, metadata, video
 
     tasks: dict[str, Callable[..., Any]] = {
+        "start": lambda *_: None,
         "decode": decode.decode_bytes,
         "count_pages": lambda data, _: len(decode.list_pages(data)),
         "read_exif": lambda data, _: metadata.read_exif_details(data),
@@ -220,8 +205,6 @@ def serve() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "wb") as nowhere:  # no library may write between the answers
         os.dup2(nowhere.fileno(), 1)
-    answers.write(READY)
-    answers.flush()
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["bytes"])
