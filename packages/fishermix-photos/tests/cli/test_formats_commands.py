@@ -228,7 +228,7 @@ def test_a_damaged_file_is_named_once(tmp_path):
 def test_a_file_of_several_pages_is_one_photo_everywhere(tiny, photos, monkeypatch, remarks):
     shares = TinyImageEncoder._shares
     monkeypatch.setattr(
-        TinyImageEncoder, "_shares", lambda self, image: shares(self, open_photo(image, side=16))
+        TinyImageEncoder, "_shares", lambda self, image, _=None: shares(self, open_photo(image, side=16))
     )
     first, *others = (Image.new("RGB", (40, 30), COLOURS[name]) for name in ("red", "green", "blue"))
     first.save(photos / "scan.tif", save_all=True, append_images=others)

@@ -17,8 +17,11 @@ from tiny_model import TinyImageEncoder, TinyModel, paint
 class DecodingEncoder(TinyImageEncoder):
     """Opens photos as the real encoders do."""
 
-    def _shares(self, image):
-        return super()._shares(open_photo(image))
+    def _shares(self, source, on_open=None):
+        image = open_photo(source)
+        if on_open is not None:
+            on_open(source, image)
+        return super()._shares(image)
 
 
 @pytest.fixture
