@@ -1,6 +1,5 @@
 """The vectors of a sentence transformer on disk."""
 
-import pickle
 import sqlite3
 import stat
 
@@ -56,12 +55,6 @@ def test_vectors_of_another_transformer_are_not_used(transformer, tmp_path):
     transformer.asked.clear()
     CachedTransformer(transformer, tmp_path).encode(["two dogs"])
     assert transformer.asked == ["two dogs"]
-
-
-def test_a_pickled_copy_needs_no_file(transformer, tmp_path):
-    copied = pickle.loads(pickle.dumps(CachedTransformer(transformer, tmp_path)))
-    assert type(copied) is SentenceTransformer
-    assert copied.folder == transformer.folder
 
 
 def test_a_damaged_file_is_reported(transformer, tmp_path):

@@ -29,15 +29,12 @@ class Variant(NamedTuple):
     families: tuple[tuple[str, ...], ...]
 
 
-# The variants of the paper, and two more.
 VARIANTS = {
     "mean": Variant("Mean Vec", ()),
     "gmm": Variant("GMM", (("gaussian",),)),
     "lmm": Variant("LMM", (("laplace",),)),
     "hglmm": Variant("HGLMM", (("gaussian", "laplace"),)),
     "gmm+hglmm": Variant("GMM+HGLMM", (("gaussian",), ("gaussian", "laplace"))),
-    "logistic": Variant("Logistic", (("logistic",),)),
-    "four families": Variant("Four families", (("gaussian", "laplace", "logistic", "student-t"),)),
 }
 
 

@@ -113,10 +113,7 @@ def open_stages(work: Stages | str | os.PathLike | None) -> Iterator[Stages]:
 
 
 class CachedTransformer(SentenceTransformer):
-    """A `SentenceTransformer` that keeps its vectors in the file `sentences.sqlite` of a folder.
-
-    A pickled copy, such as a worker of a cluster gets, is the transformer without the file.
-    """
+    """A `SentenceTransformer` that keeps its vectors in the file `sentences.sqlite` of a folder."""
 
     def __init__(self, transformer: SentenceTransformer, cache: str | os.PathLike):
         super().__init__(transformer.folder)
@@ -140,6 +137,3 @@ class CachedTransformer(SentenceTransformer):
             for row, text in enumerate(sentences):
                 out[row] = read_vector(found[keys[text]], self.n_features)
         return out
-
-    def __reduce__(self):
-        return SentenceTransformer, (self.folder,)

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from fishermix.cca.choose import choose_best
@@ -87,10 +88,9 @@ def train_model(
     """
     if not isinstance(vectors, WordVectors):
         vectors = WordVectors.load(vectors)
+    sentences, dataset = dataset.sentences, with_dev(dataset, recipe.seed)
+    dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
     with open_stages(work) as stages, stages.hold():
-        sentences = dataset.sentences
-        dataset = with_dev(dataset, recipe.seed)
-        dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
         encoder = fit_sentence_encoder(vectors, recipe, stages)
         image_encoder = ImageEncoder(recipe.encoders, view=recipe.view or DEFAULT_VIEW)
         with stages.clock("image features"):
@@ -124,10 +124,15 @@ def rank_answers(
     work : a folder that keeps image features
     """
     dataset, features = image_features(dataset, model.image_encoder, work)
-    images, sentences = model.joint_space.image_points(features), model.encode_text(dataset.sentences)
-    hubness = model.joint_space.hubness
-    corrections = (hubness.of_images(images), hubness.of_sentences(sentences)) if hubness else ()
-    return task_ranks(images, sentences, dataset.image_of, *corrections)
+    points = model.joint_space.image_points(features), model.encode_text(dataset.sentences)
+    return task_ranks(*points, dataset.image_of, *_measure_hubness(model.joint_space.hubness, *points))
+
+
+def _measure_hubness(
+    hubness: HubnessCorrection | None, images: np.ndarray, sentences: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The hubness of points of images and of sentences; nothing without a correction."""
+    return (hubness.of_images(images), hubness.of_sentences(sentences)) if hubness else ()
 
 
 def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
@@ -186,7 +191,6 @@ def with_dev(dataset: Dataset, seed: int) -> Dataset:
 
 def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -> SentenceEncoder:
     """Fit whitening and mixtures to the corpus of word vectors, never to captions."""
-    families = recipe.mixtures
     corpus = np.asarray(vectors.vectors[: recipe.corpus_words], np.float32)
     lengths = recipe.l2_before, recipe.l2_after
     key = make_key("whitening", corpus, recipe.whitening, lengths, recipe.seed)
@@ -197,22 +201,23 @@ def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -
         lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
         lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors),
     )
-    rows = whitening.transform(corpus).astype(np.float32) if families else corpus
-    mixtures = [_fit_mixture(rows, key, offered, recipe, stages) for offered in families]
-    transformer = SentenceTransformer.find(recipe.transformer) if recipe.transformer else None
-    if transformer is not None:
-        transformer = CachedTransformer(transformer, stages.folder)
+    rows = whitening.transform(corpus).astype(np.float32) if recipe.mixtures else corpus
+    transformer = None
+    if recipe.transformer:
+        transformer = CachedTransformer(SentenceTransformer.find(recipe.transformer), stages.folder)
     return SentenceEncoder(
         vectors,
         whitening=whitening,
-        mixtures=mixtures,
+        mixtures=[_fit_mixture(rows, key, families, recipe, stages) for families in recipe.mixtures],
         stop_words=recipe.stop_words,
         transformer=transformer,
         transformer_weight=recipe.transformer_weight,
     )
 
 
-def _fit_mixture(rows: Any, key: str, families: list[Family], recipe: Recipe, stages: Stages) -> Mixture:
+def _fit_mixture(
+    rows: np.ndarray, key: str, families: list[Family], recipe: Recipe, stages: Stages
+) -> Mixture:
     """Fit a mixture to the rows that the key of a whitening identifies."""
     n_components = recipe.mixture_components
     for family in families:
@@ -278,12 +283,9 @@ def fit_joint_space(
     n_components = min(recipe.n_components, prepared.shape[1], encoder.n_features, max(is_train.sum() - 1, 1))
     with stages.clock("ridges"):
         path = RegularizedCCA(n_components, scale=None).path(sums, recipe.reg_x, recipe.reg_y)
-        best = choose_best(
-            _list_candidates(path, dev, bank, recipe),
-            lambda candidate: recall_sum(*candidate.dev_points, dev_part.image_of, *candidate.dev_hubness),
-        )
+        candidates = _list_candidates(path, dev, dev_part.image_of, bank, recipe)
+        best = choose_best(candidates, attrgetter("score"))
     cca = best.cca.set_params(scale=best.power)
-    n_word_features = encoder.sentence_vectors.n_word_features if encoder.transformer is not None else 0
     space = JointSpace(
         cca.projections_,
         power=best.power,
@@ -291,7 +293,7 @@ def fit_joint_space(
         image_power=recipe.image_power,
         image_l2=recipe.image_l2,
         image_widths=widths,
-        n_word_features=n_word_features,
+        n_word_features=encoder.sentence_vectors.n_word_features if encoder.transformer is not None else 0,
     )
     return cca, space
 
@@ -323,36 +325,34 @@ def _draw_bank(
     return PairVectors(prepared[images], encoder.transform([part.sentences[row] for row in sentences]))
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A CCA with a power of its correlations, and what its score on the "dev" images needs."""
+class Candidate(NamedTuple):
+    """A CCA with a power of its correlations, and its sum of recalls on the "dev" images."""
 
     cca: RegularizedCCA
     power: float
     hubness: HubnessCorrection | None
-    dev_points: tuple[np.ndarray, np.ndarray]
-
-    @property
-    def dev_hubness(self) -> tuple[np.ndarray, ...]:
-        if self.hubness is None:
-            return ()
-        images, sentences = self.dev_points
-        return self.hubness.of_images(images), self.hubness.of_sentences(sentences)
+    score: float
 
 
 def _list_candidates(
-    path: Iterable[RegularizedCCA], dev: PairVectors, bank: PairVectors | None, recipe: Recipe
+    path: Iterable[RegularizedCCA],
+    dev: PairVectors,
+    image_of: np.ndarray,
+    bank: PairVectors | None,
+    recipe: Recipe,
 ) -> Iterator[Candidate]:
     """Every CCA of the path with every power of the recipe; vectors are projected once per CCA."""
     for cca in path:
         projections = cca.projections_
         of_dev, of_bank = dev.project(projections), bank.project(projections) if bank else None
-        for power in recipe.correlation_powers:
+        for power in map(float, recipe.correlation_powers):
             hubness = None
             if of_bank:
                 points = of_bank.scale(projections, power)
                 hubness = HubnessCorrection.from_points(*points, recipe.csls_neighbors)
-            yield Candidate(cca, float(power), hubness, of_dev.scale(projections, power))
+            points = of_dev.scale(projections, power)
+            score = recall_sum(*points, image_of, *_measure_hubness(hubness, *points))
+            yield Candidate(cca, power, hubness, score)
 
 
 @dataclass(frozen=True)

@@ -110,17 +110,29 @@ def test_every_reader_refuses_hostile_names(tmp_path):
         ("captions.csv", "image,caption,split\na.jpg,x,train\na.jpg,y,test\n", "line 3: .* in two splits"),
         ("captions.csv", "image,caption\n", "has no captions"),
         ("captions.csv", "image,caption\na.jpg,  \n", "has no captions"),
-        ("captions.jsonl", '{"image": "a.jpg", "captions": ["x"]}\n{"image": ', "line 2: invalid JSON"),
-        ("captions.jsonl", "[" * 100_000, "line 1: .*(not JSON|too deeply)"),
-        ("captions.jsonl", "[]", "line 1: expected an object"),
-        ("captions.jsonl", '{"captions": ["x"]}', "'image' must have the type str, found nothing"),
+        (
+            "captions.jsonl",
+            '{"image": "a.jpg", "captions": ["x"]}\n{"image": ',
+            "line 2: Input data was truncated",
+        ),
+        ("captions.jsonl", "[" * 100_000, "line 1: Expected `object`, got `array`"),
+        ("captions.jsonl", "[]", "line 1: Expected `object`, got `array`"),
+        ("captions.jsonl", '{"captions": ["x"]}', "line 1: Object missing required field `image`"),
         (
             "captions.jsonl",
             '{"image": "a.jpg", "captions": "x"}',
-            "'captions' must have the type list, found str",
+            r"Expected `array`, got `str` - at `\$\.captions`",
         ),
-        ("captions.jsonl", '{"image": "a.jpg", "captions": [1]}', "a caption must be text, found int"),
-        ("captions.jsonl", '{"image": "a.jpg", "captions": ["x"], "split": 1}', "'split' must be"),
+        (
+            "captions.jsonl",
+            '{"image": "a.jpg", "captions": [1]}',
+            r"Expected `str`, got `int` - at `\$\.captions\[0\]`",
+        ),
+        (
+            "captions.jsonl",
+            '{"image": "a.jpg", "captions": ["x"], "split": 1}',
+            r"got `int` - at `\$\.split`",
+        ),
     ],
 )
 def test_broken_caption_files(tmp_path, file, text, message):
@@ -142,11 +154,11 @@ def test_a_token_file_with_a_broken_line(tmp_path):
         open_dataset(f"flickr30k:{tmp_path}")
 
 
-def test_empty_captions_and_silent_images_are_skipped_and_reported(tmp_path):
+def test_empty_captions_and_silent_images_are_skipped(tmp_path):
     text = 'image,caption\na.jpg,A dog\na.jpg,\nb.jpg,"  "\n'
     dataset = open_dataset(folder_with(tmp_path, text))
     assert dataset.image_names == ["a.jpg"]
-    assert dataset.problems == ("Skipped 2 empty captions.", "Skipped 1 image without a caption: b.jpg.")
+    assert dataset.sentences == ["A dog"]
 
 
 def test_many_missing_photos_are_an_error_with_count_and_names(tmp_path):
@@ -165,4 +177,4 @@ def test_a_few_missing_photos_are_skipped_with_a_warning(tmp_path, caplog):
     assert dataset.image_names == photos
     assert "caption 5" not in dataset.sentences
     assert "2 of the 200 photos" in caplog.text
-    assert dataset.problems == ("Skipped 2 missing photos: 5.jpg, 77.jpg.",)
+    assert "5.jpg, 77.jpg" in caplog.text

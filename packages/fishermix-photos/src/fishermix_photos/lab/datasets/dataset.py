@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ class Dataset:
     name : str
         The name of the data set.
     image_names, image_paths
-        N_images names (unique in the set) and files.
+        N_images names and files.
     sentences
         N_sentences texts.
     image_of
@@ -56,8 +56,6 @@ class Dataset:
         Str (n_images,), "train", "dev", "test", or "" for an image in no split.
     protocol
         The paper's random splits, for a set without official splits.
-    problems
-        What the reader skipped or found unusual, one sentence each.
 
     See Also
     --------
@@ -77,7 +75,6 @@ class Dataset:
     image_of: np.ndarray
     splits: np.ndarray
     protocol: Protocol | None = None
-    problems: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image_of", np.asarray(self.image_of, dtype=np.int64))
@@ -87,12 +84,11 @@ class Dataset:
             raise ValueError("image_names, image_paths and splits must have one entry per image.")
         if self.image_of.shape != (len(self.sentences),):
             raise ValueError("image_of must have one entry per sentence.")
-        if len(self.image_of) and (self.image_of.min() < 0 or self.image_of.max() >= n_images):
+        if not np.isin(self.image_of, np.arange(n_images)).all():
             raise ValueError("image_of contains the row of an image that does not exist.")
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {split or 'unused'}" for split, count in self.counts().items())
-        return f"Dataset({self.name}: {len(self)} images ({counts}), {len(self.sentences)} sentences)"
+        return f"Dataset({self.name}: {len(self)} images {self.counts()}, {len(self.sentences)} sentences)"
 
     def __len__(self) -> int:
         """The number of images."""
@@ -126,8 +122,6 @@ class Dataset:
         dataset : Dataset
         """
         rows = np.asarray(image_rows, dtype=np.int64)
-        if len(np.unique(rows)) != len(rows):
-            raise ValueError("An image can be selected only once.")
         new_row = np.full(len(self), -1, dtype=np.int64)
         new_row[rows] = np.arange(len(rows))
         image_of = new_row[self.image_of]
@@ -157,9 +151,7 @@ class Dataset:
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
             found = ", ".join(f"{count} {name or 'in no split'}" for name, count in self.counts().items())
-            raise FishermixError(
-                f"{self.name} has no images in the split '{split}'. It has: {found or 'no images'}."
-            )
+            raise FishermixError(f"{self.name} has no images in the split '{split}'. It has: {found}.")
         return self.select(rows)
 
     def sample(self, split: str, n_images: int, seed: int = 0) -> Dataset:
@@ -205,9 +197,6 @@ class Dataset:
 def combine(datasets: Sequence[Dataset]) -> Dataset:
     """Concatenate the images, sentences and splits of several sets.
 
-    Image names get the name of their set as a prefix (`coco/1.jpg`), with a number if an earlier set has the
-    same name (`folder-2/1.jpg`).
-
     Returns
     -------
     dataset : Dataset
@@ -225,18 +214,9 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     starts = np.cumsum([0, *(len(dataset) for dataset in datasets)])
     return Dataset(
         name="+".join(dataset.name for dataset in datasets),
-        image_names=_prefix_names(datasets),
+        image_names=[name for dataset in datasets for name in dataset.image_names],
         image_paths=[path for dataset in datasets for path in dataset.image_paths],
         sentences=[sentence for dataset in datasets for sentence in dataset.sentences],
         image_of=np.concatenate([dataset.image_of + start for dataset, start in zip(datasets, starts)]),
         splits=np.concatenate([dataset.splits for dataset in datasets]),
-        problems=tuple(f"{dataset.name}: {problem}" for dataset in datasets for problem in dataset.problems),
     )
-
-
-def _prefix_names(datasets: Sequence[Dataset]) -> list[str]:
-    """The names of all images, each with the name of its set."""
-    prefixes: list[str] = []
-    for number, dataset in enumerate(datasets, 1):
-        prefixes.append(f"{dataset.name}-{number}" if dataset.name in prefixes else dataset.name)
-    return [f"{prefix}/{name}" for prefix, part in zip(prefixes, datasets) for name in part.image_names]

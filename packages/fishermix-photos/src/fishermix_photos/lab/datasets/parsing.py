@@ -5,13 +5,13 @@ Caption files are not trusted: they name files to open.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 
@@ -19,6 +19,7 @@ from fishermix_photos.lab.datasets.dataset import Dataset, Protocol
 
 log = logging.getLogger("fishermix")
 
+T = TypeVar("T")
 SPLIT_OF = {
     "": "",
     "train": "train",
@@ -32,14 +33,13 @@ FEW_MISSING = 0.01  # a few photos are missing in most copies; more means a wron
 LISTED = 3  # names in a message
 
 
-def find(candidates: Iterable[Path], what: str, source: str) -> Path:
-    """The first path that exists; if there is none, the error says what is missing and where to get it."""
-    candidates = list(candidates)
-    for path in candidates:
+def find(folder: Path, names: Iterable[str], what: str, source: str) -> Path:
+    """The first of these that exists; if there is none, an error that says where to get it."""
+    paths = [folder / name for name in names]
+    for path in paths:
         if path.exists():
             return path
-    searched = " or ".join(str(path) for path in candidates)
-    raise FishermixError(f"Cannot find {what}. Searched {searched}. {source}")
+    raise FishermixError(f"Cannot find {what}. Searched {' or '.join(map(str, paths))}. {source}")
 
 
 def read_text(path: Path) -> str:
@@ -65,25 +65,14 @@ def read_lines(path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path}, line {number}", line.rstrip("\r")
 
 
-def read_json(text: str, where: str) -> Any:
+def parse_json(text: str, schema: type[T], where: str | Path) -> T:
+    """The value of this schema in a JSON text; an error names the place."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FishermixError(f"{where}: invalid JSON: {error}.") from None
+        return msgspec.json.decode(text, type=schema)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FishermixError(f"{where}: {error}.") from None
     except RecursionError:
         raise FishermixError(f"{where}: the JSON is nested too deeply for a caption file.") from None
-
-
-def parse_field(record: Any, key: str, kind: type, where: str) -> Any:
-    """record[key], if it has the given type."""
-    if not isinstance(record, dict):
-        raise FishermixError(
-            f"{where}: expected an object with the key '{key}', found {type(record).__name__}."
-        )
-    if not isinstance(record.get(key), kind):
-        found = type(record[key]).__name__ if key in record else "nothing"
-        raise FishermixError(f"{where}: '{key}' must have the type {kind.__name__}, found {found}.")
-    return record[key]
 
 
 def parse_image_name(name: str, where: str) -> str:
@@ -98,15 +87,16 @@ def parse_image_name(name: str, where: str) -> str:
 
 
 class Gatherer:
-    """Collects captions by image, in the order of appearance, and builds the data set."""
+    """Collects captions by image, in the order of appearance, and builds the data set.
+
+    locate : lists the files where the photo of an image may be
+    """
 
     def __init__(self, name: str, locate: Callable[[str], Iterable[Path]]):
         self.name = name
         self.locate = locate
         self.captions: dict[str, list[str]] = {}
         self.split: dict[str, str] = {}
-        self.problems: list[str] = []
-        self.empty_captions = 0
 
     def add(self, image: str, captions: Iterable[str], where: str, split: str | None = None) -> None:
         """Add captions to an image; an image may occur several times, but in one split only."""
@@ -120,14 +110,8 @@ class Gatherer:
                 raise FishermixError(
                     f"{where}: the image {image!r} is in two splits, {self.split[image]} and {split}."
                 )
-        for caption in captions:
-            if not isinstance(caption, str):
-                raise FishermixError(f"{where}: a caption must be text, found {type(caption).__name__}.")
-            caption = " ".join(caption.split())
-            if caption:
-                self.captions[image].append(caption)
-            else:
-                self.empty_captions += 1
+        cleaned = (" ".join(caption.split()) for caption in captions)
+        self.captions[image] += [caption for caption in cleaned if caption]
 
     def build_dataset(self, searched: str, protocol: Protocol | None = None) -> Dataset:
         """The data set of all images with captions and a file; `searched` is the folders, for messages."""
@@ -144,47 +128,25 @@ class Gatherer:
             image_of=np.repeat(np.arange(len(kept)), [len(self.captions[name]) for name in kept]),
             splits=splits,
             protocol=protocol,
-            problems=tuple(self.problems),
         )
 
     def _locate_photos(self, searched: str) -> dict[str, Path]:
-        """The file of each image that has captions, by name; reports what is skipped."""
-        if self.empty_captions:
-            self.problems.append(f"Skipped {count(self.empty_captions, 'empty caption')}.")
-        silent = [name for name, captions in self.captions.items() if not captions]
-        if silent:
-            self.problems.append(
-                f"Skipped {count(len(silent), 'image')} without a caption: {_list_first(silent)}."
-            )
+        """The file of each image that has captions, by name; up to FEW_MISSING may be missing."""
         named = [name for name, captions in self.captions.items() if captions]
         if not named:
             raise FishermixError(f"{self.name} has no captions. Searched {searched}.")
-        paths = {name: path for name in named if (path := self._find_photo(name))}
+        found = {name: next(filter(os.path.isfile, self.locate(name)), None) for name in named}
+        paths = {name: path for name, path in found.items() if path}
         missing = [name for name in named if name not in paths]
         if missing:
-            self._report_missing(missing, len(named), searched)
-        return paths
-
-    def _find_photo(self, name: str) -> Path | None:
-        return next((path for path in self.locate(name) if os.path.isfile(path)), None)
-
-    def _report_missing(self, missing: list[str], n_named: int, searched: str) -> None:
-        report = (
-            f"{self.name}: {len(missing)} of the {n_named} photos with captions do not exist: "
-            f"{_list_first(missing)}. Searched {searched}."
-        )
-        if len(missing) > FEW_MISSING * n_named:
-            raise FishermixError(
-                f"{report} Up to 1 % may be missing: add the photos, or remove their captions."
+            more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+            report = (
+                f"{self.name}: {len(missing)} of the {len(named)} photos with captions do not exist: "
+                f"{', '.join(missing[:LISTED])}{more}. Searched {searched}."
             )
-        log.warning("%s They and their captions are skipped.", report)
-        self.problems.append(f"Skipped {count(len(missing), 'missing photo')}: {_list_first(missing)}.")
-
-
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _list_first(names: list[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
+            if len(missing) > FEW_MISSING * len(named):
+                raise FishermixError(
+                    f"{report} Up to 1 % may be missing: add the photos, or remove their captions."
+                )
+            log.warning("%s They and their captions are skipped.", report)
+        return paths

@@ -9,15 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from fishermix.errors import FishermixError
+from msgspec import Struct
 
 from fishermix_photos.lab.datasets.dataset import Dataset, Protocol
 from fishermix_photos.lab.datasets.parsing import (
     Gatherer,
-    count,
     find,
-    parse_field,
     parse_image_name,
-    read_json,
+    parse_json,
     read_lines,
     read_text,
 )
@@ -63,13 +62,8 @@ def open_dataset(spec: str) -> Dataset:
 
 # Flickr8K and Flickr30K: one caption per line, `NAME.jpg#NUMBER<TAB>caption`
 
-FLICKR8K_SOURCE = (
-    "Flickr8K (Hodosh, Young and Hockenmaier) consists of Flickr8k_text.zip and Flickr8k_Dataset.zip. The "
-    "University of Illinois (search for 'Flickr8k dataset request form') and mirrors provide it for research."
-)
-FLICKR30K_SOURCE = (
-    "Flickr30K (Young et al.) consists of flickr30k.tar.gz (captions) and flickr30k-images.tar. The "
-    "University of Illinois (search for 'Flickr30k dataset request form') provides it for research."
+FLICKR_SOURCE = (
+    "The University of Illinois provides it: search for 'Flickr8k' or 'Flickr30k dataset request form'."
 )
 NO_SUCH_PHOTO = "2258277193_586949ec62.jpg.1"  # has captions, but was never published
 
@@ -79,24 +73,17 @@ def read_flickr8k(folder: Path, official: bool = False) -> Dataset:
 
     The other 6,091 are training images, as in the paper; or only the 6,000 of the official list.
     """
-    splits = ("train", "dev", "test") if official else ("dev", "test")
 
     def find_text(name: str) -> Path:
-        return find([folder / name, folder / "Flickr8k_text" / name], f"Flickr8K's {name}", FLICKR8K_SOURCE)
+        return find(folder, [name, f"Flickr8k_text/{name}"], f"Flickr8K's {name}", FLICKR_SOURCE)
 
     captions = find_text("Flickr8k.token.txt")
+    splits = ("train", "dev", "test") if official else ("dev", "test")
     lists = {split: find_text(f"Flickr_8k.{split}Images.txt") for split in splits}
-    photos = find(
-        [folder / name for name in ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset")],
-        "Flickr8K's folder of photos",
-        FLICKR8K_SOURCE,
-    )
+    folders = ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset")
+    photos = find(folder, folders, "Flickr8K's folder of photos", FLICKR_SOURCE)
     gatherer = _gather_flickr("flickr8k-official" if official else "flickr8k", captions, photos)
-    ghosts = gatherer.captions.pop(NO_SUCH_PHOTO, [])
-    if ghosts:
-        gatherer.problems.append(
-            f"Skipped {len(ghosts)} captions of {NO_SUCH_PHOTO}, a photo that was never published."
-        )
+    gatherer.captions.pop(NO_SUCH_PHOTO, None)
     for split, path in lists.items():
         for where, line in read_lines(path):
             if line.strip() not in gatherer.captions:
@@ -109,15 +96,11 @@ def read_flickr8k(folder: Path, official: bool = False) -> Dataset:
 
 def read_flickr30k(folder: Path) -> Dataset:
     """31,783 images without official splits; 1,000 validation and 1,000 test images are drawn five times."""
-    captions = find([folder / "results_20130124.token"], "Flickr30K's caption file", FLICKR30K_SOURCE)
-    photos = find(
-        [folder / name for name in ("flickr30k-images", "flickr30k_images", "images")],
-        "Flickr30K's folder of photos",
-        FLICKR30K_SOURCE,
-    )
-    return _gather_flickr("flickr30k", captions, photos).build_dataset(
-        str(photos), Protocol(dev=1000, test=1000, repeats=5)
-    )
+    captions = find(folder, ["results_20130124.token"], "Flickr30K's caption file", FLICKR_SOURCE)
+    folders = ("flickr30k-images", "flickr30k_images", "images")
+    photos = find(folder, folders, "Flickr30K's folder of photos", FLICKR_SOURCE)
+    gatherer = _gather_flickr("flickr30k", captions, photos)
+    return gatherer.build_dataset(str(photos), Protocol(dev=1000, test=1000, repeats=5))
 
 
 def _gather_flickr(name: str, captions: Path, photos: Path) -> Gatherer:
@@ -134,46 +117,44 @@ def _gather_flickr(name: str, captions: Path, photos: Path) -> Gatherer:
 # Karpathy's JSON files of Flickr8K, Flickr30K and COCO, the most common form of these sets today
 
 KARPATHY_SOURCE = (
-    "Karpathy's dataset_flickr8k.json, dataset_flickr30k.json and dataset_coco.json are in the file "
-    "caption_datasets.zip on his page 'Deep Visual-Semantic Alignments'. The photos come with the data sets."
+    "Karpathy's JSON files are in caption_datasets.zip on his page 'Deep Visual-Semantic Alignments'. The "
+    "photos come with the data sets."
 )
-KARPATHY_NAMES = ("flickr8k", "flickr30k", "coco")
+
+
+class KarpathySentence(Struct):
+    raw: str = ""
+    tokens: list[str] = []
+
+
+class KarpathyImage(Struct):
+    filename: str
+    split: str
+    sentences: list[KarpathySentence]
+    filepath: str = ""
+
+
+class KarpathyFile(Struct):
+    images: list[KarpathyImage]
+    dataset: str = ""
 
 
 def read_karpathy(captions: Path, photos: Path) -> Dataset:
-    """Read the keys `images[].filename|filepath|split|sentences[].raw|tokens`; `restval` is training data.
-
-    A photo is searched in `photos/filepath/filename` and in `photos/filename`.
-    """
-    find([captions], "Karpathy's JSON", KARPATHY_SOURCE)
-    find([photos], "the folder of photos", KARPATHY_SOURCE)
-    content = read_json(read_text(captions), str(captions))
+    """Photos are in `photos/filepath/filename` or `photos/filename`; `restval` is training data."""
+    find(captions, [""], "Karpathy's JSON", KARPATHY_SOURCE)
+    find(photos, [""], "the folder of photos", KARPATHY_SOURCE)
+    content = parse_json(read_text(captions), KarpathyFile, captions)
     folder_of: dict[str, str] = {}
-
-    def locate(image: str) -> list[Path]:
-        return [photos / folder_of[image] / image, photos / image]
-
-    stated = content.get("dataset") if isinstance(content, dict) else None
-    gatherer = Gatherer(stated if stated in KARPATHY_NAMES else "karpathy", locate)
-    for number, image in enumerate(parse_field(content, "images", list, str(captions))):
+    gatherer = Gatherer(
+        content.dataset if content.dataset in ("flickr8k", "flickr30k", "coco") else "karpathy",
+        lambda image: [photos / folder_of[image] / image, photos / image],
+    )
+    for number, image in enumerate(content.images):
         where = f"{captions}, images[{number}]"
-        name = parse_field(image, "filename", str, where)
-        folder = parse_field(image, "filepath", str, where) if "filepath" in image else ""
-        folder_of[name] = parse_image_name(folder, where) if folder else ""
-        sentences = parse_field(image, "sentences", list, where)
-        gatherer.add(
-            name,
-            [_parse_sentence(sentence, where) for sentence in sentences],
-            where,
-            parse_field(image, "split", str, where),
-        )
+        folder_of[image.filename] = parse_image_name(image.filepath, where) if image.filepath else ""
+        sentences = [sentence.raw or " ".join(sentence.tokens) for sentence in image.sentences]
+        gatherer.add(image.filename, sentences, where, image.split)
     return gatherer.build_dataset(str(photos))
-
-
-def _parse_sentence(sentence: dict, where: str) -> str:
-    if isinstance(sentence, dict) and "raw" not in sentence and "tokens" in sentence:
-        return " ".join(str(token) for token in parse_field(sentence, "tokens", list, where))
-    return parse_field(sentence, "raw", str, where)
 
 
 # COCO 2014: `annotations/captions_{train,val}2014.json`, `train2014/` and `val2014/`
@@ -185,48 +166,45 @@ COCO_SOURCE = (
 COCO_PROTOCOL = Protocol(dev=5000, test=5000, repeats=5)
 
 
+class CocoImage(Struct):
+    id: int
+    file_name: str
+
+
+class CocoCaption(Struct):
+    image_id: int
+    caption: str
+
+
+class CocoFile(Struct):
+    images: list[CocoImage]
+    annotations: list[CocoCaption]
+
+
 def read_coco(folder: Path) -> Dataset:
     """123,287 images; the paper draws 5,000 validation and 5,000 test images at random, five times."""
-    photos_of: dict[str, Path] = {}
-    gatherer = Gatherer("coco", lambda image: [photos_of[image] / image])
     halves = {}
     for half in ("train2014", "val2014"):
-        files = [folder / "annotations" / f"captions_{half}.json"]
-        folders = [folder / half, folder / "images" / half]
-        captions = find(files, f"COCO's captions of {half}", COCO_SOURCE)
-        halves[captions] = find(folders, f"COCO's folder of {half} photos", COCO_SOURCE)
+        file = f"annotations/captions_{half}.json"
+        captions = find(folder, [file], f"COCO's captions of {half}", COCO_SOURCE)
+        folders = (half, f"images/{half}")
+        halves[captions] = find(folder, folders, f"COCO's folder of {half} photos", COCO_SOURCE)
+    photos_of: dict[str, Path] = {}
+    gatherer = Gatherer("coco", lambda image: [photos_of[image] / image])
     for captions, photos in halves.items():
-        for image in _gather_coco(captions, gatherer):
-            photos_of[image] = photos
-    searched = " and ".join(str(photos) for photos in halves.values())
-    return gatherer.build_dataset(searched, COCO_PROTOCOL)
-
-
-def _gather_coco(captions: Path, gatherer: Gatherer) -> list[str]:
-    """Add the captions of one file; returns the names of its images."""
-    content = read_json(read_text(captions), str(captions))
-    name_of: dict[int, str] = {}
-    for number, image in enumerate(parse_field(content, "images", list, str(captions))):
-        where = f"{captions}, images[{number}]"
-        identity, name = parse_field(image, "id", int, where), parse_field(image, "file_name", str, where)
-        if identity in name_of or name in gatherer.captions:
-            raise FishermixError(f"{where}: the image {name!r} (id {identity}) is listed twice.")
-        name_of[identity] = name
-        gatherer.add(name, [], where)
-    strangers = 0
-    for number, annotation in enumerate(parse_field(content, "annotations", list, str(captions))):
-        where = f"{captions}, annotations[{number}]"
-        caption = parse_field(annotation, "caption", str, where)
-        identity = parse_field(annotation, "image_id", int, where)
-        if identity in name_of:
-            gatherer.add(name_of[identity], [caption], where)
-        else:
-            strangers += 1
-    if strangers:
-        gatherer.problems.append(
-            f"Skipped {count(strangers, 'caption')} of unknown images in {captions.name}."
-        )
-    return list(name_of.values())
+        content = parse_json(read_text(captions), CocoFile, captions)
+        name_of: dict[int, str] = {}
+        for number, image in enumerate(content.images):
+            where = f"{captions}, images[{number}]"
+            if image.id in name_of or image.file_name in gatherer.captions:
+                raise FishermixError(f"{where}: the image {image.file_name!r} is listed twice.")
+            name_of[image.id] = image.file_name
+            photos_of[image.file_name] = photos
+            gatherer.add(image.file_name, [], where)
+        for annotation in content.annotations:
+            if annotation.image_id in name_of:
+                gatherer.add(name_of[annotation.image_id], [annotation.caption], str(captions))
+    return gatherer.build_dataset(" and ".join(map(str, halves.values())), COCO_PROTOCOL)
 
 
 # Pascal1K: 1,000 images, 4,998 sentences, as one JSON file or as the original folders of text files
@@ -237,34 +215,36 @@ PASCAL_SOURCE = (
 )
 
 
+class PascalImage(Struct):
+    captions: list[str]
+    category: str = ""
+
+
 def read_pascal1k(folder: Path) -> Dataset:
     """No official splits; 800 / 100 / 100 images are drawn twenty times."""
-    files, folders = ("pascal_sentences.json", "sentence"), ("images", "image", "dataset")
-    captions = find([folder / name for name in files], "Pascal1K's sentences", PASCAL_SOURCE)
-    find([folder / name for name in folders], "Pascal1K's folder of photos", PASCAL_SOURCE)
-    category: dict[str, str] = {}
+    folders = ("images", "image", "dataset")
+    captions = find(folder, ["pascal_sentences.json", "sentence"], "Pascal1K's sentences", PASCAL_SOURCE)
+    find(folder, folders, "Pascal1K's folder of photos", PASCAL_SOURCE)
+    records: dict[str, PascalImage] = {}
+    if captions.is_dir():
+        for path in sorted(captions.glob("*/*.txt")):
+            if f"{path.stem}.jpg" in records:
+                raise FishermixError(
+                    f"{path}: another class folder contains sentences of {path.stem}.jpg too."
+                )
+            sentences = [line for _, line in read_lines(path)]
+            records[f"{path.stem}.jpg"] = PascalImage(sentences, path.parent.name)
+    else:
+        records = parse_json(read_text(captions), dict[str, PascalImage], captions)
 
     def locate(image: str) -> list[Path]:
-        inside = [image, f"{category[image]}/{image}"] if category[image] else [image]
+        category = records[image].category
+        inside = [image, f"{category}/{image}"] if category.isidentifier() else [image]
         return [folder / name / path for path in inside for name in folders]
 
     gatherer = Gatherer("pascal1k", locate)
-    if captions.is_dir():
-        for path in sorted(captions.glob("*/*.txt")):
-            image = f"{path.stem}.jpg"
-            if image in gatherer.captions:
-                raise FishermixError(f"{path}: another class folder contains sentences of {image} too.")
-            category[image] = path.parent.name
-            gatherer.add(image, [line for _, line in read_lines(path)], str(path))
-    else:
-        records = read_json(read_text(captions), str(captions))
-        if not isinstance(records, dict):
-            raise FishermixError(f'{captions}: expected {{"NAME.jpg": {{"captions": […]}}, …}}.')
-        for image, record in records.items():
-            where = f"{captions}, image {image!r}"
-            label = record.get("category") if isinstance(record, dict) else None
-            category[image] = label if isinstance(label, str) and label.isidentifier() else ""
-            gatherer.add(image, parse_field(record, "captions", list, where), where)
+    for image, record in records.items():
+        gatherer.add(image, record.captions, f"{captions}, image {image!r}")
     return gatherer.build_dataset(str(folder / "images"), Protocol(dev=100, test=100, repeats=20))
 
 
@@ -276,15 +256,23 @@ FOLDER_SOURCE = (
 )
 
 
+class FolderImage(Struct):
+    image: str
+    captions: list[str]
+    split: str | None = None
+
+
 def read_folder(folder: Path) -> Dataset:
     """Read photos in the folder or in `images/`; without splits, every image is a training image."""
-    candidates = [folder / "captions.csv", folder / "captions.jsonl"]
-    captions = find(candidates, "the caption file", FOLDER_SOURCE)
-    if all(path.exists() for path in candidates):
+    names = ("captions.csv", "captions.jsonl")
+    captions = find(folder, names, "the caption file", FOLDER_SOURCE)
+    if all((folder / name).exists() for name in names):
         raise FishermixError(f"{folder} contains captions.csv and captions.jsonl. Keep one of them.")
     gatherer = Gatherer("folder", lambda image: [folder / image, folder / "images" / image])
     if captions.suffix == ".jsonl":
-        _gather_lines(captions, gatherer)
+        for where, line in read_lines(captions):
+            record = parse_json(line, FolderImage, where)
+            gatherer.add(record.image, record.captions, where, record.split)
     else:
         _gather_table(captions, gatherer)
     if not any(gatherer.split.values()):
@@ -292,27 +280,12 @@ def read_folder(folder: Path) -> Dataset:
     return gatherer.build_dataset(f"{folder} and {folder / 'images'}")
 
 
-def _gather_lines(captions: Path, gatherer: Gatherer) -> None:
-    for where, line in read_lines(captions):
-        record = read_json(line, where)
-        split = record.get("split") if isinstance(record, dict) else None
-        if split is not None and not isinstance(split, str):
-            raise FishermixError(f"{where}: 'split' must be train, val or test.")
-        gatherer.add(
-            parse_field(record, "image", str, where),
-            parse_field(record, "captions", list, where),
-            where,
-            split,
-        )
-
-
 def _gather_table(captions: Path, gatherer: Gatherer) -> None:
     rows = csv.reader(io.StringIO(read_text(captions), newline=""), strict=True)
     try:
         header = [column.strip().lower() for column in next(rows, [])]
-        absent = [column for column in ("image", "caption") if column not in header]
-        if absent:
-            missing = " and ".join(absent)
+        missing = " and ".join(column for column in ("image", "caption") if column not in header)
+        if missing:
             raise FishermixError(
                 f"{captions}, line 1: the header {header} has no column {missing}. {FOLDER_SOURCE}"
             )
