@@ -26,15 +26,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import (
-    FolderKind,
-    Number,
-    SavedFolder,
-    Size,
-    Struct,
-    require_tensors,
-    save_folder,
-)
+from fishermix.storage import FolderKind, Number, SavedFolder, Size, Struct, require_tensors, save_folder
 
 FEATURES_AT_ONCE = 2048
 BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time: few enough to fit, enough for a full-speed product
@@ -282,81 +274,32 @@ class JointSpace:
         return unit_rows(np.where(np.any(vectors, axis=1, keepdims=True), points, 0))
 
     def center_sentence(self, vector: np.ndarray) -> np.ndarray:
-        """A sentence vector (q,) minus the mean of the training sentences, in float64.
-
-        Parameters
-        ----------
-        vector : array of shape (q,)
-            The vector.
-
-        Returns
-        -------
-        centered : ndarray of shape (q,)
-        """
+        """A sentence vector (q,) minus the mean of the training sentences, in float64."""
         centered = vector.astype(np.float64) - self.projections.y_mean
         if not vector[: self.n_word_features].any():
             centered[: self.n_word_features] = 0
         return centered
 
     def csls_images(self, points: np.ndarray) -> np.ndarray:
-        """Points of images as vectors whose dot product with `csls_sentences` is the score.
+        """Points (n, d) of images as vectors whose dot product with `csls_sentences` is the score.
 
-        Parameters
-        ----------
-        points : array of shape (n, d)
-            What `image_points` returns.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, d + 2) float32
-            Of shape (n, d) without a hubness correction.
+        They are float32 of shape (n, d + 2), or the points themselves without a hubness correction.
         """
         return self.hubness.csls_images(points) if self.hubness else points
 
     def csls_sentences(self, points: np.ndarray) -> np.ndarray:
-        """Points of sentences as vectors whose dot product with `csls_images` is the score.
-
-        Parameters
-        ----------
-        points : array of shape (n, d)
-            What `sentence_points` returns.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, d + 2) float32
-            Of shape (n, d) without a hubness correction.
-        """
+        """Points (n, d) of sentences as vectors whose dot product with `csls_images` is the score."""
         return self.hubness.csls_sentences(points) if self.hubness else points
 
     def key(self, encoder_key: str) -> str:
-        """Identifies the vectors that `csls_images` returns.
-
-        Parameters
-        ----------
-        encoder_key : str
-            Identifies what makes vectors of images.
-
-        Returns
-        -------
-        key : str
-        """
+        """Identifies the vectors that `csls_images` returns; `encoder_key` what makes vectors of images."""
         space = self.space_key(encoder_key)
         if self.hubness is None:
             return space
         return hashlib.sha256(f"{space} {self.hubness.key}".encode()).hexdigest()[:16]
 
     def space_key(self, encoder_key: str) -> str:
-        """Identifies the points that `image_points` returns.
-
-        Parameters
-        ----------
-        encoder_key : str
-            Identifies what makes vectors of images.
-
-        Returns
-        -------
-        key : str
-        """
+        """Identifies the points that `image_points` returns; `encoder_key` what makes vectors of images."""
         if encoder_key not in self._space_keys:
             digest = hashlib.sha256(f"{encoder_key} {self.image_power}".encode())
             digest.update(np.ascontiguousarray(self._image_map).tobytes())

@@ -24,11 +24,9 @@ def test_the_ridges_are_those_of_a_grid_search_on_repeated_rows(with_pairs):
     X, Y, pairs = data()
     if not with_pairs:
         X, pairs = X[pairs], np.arange(len(Y))
-    chosen = choose_ridges(
-        RegularizedCCA(3), X, Y, pairs if with_pairs else None, reg_x=REG, reg_y=REG, n_splits=4
-    )
+    chosen = choose_ridges(RegularizedCCA(3), X, Y, pairs if with_pairs else None, reg_x=REG, reg_y=REG)
     number = np.empty(len(Y), int)
-    for fold, (_, images) in enumerate(KFold(4, shuffle=True, random_state=0).split(X)):
+    for fold, (_, images) in enumerate(KFold(5, shuffle=True, random_state=0).split(X)):
         number[np.isin(pairs, images)] = fold  # an image and its sentences are on one side
     grid = {"reg_x": REG, "reg_y": REG}
     search = GridSearchCV(RegularizedCCA(3), grid, cv=PredefinedSplit(number)).fit(X[pairs], Y)

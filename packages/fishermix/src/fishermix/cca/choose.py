@@ -1,12 +1,4 @@
-"""Cross-validation of a CCA with `pairs`: an image and all its sentences are on the same side of a split.
-
->>> rng = np.random.default_rng(0)
->>> images, pairs = rng.standard_normal((50, 4)), np.repeat(np.arange(50), 3)
->>> sentences = images[pairs] + rng.standard_normal((150, 4))
->>> cca = choose_ridges(RegularizedCCA(2), images, sentences, pairs, reg_x=[0.01, 1], reg_y=0.01)
->>> len(cca.cv_scores_)
-2
-"""
+"""Cross-validation of a CCA with `pairs`: an image and all its sentences are on the same side of a split."""
 
 from __future__ import annotations
 
@@ -22,6 +14,7 @@ from fishermix.cca.estimator import RegularizedCCA
 from fishermix.errors import FishermixError
 
 T = TypeVar("T")
+N_FOLDS = 5  # of the rows of X, which are shuffled
 
 
 def choose_ridges(
@@ -32,33 +25,22 @@ def choose_ridges(
     *,
     reg_x: float | Sequence[float],
     reg_y: float | Sequence[float],
-    n_splits: int = 5,
 ) -> RegularizedCCA:
-    """Fit to all pairs with the ridges that have the highest mean `score` in cross-validation.
-
-    `cca` itself is not changed. `cv_scores_` of the result lists (reg_x, reg_y, mean score). Ridges that fail
-    to score in one fold have NaN and are not chosen. The covariances of a fold are formed once for all of
-    them. An image and all its sentences are on the same side of a fold.
+    """Fit to all pairs with the ridges that have the highest mean `score` in five-fold cross-validation.
 
     Parameters
     ----------
     cca : RegularizedCCA
-        Its other parameters are kept.
-    X : array of shape (m, p)
-        The rows of one side.
-    Y : array of shape (n, q)
-        The rows of the other side.
-    pairs : array of shape (n,), optional
-        The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        Its other parameters are kept. It is not changed itself.
+    X, Y, pairs
+        As in `RegularizedCCA.fit`. An image and all its sentences are on the same side of a fold.
     reg_x, reg_y : float or sequence of floats
-        The ridges to try.
-    n_splits : int, default 5
-        The number of folds of the rows of X, which are shuffled with the seed 0.
+        The ridges to try. Ridges that fail to score in one fold have NaN and are not chosen.
 
     Returns
     -------
     cca : RegularizedCCA
-        Fitted to all pairs. `cv_scores_` has the mean score of each pair of ridges.
+        Fitted to all pairs. `cv_scores_` lists (reg_x, reg_y, mean score).
 
     See Also
     --------
@@ -78,7 +60,7 @@ def choose_ridges(
     pairs = parse_pairs(pairs, len(X), len(Y))
     image_of = np.arange(len(Y)) if pairs is None else pairs
     scores: dict[tuple[float, float], list[float]] = {}
-    for train, test in KFold(n_splits, shuffle=True, random_state=0).split(X):
+    for train, test in KFold(N_FOLDS, shuffle=True, random_state=0).split(X):
         statistics = cca.statistics(*_take_pairs(X, Y, image_of, train))
         held_out = _take_pairs(X, Y, image_of, test)
         for fitted in cca.path(statistics, reg_x, reg_y):

@@ -200,20 +200,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> CovarianceSums | GramSums:
         """The covariances or the inner products of rows, whichever is cheaper; `path` needs them.
 
-        Parameters
-        ----------
-        X : array of shape (m, p)
-            The rows of one side.
-        Y : array of shape (n, q)
-            The rows of the other side.
-        pairs : array of shape (n,), optional
-            The row of X that belongs to each row of Y. Default: row j belongs to row j.
-        n_ridges : int
-            The number of ridges of the side with more features that `path` will be given.
-
-        Returns
-        -------
-        statistics : CovarianceSums or GramSums
+        X, Y and pairs are as in `fit`; n_ridges is the number of ridges of the side with more features that
+        `path` will be given.
         """
         self._validate_params()
         if is_table(X) and len(X) > 1:
@@ -244,10 +232,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ----------
         statistics : CovarianceSums or GramSums
             What the method `statistics` returns.
-        reg_x : float or sequence of floats
-            The ridges of X to try, as shares of its largest eigenvalue.
-        reg_y : float or sequence of floats
-            The ridges of Y to try, as shares of its largest eigenvalue.
+        reg_x, reg_y : float or sequence of floats
+            The ridges of X and Y to try, as shares of the largest eigenvalue of that side.
 
         Returns
         -------
@@ -267,19 +253,14 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Parameters
         ----------
-        X : array of shape (m, p)
-            The rows of one side.
-        Y : array of shape (n, q)
-            The rows of the other side.
-        pairs : array of shape (n,), optional
-            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        X, Y, pairs
+            As in `fit`.
         y : array of shape (n, q), optional
             scikit-learn's name of Y.
 
         Returns
         -------
         points : tuple of (m, k) and (n, k) arrays
-            The points of X and of Y.
         """
         Y = y if Y is None else Y
         return self.fit(X, Y, pairs).transform(X, Y)
@@ -311,18 +292,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return points if Y is None else (points, self.transform_y(Y))
 
     def transform_y(self, Y: Any) -> np.ndarray:
-        """Points (n, k) of Y in the joint space.
-
-        Parameters
-        ----------
-        Y : array of shape (n, q)
-            The rows of the other side.
-
-        Returns
-        -------
-        points : array of shape (n, k)
-            A data frame after ``set_output(transform="pandas")``, as of `transform`.
-        """
+        """Points (n, k) of rows (n, q) of Y in the joint space, in the container of `set_output`."""
         check_is_fitted(self)
         given, Y = Y, _parse_y(Y)
         if Y.shape[1] != len(self.y_weights_):
@@ -332,9 +302,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         points = self.projections_.project_y(Y, self.power)
         return _wrap_data_with_container("transform", points, given, self)
 
-    def score(
-        self, X: Any, y: Any, pairs: ArrayLike | None = None
-    ) -> float:  # scikit-learn names its second argument
+    def score(self, X: Any, y: Any, pairs: ArrayLike | None = None) -> float:
         """The correlation of both sides' points of these pairs, averaged over the directions.
 
         On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not
@@ -343,12 +311,8 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Parameters
         ----------
-        X : array of shape (m, p)
-            The rows of one side.
-        y : array of shape (n, q)
-            The rows of the other side.
-        pairs : array of shape (n,), optional
-            The row of X that belongs to each row of Y. Default: row j belongs to row j.
+        X, y, pairs
+            As in `fit`; scikit-learn names its second argument y.
 
         Returns
         -------
@@ -366,13 +330,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(np.divide(products, lengths, out=np.zeros(len(lengths)), where=lengths > 0).mean())
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write the fitted estimator as a folder of JSON and safetensors.
-
-        Parameters
-        ----------
-        folder : path
-            Where to write. The folder is created if it does not exist.
-        """
+        """Write the fitted estimator as a folder of JSON and safetensors, created if it does not exist."""
         check_is_fitted(self)
         config = CCAConfig(
             self.method_,
@@ -385,17 +343,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> RegularizedCCA:
-        """Read an estimator that `save` wrote.
-
-        Parameters
-        ----------
-        folder : path
-            A folder that `save` wrote.
-
-        Returns
-        -------
-        cca : RegularizedCCA
-        """
+        """Read an estimator that `save` wrote."""
         saved = load_folder(folder, CCA_KIND)
         config = saved.config
         projections = CanonicalProjections.from_tensors(saved.tensors, folder)

@@ -49,8 +49,6 @@ def caption_tokens(caption: str) -> list[str]:
 def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """Scores of one candidate sentence per image against the sentences that people wrote for it.
 
-    Returns `bleu1` … `bleu4`, `rouge_l` and `cider_d`, all times 100 (the COCO tools' 0.478 is 47.8).
-
     Parameters
     ----------
     candidates : sequence of str
@@ -61,7 +59,7 @@ def caption_scores(candidates: Sequence[str], references: Sequence[Sequence[str]
     Returns
     -------
     scores : dict of str to float
-        `bleu1` to `bleu4`, `rouge_l` and `cider_d`, times 100.
+        `bleu1` to `bleu4`, `rouge_l` and `cider_d`, times 100 (the COCO tools' 0.478 is 47.8).
 
     Examples
     --------
@@ -169,11 +167,7 @@ class Originality:
 
 
 def originality(sentences: Sequence[str], training: Iterable[str] | None = None) -> Originality:
-    """How much of `sentences` is new compared with the `training` sentences, and how varied they are.
-
-    >>> originality(["A dog runs.", "a dog runs", "a cat"], training=["A dog runs!"])
-    Originality(sentences=3, new=33.33333333333333, distinct=2, words=4, length=2.6666666666666665)
-    """
+    """How much of `sentences` is new compared with the `training` sentences, and how varied they are."""
     tokenized = [tuple(tokenize(sentence)) for sentence in sentences]
     n = max(len(tokenized), 1)
     new = None

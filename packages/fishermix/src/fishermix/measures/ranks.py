@@ -50,23 +50,18 @@ def task_ranks(
 
     Parameters
     ----------
-    image_points : array of shape (m, d)
-        Points of the images.
-    sentence_points : array of shape (n, d)
-        Points of the sentences.
+    image_points, sentence_points : arrays of shape (m, d) and (n, d)
+        The points.
     image_of : array of shape (n,)
         The row of the image that each sentence describes.
-    image_hubness : array of shape (m,), optional
-        The hubness of the images; half of it is subtracted from their cosines.
-    sentence_hubness : array of shape (n,), optional
-        The hubness of the sentences; half of it is subtracted from their cosines.
+    image_hubness, sentence_hubness : arrays of shape (m,) and (n,), optional
+        Half of it is subtracted from the cosines.
     tasks : sequence of str
-        The names of the tasks.
+        Which of "search", "annotation" and "similarity".
 
     Returns
     -------
     ranks : dict of str to ndarray
-        For "search", "annotation" and "similarity".
 
     See Also
     --------
@@ -80,36 +75,30 @@ def task_ranks(
     [1, 1, 2]
     """
     images, sentences, image_of = _parse_points(image_points, sentence_points, image_of)
-    every_image, n_images = np.arange(len(images)), len(images)
-    ranks = {}
+    every_image, ranks = np.arange(len(images)), {}
     if "search" in tasks:
-        answers = _Answers(image_of, every_image, n_images)
+        answers = _Answers(image_of, every_image, len(images))
         ranks["search"] = _ranks(sentences, images, answers, hubness=image_hubness)
     if "annotation" in tasks:
-        answers = _Answers(every_image, image_of, n_images)
+        answers = _Answers(every_image, image_of, len(images))
         ranks["annotation"] = _ranks(images, sentences, answers, hubness=sentence_hubness)
     if "similarity" in tasks and len(np.unique(image_of)) < len(image_of):
-        answers = _Answers(image_of, image_of, n_images)
+        answers = _Answers(image_of, image_of, len(images))
         ranks["similarity"] = _ranks(sentences, sentences, answers, without_itself=True)
     return ranks
 
 
 def figures(ranks: dict[str, np.ndarray]) -> Figures:
-    """Recalls in percent, median and mean rank of each task.
+    """`r@1`, `r@5`, `r@10` in percent, `median` and `mean` of the ranks of each task.
 
     Parameters
     ----------
     ranks : dict of arrays
-        The ranks of each task, as `task_ranks` returns them.
+        What `task_ranks` returned.
 
     Returns
     -------
     figures : dict of str to dict
-        For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
-
-    See Also
-    --------
-    fishermix.measures.task_ranks : the ranks.
 
     Examples
     --------
@@ -122,14 +111,8 @@ def figures(ranks: dict[str, np.ndarray]) -> Figures:
 class Comparison(NamedTuple):
     """How much better one method is than another, in points of percent.
 
-    Parameters
-    ----------
-    difference : float
-        The recall of the first method less that of the second.
-    low, high : float
-        The 95 % interval of the difference.
-    better : float
-        The share of the resamples in which the first method is better.
+    difference : the recall of the first method less that of the second; low, high : its 95 % interval
+    better : the share of the resamples in which the first method is better
     """
 
     difference: float
