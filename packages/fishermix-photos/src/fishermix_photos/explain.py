@@ -141,7 +141,7 @@ class Explainer:
             if rows := lookup[word]:
                 vectors = self._whiten(np.asarray(rows))
                 for number, mixture in enumerate(self._mixtures):
-                    posteriors = mixture.sparse_posteriors(vectors).toarray().mean(axis=0)
+                    posteriors = mixture.predict_proba(vectors).mean(axis=0)
                     for component in np.flatnonzero(posteriors > SMALLEST_POSTERIOR).tolist():
                         members.setdefault((number, component), []).append(word)
         return members
@@ -156,11 +156,10 @@ class Explainer:
         vectors = self._whiten(rows)
         near = []
         for mixture in self._mixtures:
-            posteriors = mixture.sparse_posteriors(vectors).tocsc()
+            posteriors = mixture.predict_proba(vectors)
             of_mixture = []
             for component, (location, scale) in enumerate(zip(mixture.locations_, mixture.scales_)):
-                members = posteriors[:, [component]].tocoo()
-                members = members.row[members.data > SMALLEST_POSTERIOR_OF_SIMILAR]
+                members = np.flatnonzero(posteriors[:, component] > SMALLEST_POSTERIOR_OF_SIMILAR)
                 distances = np.abs((vectors[members] - location) / scale).mean(axis=1)
                 nearest = members[np.argsort(distances)[:SIMILAR_WORDS]]
                 of_mixture.append([names[rows[member]] for member in nearest])

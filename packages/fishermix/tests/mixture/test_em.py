@@ -212,21 +212,10 @@ def test_blocks_with_many_posteriors_list_them_panel_by_panel(name, monkeypatch)
     given = {"families": FAMILIES[name], "random_state": 0, "max_iter": 4}
     listed = Mixture(3, **given).fit(X)
     monkeypatch.setattr(em, "MOST_LISTED", 0)
-    monkeypatch.setattr(MixtureParameters, "block_posteriors", one_panel(MixtureParameters.block_posteriors))
     by_panels = Mixture(3, **given).fit(X)
     assert by_panels.lower_bounds_ == listed.lower_bounds_
     for attribute in ("weights_", "locations_", "scales_", "choice_"):
         np.testing.assert_array_equal(getattr(by_panels, attribute), getattr(listed, attribute))
-
-
-def one_panel(block_posteriors):
-    """The same function, for no more than one panel."""
-
-    def checked(parameters, panels, *given):
-        assert len(panels) == 1
-        return block_posteriors(parameters, panels, *given)
-
-    return checked
 
 
 def test_steps_travel():

@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from fishermix.errors import FishermixError
 from fishermix.mixture import (
     Gaussian,
@@ -170,7 +169,6 @@ def test_prediction_scores_and_samples(X):
     posterior = mixture.predict_proba(X)
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
     np.testing.assert_array_equal(mixture.predict(X), posterior.argmax(axis=1))
-    np.testing.assert_array_equal(clone(mixture).fit_predict(X), mixture.predict(X))
     assert mixture.score(X) == pytest.approx(mixture.score_samples(X).mean())
     rows, labels = mixture.sample(30_000)
     assert rows.shape == (30_000, 3)
@@ -180,16 +178,6 @@ def test_prediction_scores_and_samples(X):
     assert again.score(rows) == pytest.approx(mixture.score(rows), abs=0.02)
     with pytest.raises(ValueError, match="at least one"):
         mixture.sample(0)
-
-
-def test_sparse_posteriors_drop_what_is_below_the_threshold(X):
-    mixture = HybridMixture(3, random_state=0).fit(X)
-    dense = mixture.predict_proba(X)
-    for threshold in (1e-6, 0.3):
-        sparse = mixture.sparse_posteriors(X, threshold)
-        assert isinstance(sparse, scipy.sparse.csr_matrix)
-        np.testing.assert_array_equal(sparse.toarray(), np.where(dense < threshold, 0, dense))
-        assert sparse.nnz == (dense >= threshold).sum()
 
 
 def test_a_memory_mapped_array_gives_the_same_bits(X, tmp_path):
@@ -277,7 +265,6 @@ def test_rows_that_are_not_in_memory_are_predicted_too(X, tmp_path):
         np.testing.assert_array_equal(mixture.predict_proba(rows), mixture.predict_proba(X))
         np.testing.assert_array_equal(mixture.predict(rows), mixture.predict(X))
         np.testing.assert_array_equal(mixture.score_samples(rows), mixture.score_samples(X))
-        assert (mixture.sparse_posteriors(rows) != mixture.sparse_posteriors(X)).nnz == 0
         assert (mixture.score(rows), mixture.bic(rows)) == (mixture.score(X), mixture.bic(X))
     for wrong, message in (("narrow.npy", "expected rows of 3 features"), ("none.npy", r"X is \(0, 3\)")):
         with pytest.raises(ValueError, match=message):

@@ -44,7 +44,8 @@ def test_the_steps_agree_with_the_compiled_ones(dtype):
     for compiled in (True, False):
         with np.errstate(over="ignore", invalid="ignore"):
             posterior, log_likelihood = mixture.e_step(x, compiled)
-            listed, sums = mixture.block_posteriors([x[others]], weight[others], 2.0**-40, compiled)
+            posteriors = e_step.BlockPosteriors(mixture, [x[others]], weight[others], 2.0**-40, compiled)
+            listed, sums = list(posteriors), posteriors.sums
         if dtype == np.float64:
             np.testing.assert_array_equal(posterior[:, 7], start[0])
         plan = Plan(n, x.dtype, compiled, RowSorter(), room=1e9)
@@ -125,7 +126,7 @@ import numpy as np
 from fishermix import HybridMixture
 X = np.random.default_rng(0).normal(size=(150, 4)) + 4 * (np.arange(150)[:, None] % 3)
 mixture = HybridMixture(3, random_state=0).fit(X)
-mixture.predict(X), mixture.score(X), mixture.sparse_posteriors(X)
+mixture.predict(X), mixture.score(X)
 print("numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -197,60 +197,6 @@ class MixtureParameters:
 
         return Posteriors.join(list(map_in_threads(list_panel, cut(len(rows), PANEL))))
 
-    def block_posteriors(
-        self, panels: Sequence[np.ndarray], weight: np.ndarray, quantum: float, compiled: bool
-    ) -> tuple[list[PanelPosteriors], Statistics]:
-        """The E step of EM: the sparse posteriors of each panel of a block, and the sums over them.
-
-        weight (n,) are the sample weights of the block. The log likelihood is -inf where the type of the
-        panels overflows. See `kernels.list_posteriors` for `quantum`.
-        """
-        sums = self.empty_sums()
-        return list(self.iterate_posteriors(panels, weight, quantum, compiled, sums)), sums
-
-    def empty_sums(self) -> Statistics:
-        """The sums of an E step over no rows."""
-        n_components = len(self.weights)
-        return Statistics(
-            log_likelihood=0.0,
-            rows=np.zeros(n_components, np.int64),
-            weight=np.zeros(n_components),
-            squared=np.zeros(n_components),
-        )
-
-    def iterate_posteriors(
-        self,
-        panels: Sequence[np.ndarray],
-        weight: np.ndarray,
-        quantum: float,
-        compiled: bool,
-        sums: Statistics,
-    ) -> Iterator[PanelPosteriors]:
-        """Yield what `block_posteriors` lists, panel by panel, and add to the sums."""
-        threshold = NEGLIGIBLE[panels[0].dtype.char]
-        n_components, first = len(self.weights), 0
-        capacity = len(panels[0]) * n_components
-        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
-        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
-        totals = sums["weight"], sums["squared"]
-        for panel in panels:
-            sample_weight = weight[first : first + len(panel)]
-            first += len(panel)
-            posterior, log_likelihood = self.e_step(panel, compiled, joint)
-            start = np.empty(n_components + 1, np.int64)
-            listed, rounded = (start, rows, weights), np.empty(len(panel))
-            if compiled:
-                from fishermix.mixture import kernels
-
-                kernels.list_posteriors(
-                    posterior, sample_weight, threshold, quantum, rounded, *listed, *totals
-                )
-            else:
-                _list_posteriors(posterior, sample_weight, threshold, quantum, listed, totals)
-            sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
-            sums["rows"] += start[1:] - start[:-1]
-            yield PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
-
     def suits(self, dtype: np.dtype) -> bool:
         """Whether this type can hold and square the parameters."""
         return dtype == np.float64 or suits_float32(self.locations, self.scales)
@@ -294,6 +240,53 @@ class MixtureParameters:
             chosen = self.choice[labels] == index
             z[chosen] = family.sample(rng, int(chosen.sum()))
         return self.locations[labels] + self.scales[labels] * z, labels
+
+
+class BlockPosteriors:
+    """The E step of EM: the sparse posteriors of the panels of a block, computed in each iteration over them.
+
+    weight (n,) are the sample weights of the block; see `kernels.list_posteriors` for `quantum`. `sums` are
+    those of the last iteration; their log likelihood is -inf where the type of the panels overflows.
+    """
+
+    def __init__(
+        self,
+        parameters: MixtureParameters,
+        panels: Sequence[np.ndarray],
+        weight: np.ndarray,
+        quantum: float,
+        compiled: bool,
+    ):
+        self.parameters, self.panels, self.weight = parameters, panels, weight
+        self.quantum, self.compiled, self.sums = quantum, compiled, Statistics()
+
+    def __iter__(self) -> Iterator[PanelPosteriors]:
+        threshold = NEGLIGIBLE[self.panels[0].dtype.char]
+        n_components, first = len(self.parameters.weights), 0
+        capacity = len(self.panels[0]) * n_components
+        # Buffers for a dense panel, used for all of them: new ones each time would cost page faults.
+        joint, rows, weights = np.empty(capacity), np.empty(capacity, np.int32), np.empty(capacity)
+        totals = np.zeros(n_components), np.zeros(n_components)
+        self.sums.update(log_likelihood=0.0, rows=np.zeros(n_components, np.int64))
+        self.sums.update(weight=totals[0], squared=totals[1])
+        for panel in self.panels:
+            sample_weight = self.weight[first : first + len(panel)]
+            first += len(panel)
+            posterior, log_likelihood = self.parameters.e_step(panel, self.compiled, joint)
+            start = np.empty(n_components + 1, np.int64)
+            listed = start, rows, weights
+            if self.compiled:
+                from fishermix.mixture import kernels
+
+                rounded = np.empty(len(panel))
+                kernels.list_posteriors(
+                    posterior, sample_weight, threshold, self.quantum, rounded, *listed, *totals
+                )
+            else:
+                _list_posteriors(posterior, sample_weight, threshold, self.quantum, listed, totals)
+            self.sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
+            self.sums["rows"] += start[1:] - start[:-1]
+            yield PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
 
 
 def is_worth_compiling(size: float) -> bool:

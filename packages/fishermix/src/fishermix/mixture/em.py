@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, PanelPosteriors, is_worth_compiling, suits_float32
+from fishermix.mixture.e_step import BlockPosteriors, MixtureParameters, is_worth_compiling, suits_float32
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.m_step import (
     ComponentSums,
@@ -116,23 +116,20 @@ class Pass:
         rows = block.rows.astype(self.dtype, copy=False)
         panels = [rows[panel] for panel in cut(len(rows), PANEL)]
         weight = np.ones(len(rows)) if block.weight is None else block.weight
-        statistics, sums = Statistics(), Statistics()
+        statistics = Statistics()
+        computed = BlockPosteriors(self.parameters, panels, weight, self.quantum, self.compiled)
         posteriors = block.memo.get("posteriors") if self.again else None
         with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
-            if posteriors is None and self._can_list(panels, weight):
-                posteriors, sums = self.parameters.block_posteriors(
-                    panels, weight, self.quantum, self.compiled
-                )
-                small = BYTES_PER_POSTERIOR * sums["rows"].sum() <= self.memo_bytes * len(rows)
-                block.memo["posteriors"] = posteriors if small else None
-            elif posteriors is None:
-                posteriors = FleetingPosteriors(self, panels, weight)
-                block.memo["posteriors"], sums = None, posteriors.sums
+            if posteriors is None:
+                listed = list(computed) if self._can_list(panels, weight) else None
+                size = BYTES_PER_POSTERIOR * computed.sums["rows"].sum() if listed else np.inf
+                block.memo["posteriors"] = listed if size <= self.memo_bytes * len(rows) else None
+                posteriors = listed or computed
             for number, fit in enumerate(self.fits):
                 if not fit.done:
                     statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
             if not self.again:
-                statistics.update(sums)
+                statistics.update(computed.sums)
         return statistics
 
     def _can_list(self, panels: Sequence[np.ndarray], weight: np.ndarray) -> bool:
@@ -140,23 +137,8 @@ class Pass:
         n_rows, n_components = sum(map(len, panels)), len(self.parameters.weights)
         if BYTES_PER_POSTERIOR * n_rows * n_components <= MOST_LISTED:
             return True
-        (first,), _ = self.parameters.block_posteriors(panels[:1], weight, self.quantum, self.compiled)
+        (first,) = BlockPosteriors(self.parameters, panels[:1], weight, self.quantum, self.compiled)
         return first.nbytes * len(panels) <= MOST_LISTED
-
-
-class FleetingPosteriors:
-    """The sparse posteriors of the panels of a block, computed again in each iteration over them."""
-
-    def __init__(self, step: Pass, panels: Sequence[np.ndarray], weight: np.ndarray):
-        self.step, self.panels, self.weight = step, panels, weight
-        self.sums = Statistics()  # of the E step, after an iteration
-
-    def __iter__(self) -> Iterator[PanelPosteriors]:
-        parameters = self.step.parameters
-        self.sums.update(parameters.empty_sums())
-        yield from parameters.iterate_posteriors(
-            self.panels, self.weight, self.step.quantum, self.step.compiled, self.sums
-        )
 
 
 def run_em(

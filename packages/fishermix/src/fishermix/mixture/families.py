@@ -414,22 +414,14 @@ def _check_scores(family: Family) -> Iterator[str]:
     slope = (family.log_density(z + step) - family.log_density(z - step)) / (2 * step)
     known = np.isfinite(slope)
     z, slope, score = z[known], slope[known], family.location_score(z)[known]
-    wrong = ~(np.abs(score + slope) <= 1e-4 * np.maximum(np.abs(slope), 1))
-    if wrong.mean() > MOST_KINKS:
-        at = np.flatnonzero(wrong)[np.abs(z[wrong]).argmin()]
-        yield (
-            f"location_score({z[at]:.4g}) is {score[at]:.6g}, but -d log_density / dz is {-slope[at]:.6g} "
-            "there."
-        )
-    expected = z * score - 1
-    scale_score = family.scale_score(z)
-    wrong = ~(np.abs(scale_score - expected) <= 1e-4 * np.maximum(np.abs(expected), 1))
-    if wrong.any():
-        at = int(wrong.argmax())
-        yield (
-            f"scale_score({z[at]:.4g}) is {scale_score[at]:.6g}, but z * location_score(z) - 1 is "
-            f"{expected[at]:.6g}."
-        )
+    for name, found, formula, expected, allowed in (
+        ("location_score", score, "-d log_density / dz", -slope, MOST_KINKS),
+        ("scale_score", family.scale_score(z), "z * location_score(z) - 1", z * score - 1, 0.0),
+    ):
+        wrong = ~(np.abs(found - expected) <= 1e-4 * np.maximum(np.abs(expected), 1))
+        if wrong.mean() > allowed:
+            at = np.flatnonzero(wrong)[np.abs(z[wrong]).argmin()]
+            yield f"{name}({z[at]:.4g}) is {found[at]:.6g}, but {formula} is {expected[at]:.6g} there."
 
 
 def _check_information(family: Family) -> Iterator[str]:

@@ -278,49 +278,6 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, 
                 histogram[slot, place[d]] += row_weight[entry]
 
 
-@njit()
-def find_bins(
-    histogram, wanted, weight, light, half, slack, place, low_bin, low_place, high_bin, high_place, inside
-):
-    """Find the bins of histogram (K, D, B) in which half of its weight is reached, for the wanted (K, D).
-
-    weight (K,) is that of all rows; the part `light` of what is not in the histogram is the slack. The bin of
-    half - slack is low_bin, its part below that is low_place, 0 to 1; and high_bin that of half + slack, both
-    within the inner bins. inside is the weight from the one to the other. All outputs are (K, D).
-    """
-    k_count, d_count, bins = histogram.shape
-    for k in range(k_count):
-        for d in range(d_count):
-            if not wanted[k, d]:
-                continue
-            counted = histogram[k, d]
-            total = 0.0
-            for b in range(bins):
-                total += counted[b]
-            middle = 0.5 * total
-            loose = light * (weight[k] - total) if weight[k] > total else 0.0
-            half[k, d], slack[k, d] = middle, loose
-            low_bin[k, d] = high_bin[k, d] = place[k, d] = bins - 1
-            reached, first, last = 0.0, True, True
-            for b in range(bins):
-                before = reached
-                reached += counted[b]
-                if place[k, d] > b and reached >= middle:
-                    place[k, d] = b
-                if first and reached >= middle - loose:
-                    first, low_bin[k, d] = False, b
-                    low_place[k, d] = (middle - loose - before) / counted[b] if counted[b] > 0 else 0.0
-                if last and reached >= middle + loose:
-                    last, high_bin[k, d] = False, b
-                    high_place[k, d] = (middle + loose - before) / counted[b] if counted[b] > 0 else 1.0
-            if low_bin[k, d] < 1:
-                low_bin[k, d], low_place[k, d] = 1, 0
-            if high_bin[k, d] > bins - 2:
-                high_bin[k, d], high_place[k, d] = bins - 2, 1
-            for b in range(int(low_bin[k, d]), int(high_bin[k, d]) + 1):
-                inside[k, d] += counted[b]
-
-
 @njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
 def collect(
     x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,

@@ -273,24 +273,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self._warn(best)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
-        """Fit the mixture and return the component of each row, as fit(X).predict(X) does.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        y : ignored
-            Present for the interface of scikit-learn.
-        sample_weight : array of shape (N,), optional
-            The weight of each row. Weight 2 counts as the same row twice.
-
-        Returns
-        -------
-        components : ndarray of shape (N,)
-        """
-        return self.fit(X, y, sample_weight).predict(X)
-
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
 

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fishermix.mixture.e_step import MixtureParameters, Posteriors, is_worth_compiling
+from fishermix.mixture.e_step import MixtureParameters, is_worth_compiling
 from fishermix.mixture.families import Family
 from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
 from fishermix.rows.sources import open_rows
@@ -77,25 +76,6 @@ class PredictionMixin:
             Indices from 0 to K - 1.
         """
         return self.predict_proba(X).argmax(axis=1)
-
-    def sparse_posteriors(self, X: Any, threshold: float = 1e-6) -> scipy.sparse.csr_matrix:
-        """Return the posteriors that are at least the threshold, as a `scipy.sparse.csr_matrix` (N, K).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        threshold : float, optional
-            Posteriors below it are 0 and are not stored.
-
-        Returns
-        -------
-        posteriors : scipy.sparse.csr_matrix of shape (N, K)
-        """
-        panels = self._map_panels(X, lambda posterior, _: Posteriors.of_dense(posterior, threshold))
-        found = Posteriors.join(panels)
-        shape = len(found.indptr) - 1, len(self.weights_)
-        return scipy.sparse.csr_matrix((found.values, found.components, found.indptr), shape)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log likelihood of each row (N,).

@@ -67,16 +67,16 @@ class Collected(NamedTuple):
 
 
 class Binned(NamedTuple):
-    """What the histogram of a bracket tells, each (K, D): first, the outputs of `kernels.find_bins`."""
+    """What the histogram of a bracket tells, each (K, D)."""
 
-    half: np.ndarray
-    slack: np.ndarray
-    place: np.ndarray
-    low_bin: np.ndarray
-    low_place: np.ndarray
-    high_bin: np.ndarray
+    half: np.ndarray  # of the weight in the histogram
+    slack: np.ndarray  # LIGHT of the weight that is not in it
+    place: np.ndarray  # the bin in which half is reached
+    low_bin: np.ndarray  # that of half - slack, within the inner bins
+    low_place: np.ndarray  # the part of that bin that is below, 0 to 1
+    high_bin: np.ndarray  # that of half + slack
     high_place: np.ndarray
-    inside: np.ndarray
+    inside: np.ndarray  # weight from low_bin to high_bin
     under: np.ndarray  # weight of the first bin: all values below the bracket
     inner: np.ndarray  # weight of the inner bins
 
@@ -272,16 +272,11 @@ class MedianSearch:
 
     def _add_histogram(self, histogram: np.ndarray, sums: ComponentSums) -> MedianSearch:
         """Note the bins of the medians of the components that had a histogram."""
-        from fishermix.mixture import kernels
-
         components, in_histogram = self._in_histogram, self.status == HISTOGRAM
-        found = (
-            np.zeros((len(Binned._fields), *self.low.shape)) if self.binned is None else np.array(self.binned)
-        )
-        bins = np.zeros((8, *histogram.shape[:2]))
-        kernels.find_bins(histogram, in_histogram[components], sums.weight[components, 0], LIGHT, *bins)
-        found[:8, components] = bins
-        found[8:, components] = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
+        shape = len(Binned._fields), *self.low.shape
+        found = np.zeros(shape) if self.binned is None else np.array(self.binned)
+        bins = _find_bins(histogram, sums.weight[components])
+        found[:, components] = np.where(in_histogram[components], bins, 0.0)
         waiting = self.waiting.copy()
         waiting[components] &= ~in_histogram[components]
         return replace(self, waiting=waiting, binned=Binned(*found))
@@ -405,6 +400,34 @@ class MedianSearch:
             high = np.where(halve, _from_rank(middle + 1, low.dtype), high)
         status = np.where(halve, COLLECT, self.status).astype(np.int8)
         return replace(self, low=low, high=high, status=status)
+
+
+def _find_bins(histogram: np.ndarray, weight: np.ndarray) -> Binned:
+    """Find the bins around half of the weight of a histogram (K, D, BINS); weight (K, 1) is of all rows."""
+    reached = np.cumsum(histogram, axis=2)  # exact, as all sums of weights
+    half = 0.5 * reached[:, :, -1]
+    slack = LIGHT * np.maximum(weight - reached[:, :, -1], 0.0)
+
+    def locate(target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        place = np.count_nonzero(reached < target[:, :, None], axis=2).clip(max=BINS - 1)
+        counted = _pick(histogram, place)
+        before = _pick(reached, place) - counted
+        return place, counted, (target - before) / np.where(counted > 0, counted, 1.0)
+
+    low_bin, counted, low_place = locate(half - slack)
+    low_place = np.where((counted > 0) & (low_bin >= 1), low_place, 0.0)
+    high_bin, counted, high_place = locate(half + slack)
+    high_place = np.where((counted > 0) & (high_bin <= BINS - 2), high_place, 1.0)
+    low_bin, high_bin = np.maximum(low_bin, 1), np.minimum(high_bin, BINS - 2)
+    inside = _pick(reached, high_bin) - _pick(reached, low_bin - 1)
+    under, inner = histogram[:, :, 0], histogram[:, :, 1:-1].sum(axis=2)
+    place = np.count_nonzero(reached < half[:, :, None], axis=2)
+    return Binned(half, slack, place, low_bin, low_place, high_bin, high_place, inside, under, inner)
+
+
+def _pick(values: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return values (K, D, n) at the places (K, D)."""
+    return np.take_along_axis(values, place[:, :, None], axis=2)[:, :, 0]
 
 
 def _are_few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ PANEL = 1024  # rows per kernel call: few enough for the L2 cache, enough to hid
 FEWEST_ROWS, MOST_ROWS = 2 * PANEL, 64 * PANEL  # of a block
 BLOCKS = 16  # per array, within these limits: enough for the threads of most machines
 GROUP = 8  # results that are added up before their sum is passed on
+LEVELS = 3  # of such sums that are made while results come in; those of the next levels are held at once
 
 
 class Statistics(dict[str, Any]):
@@ -179,24 +180,19 @@ def sum_in_tree(results: Iterator[Statistics]) -> Statistics:
 
     Machines can add in this order too, each its own branches, and get the same bits.
     """
-    branches: list[tuple[int, Statistics]] = []  # at each height: the number of results added, and their sum
-    for result in results:
-        for height in count():
-            if height == len(branches):
-                branches.append((1, result))
-            else:
-                added, branch = branches[height]
-                branches[height] = (added + 1, branch.__iadd__(result)) if added else (1, result)
-            added, result = branches[height]
-            if added < GROUP:
-                break
-            branches[height] = (0, result)
-    total = None
-    for added, branch in branches:
-        if added:
-            total = branch if total is None else branch.__iadd__(total)
-    assert total is not None
-    return total
+    for _ in range(LEVELS):
+        results = _sum_groups(results)
+    sums = list(results)
+    while len(sums) > 1:
+        sums = list(_sum_groups(iter(sums)))
+    return sums[0]
+
+
+def _sum_groups(results: Iterator[Statistics]) -> Iterator[Statistics]:
+    for total in results:
+        for other in islice(results, GROUP - 1):
+            total += other
+        yield total
 
 
 # What sources check about rows and weights
