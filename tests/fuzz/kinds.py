@@ -221,11 +221,12 @@ def read_library(folder):
             store.nearest(query, 3, ["/photos/"])
             store.sample_scores(query, 10)
         every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape", names=("1",))
-        store.records(["/photos/"], every)
+        store.photos(["/photos/"], every)
         store.select([], every)
-        for record in store.records():
-            record.details.as_json()
-            store.find([record.id])
+        for photo in store.photos():
+            photo.details.as_json()
+            store.find([photo.id])
+            store.pictures([photo.id])
         store.verify()
 
 

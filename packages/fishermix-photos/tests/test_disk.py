@@ -20,11 +20,15 @@ from fishermix_photos import disk, nearest
 from fishermix_photos.cli import main
 from fishermix_photos.contact_sheet import write_contact_sheet
 from fishermix_photos.database import Entry
-from fishermix_photos.disk import create_private_file, explain_os_error, make_private_folder
+from fishermix_photos.disk import (
+    create_private_file,
+    explain_os_error,
+    explain_sqlite_error,
+    make_private_folder,
+)
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.photo_files import Stamp
 from fishermix_photos.results import LibraryDamaged
-from fishermix_photos.sqlite import explain_sqlite_error
 from fishermix_photos.store import LocalStore
 from tiny_model import NAMES, TinyModel, paint
 
@@ -94,11 +98,11 @@ def test_a_folder_can_be_removed_when_there_is_no_space_to_copy_the_points_of_th
     leave(kilobytes)
     store.remove_folder("/a")
     assert store.state().folders == ("/b",)
-    assert {record.path for record in store.records()} == {f"/b/{n}.jpg" for n in range(20)}
+    assert {photo.path for photo in store.photos()} == {f"/b/{n}.jpg" for n in range(20)}
     assert store.verify() == []
     assert len(list(store.folder.glob("points-*"))) == 1  # no half of a copy
     found = store.nearest(np.ones(4096, np.float32), 3)
-    assert [record.path for record, _ in found] == ["/b/19.jpg", "/b/18.jpg", "/b/17.jpg"]
+    assert [photo.path for photo in found] == ["/b/19.jpg", "/b/18.jpg", "/b/17.jpg"]
     store.close()
 
 

@@ -14,10 +14,11 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -29,36 +30,31 @@ from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.details import DETAILS, EARLIEST, Details, DetailsTypes, find_kind
-from fishermix_photos.disk import DAMAGED, FULL, DiskFull
-from fishermix_photos.names import NameCounts, fold
+from fishermix_photos.disk import DAMAGED, FULL, KEYS_PER_QUERY, DiskFull, explain_sqlite_error, transaction
 from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
 from fishermix_photos.photo_files import Stamp, add_slash
-from fishermix_photos.query import EARTH_RADIUS_KM, Filter, distance_km, parse_day, parse_near
-from fishermix_photos.results import NO_FILTER, LibraryDamaged
-from fishermix_photos.sqlite import (
-    KEYS_PER_QUERY,
-    Row,
-    Schema,
-    connect,
-    explain_sqlite_error,
-    open_empty,
+from fishermix_photos.query import (
+    EARTH_RADIUS_KM,
+    Filter,
+    NameCounts,
+    distance_km,
+    fold,
+    parse_day,
+    parse_near,
 )
+from fishermix_photos.results import NO_FILTER, LibraryDamaged, Photo
 from fishermix_photos.vision.formats import split_place
 
 T = TypeVar("T")
 DATABASE = "library.sqlite"
 SECONDS_PER_DAY = 86_400
+LONGEST_VALUE = 1 << 20  # bytes of a row; a path has at most some thousand
 VERSION = 3  # of the tables
-LIBRARY = Schema(
-    "photo library",
-    VERSION,
-    f"""
+TABLES = f"""
 CREATE TABLE state (
     generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL, version INTEGER NOT NULL
 );
-CREATE TABLE folders (
-    id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, skipped TEXT NOT NULL DEFAULT '{{}}'
-);
+CREATE TABLE folders (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
 CREATE TABLE contents (
     row INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, crc32 INTEGER NOT NULL, fingerprint BLOB
 );
@@ -82,11 +78,14 @@ CREATE INDEX photos_by_time ON photos (taken);
 CREATE INDEX photos_by_place ON photos (latitude, longitude);
 CREATE VIRTUAL TABLE names USING fts5 (file, folders, place);
 INSERT INTO state VALUES (0, '', 0, 0)
-""",
-)
+"""
 COLUMNS = f"p.row, p.id, p.path, f.path, {', '.join(f'p.{name}' for name in DETAILS)}"
 PHOTOS = "photos p JOIN folders f ON f.id = p.folder"
 READABLE = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE p.row IS NOT NULL"
+CONTENTS = (
+    "SELECT p.id, p.row, c.fingerprint FROM photos p LEFT JOIN contents c ON c.row = p.row "
+    "WHERE p.row IS NOT NULL"
+)
 WRITTEN = ("folder", "is_file", "kind", "size", "mtime_ns", "row", "reason", *DETAILS)
 WRITE_PHOTO = (  # or replace what is known of its path
     f"INSERT INTO photos (id, path, {', '.join(WRITTEN)}) VALUES (?, ?{', ?' * len(WRITTEN)}) "
@@ -94,13 +93,15 @@ WRITE_PHOTO = (  # or replace what is known of its path
     "RETURNING number"
 )
 NAMES = ("file", "folders", "place")  # columns of words
+Condition = tuple[str, Sequence[Any]]  # of SQL, and its values
+Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
 ORDERS = {  # doubtful dates last
     "date": "p.taken < ? OR p.taken > ?, p.taken DESC, p.path",
     "oldest": "p.taken < ? OR p.taken > ?, p.taken, p.path DESC",
 }
 _ODD_PATH = re.compile(rb"\0|/\.{0,2}(?:/|\Z)")  # names that no listing gives
 Fingerprint: Any = Annotated[bytes, Meta(min_length=32, max_length=32)] | None
-RecordRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
+PhotoRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
 
 
 class State(NamedTuple):
@@ -148,14 +149,14 @@ class Entry:
         return *photo, *stamp, row, self.reason, *astuple(self.details or Details())
 
 
-class Record(NamedTuple):
-    """A readable photo of the library; equal contents have the same row."""
+class Picture(NamedTuple):
+    """The content of a photo: its row, which equal contents share, its fingerprint (see `duplicates`; None of
+    plain surfaces, videos and TIFF files) and its vector (d,).
+    """
 
     row: int
-    id: str
-    path: str
-    folder: str
-    details: Details
+    fingerprint: bytes | None
+    point: np.ndarray
 
 
 def today() -> int:
@@ -163,8 +164,8 @@ def today() -> int:
     return int(time.time() // SECONDS_PER_DAY)
 
 
-def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
-    """A condition of SQL, and its values, for the paths that begin with a prefix, which ends in a slash."""
+def limit_to(prefixes: Sequence[str]) -> Condition:
+    """The condition of paths that begin with a prefix, which ends in a slash."""
     if not prefixes:
         return "TRUE", ()
     starts = [os.fsencode(prefix) for prefix in prefixes]
@@ -172,39 +173,33 @@ def limit_to(prefixes: Sequence[str]) -> tuple[str, tuple[bytes, ...]]:
     return f"({' OR '.join(['p.path >= ? AND p.path < ?'] * len(starts))})", bounds
 
 
-def _contains(text: str) -> str:
-    """A pattern of LIKE for texts that contain this one; ! escapes."""
-    escaped = re.sub("([!%_])", r"!\1", text)
-    return f"%{escaped}%"
+def _limit_details(filter: Filter) -> Iterator[Condition]:
+    """The conditions of what is known of a photo."""
+    if filter.after is not None:
+        yield "p.taken >= ?", [parse_day(filter.after, "after").isoformat()]
+    if filter.before is not None:
+        yield "p.taken < ?", [parse_day(filter.before, "before").isoformat()]
+    if filter.camera is not None:
+        escaped = re.sub("([!%_])", r"!\1", filter.camera.lower())
+        yield "lower(p.camera) LIKE ? ESCAPE '!'", [f"%{escaped}%"]
+    if filter.shape is not None:
+        yield f"p.height {'>' if filter.shape == 'portrait' else '<'} p.width", ()
+    if filter.kind is not None:
+        yield "p.kind = ?", [filter.kind]
+    if filter.near is not None:
+        yield _limit_distance(*parse_near(filter.near))
 
 
-def _limit_distance(latitude: float, longitude: float, kilometers: float) -> tuple[str, list[float]]:
-    """A condition of SQL, and its values, for photos around a place; a box excludes most of the others."""
+def _limit_distance(latitude: float, longitude: float, kilometers: float) -> Condition:
+    """The condition of photos around a place; a box excludes most of the others."""
     height = math.degrees(kilometers / EARTH_RADIUS_KM)
     widest = math.cos(math.radians(min(90.0, abs(latitude) + height)))
     width = height / widest if widest > 0.01 else 360.0
     is_round = abs(longitude) + width > 180  # the box would cross the date line
-    box = [
-        latitude - height,
-        latitude + height,
-        *([-180, 180] if is_round else [longitude - width, longitude + width]),
-    ]
+    west, east = (-180.0, 180.0) if is_round else (longitude - width, longitude + width)
     where = "p.latitude BETWEEN ? AND ? AND p.longitude BETWEEN ? AND ?"
-    return f"{where} AND distance_km(p.latitude, p.longitude, ?, ?) <= ?", [
-        *box,
-        latitude,
-        longitude,
-        kilometers,
-    ]
-
-
-def _distance_km(latitude: float, longitude: float, other_latitude: float, other_longitude: float) -> float:
-    return distance_km((latitude, longitude), (other_latitude, other_longitude))
-
-
-def _expect_readable(file: Path) -> None:
-    if not os.access(file, os.R_OK):
-        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
+    values = latitude - height, latitude + height, west, east, latitude, longitude, kilometers
+    return f"{where} AND distance_km(p.latitude, p.longitude, ?, ?) <= ?", values
 
 
 class Database(ABC):
@@ -223,9 +218,9 @@ class Database(ABC):
         """The error that says what is wrong with the library, and what to do."""
 
     @abstractmethod
-    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, Any]:
-        """A condition of SQL, and its value, for photos with these words in a row in a column of names, or in
-        any; with `is_prefix`, the last word may be incomplete.
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> Condition:
+        """The condition of photos with these words in a row in a column of names, or in any; with
+        `is_prefix`, the last word may be incomplete.
         """
 
     def _convert(self, row: Any, found: list[tuple]) -> list[Any]:
@@ -280,87 +275,68 @@ class Database(ABC):
         found = self._ask_keys(tuple[bytes], "SELECT sha256 FROM contents WHERE sha256 IN", hashes)
         return {digest for (digest,) in found}.intersection(hashes)
 
-    def records(self, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER) -> list[Record]:
+    def photos(self, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER) -> list[Photo]:
         """The readable photos, frames and pages below one of the prefixes that meet a filter."""
         where, values = self._limit(prefixes, filter)
-        return self._make_records(
-            self._ask(RecordRow, f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where}", *values)
+        return self._make_photos(
+            self._ask(PhotoRow, f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where}", *values)
         )
 
-    def select(self, prefixes: Sequence[str], filter: Filter) -> list[tuple[int, str]]:
-        """Rows and ids of the same."""
+    def select(self, prefixes: Sequence[str], filter: Filter) -> dict[str, int]:
+        """The rows of the same, by id."""
         where, values = self._limit(prefixes, filter)
-        return self._ask(tuple[Row, str], f"SELECT p.row, p.id FROM photos p WHERE {where}", *values)
+        return dict(self._ask(tuple[str, Row], f"SELECT p.id, p.row FROM photos p WHERE {where}", *values))
 
     def list_files(
         self, prefixes: Sequence[str], filter: Filter, order: str, n: int, offset: int
-    ) -> tuple[list[Record], int]:
-        """Some of the files that meet a filter, in an order, and the number of all."""
+    ) -> tuple[list[Photo], dict[tuple[bool, str], int]]:
+        """Some of the files that meet a filter, in an order, and the number of all by year, doubtful dates
+        apart.
+        """
         where, values = self._limit(prefixes, filter)
         where += " AND p.is_file"
-        ((total,),) = self._ask(tuple[int], f"SELECT count(*) FROM photos p WHERE {where}", *values)
+        bounds = EARLIEST, (datetime.now() + timedelta(days=1)).isoformat()
         by = ORDERS.get(order, f"lower({self._PATH})")
-        latest = datetime.now() + timedelta(days=1)
-        bounds = (EARLIEST, latest.isoformat()) if order in ORDERS else ()
         query = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where} ORDER BY {by} LIMIT ? OFFSET ?"
-        return self._make_records(self._ask(RecordRow, query, *values, *bounds, n, offset)), total
-
-    def count_years(self, prefixes: Sequence[str], filter: Filter) -> dict[tuple[bool, str], int]:
-        """The number of files that meet a filter by year, doubtful dates apart."""
-        where, values = self._limit(prefixes, filter)
-        latest = datetime.now() + timedelta(days=1)
+        found = self._ask(PhotoRow, query, *values, *(bounds if order in ORDERS else ()), n, offset)
         known = "CASE WHEN p.taken BETWEEN ? AND ? THEN 0 ELSE 1 END"
         query = f"SELECT {known}, coalesce(substr(p.taken, 1, 4), ''), count(*) FROM photos p WHERE {where}"
-        found = self._ask(
-            tuple[int, str, int],
-            f"{query} AND p.is_file GROUP BY 1, 2",
-            EARLIEST,
-            latest.isoformat(),
-            *values,
-        )
-        return {(bool(doubtful), year): photos for doubtful, year, photos in found}
+        years = self._ask(tuple[int, str, int], f"{query} GROUP BY 1, 2", *bounds, *values)
+        return self._make_photos(found), {(bool(doubtful), year): count for doubtful, year, count in years}
 
     def _limit(self, prefixes: Sequence[str], filter: Filter) -> tuple[str, list[Any]]:
-        """A condition of SQL, and its values, for readable photos below prefixes that meet a filter."""
-        conditions: list[tuple[str, Sequence[Any]]] = [limit_to(prefixes)]
-        for name, sign in (("after", ">="), ("before", "<")):
-            if (day := getattr(filter, name)) is not None:
-                conditions.append((f"p.taken {sign} ?", [parse_day(day, name).isoformat()]))
-        if filter.folder is not None and filter.folder.startswith("/"):
-            parents = [(os.path.dirname(root).rstrip("/"), add_slash(root)) for root in self.state().folders]
-            inside = [
-                place
-                for parent, root in parents
-                if (place := add_slash(parent + filter.folder)).startswith(root) or root.startswith(place)
-            ]
-            conditions.append(limit_to(inside) if inside else ("FALSE", ()))
-        elif filter.folder is not None:
-            words = fold(filter.folder)
-            match, value = self._match(words, "folders", is_prefix=True)
-            conditions.append((match, [value]) if words else ("FALSE", ()))
-        for name in filter.names:
-            match, value = self._match(name)
-            conditions.append((match, [value]))
-        if filter.camera is not None:
-            conditions.append(("lower(p.camera) LIKE ? ESCAPE '!'", [_contains(filter.camera.lower())]))
-        if filter.shape is not None:
-            conditions.append((f"p.height {'>' if filter.shape == 'portrait' else '<'} p.width", ()))
-        if filter.kind is not None:
-            conditions.append(("p.kind = ?", [filter.kind]))
-        if filter.near is not None:
-            conditions.append(_limit_distance(*parse_near(filter.near)))
+        """The condition of readable photos below prefixes that meet a filter."""
+        conditions = [limit_to(prefixes), *_limit_details(filter)]
+        if filter.folder is not None:
+            conditions.append(self._limit_folder(filter.folder))
+        conditions += [self._match(name) for name in filter.names]
         parts = " AND ".join(f"({condition})" for condition, _ in conditions)
         return f"p.row IS NOT NULL AND {parts}", [value for _, values in conditions for value in values]
 
-    def count_names(self, phrase: str, prefixes: Sequence[str] = ()) -> NameCounts:
+    def _limit_folder(self, name: str) -> Condition:
+        """The condition of photos in folders of a name or, if it begins with a slash, in one folder."""
+        if not name.startswith("/"):
+            words = fold(name)
+            return self._match(words, "folders", is_prefix=True) if words else ("FALSE", ())
+        inside = []
+        for folder in self.state().folders:
+            place, root = add_slash(os.path.dirname(folder).rstrip("/") + name), add_slash(folder)
+            if place.startswith(root) or root.startswith(place):
+                inside.append(place)
+        return limit_to(inside) if inside else ("FALSE", ())
+
+    def count_names(self, phrases: Iterable[str], prefixes: Sequence[str] = ()) -> dict[str, NameCounts]:
         """The number of files that have these words in the names of the file, its folders and its place."""
         where, bounds = limit_to(prefixes)
-        counts = []
-        for column in NAMES:
-            match, value = self._match(phrase, column)
-            query = f"SELECT count(*) FROM photos p WHERE {match} AND p.is_file AND {where}"
-            counts += self._ask(tuple[int], query, value, *bounds)
-        return NameCounts(*(count for (count,) in counts))
+        found = {}
+        for phrase in phrases:
+            counts = []
+            for column in NAMES:
+                match, value = self._match(phrase, column)
+                query = f"SELECT count(*) FROM photos p WHERE {match} AND p.is_file AND {where}"
+                counts += self._ask(tuple[int], query, *value, *bounds)[0]
+            found[phrase] = NameCounts(*counts)
+        return found
 
     def places(self, prefixes: Sequence[str] = ()) -> list[tuple[str, float, float]]:
         """Name, mean latitude and mean longitude of the places of photos; of the most photos first."""
@@ -388,44 +364,32 @@ class Database(ABC):
         for number, path, place, region in self._ask(row, query, self._find_folder(folder)):
             self._write_names(number, os.fsdecode(path), folder, Details(place=place, region=region))
 
-    def skipped(self, folder: str) -> dict[str, int]:
-        """The number of files, by suffix, that were last reported as skipped in a folder."""
-        found = self._ask(tuple[str], "SELECT skipped FROM folders WHERE path = ?", os.fsencode(folder))
-        try:
-            return msgspec.json.decode(found[0][0], type=dict[str, int]) if found else {}
-        except msgspec.DecodeError:
-            return {}
-
-    def find(self, ids: Sequence[str]) -> list[Record]:
+    def find(self, ids: Sequence[str]) -> list[Photo]:
         """The photos with these ids."""
-        return self._make_records(self._ask_keys(RecordRow, f"{READABLE} AND p.id IN", ids))
+        return self._make_photos(self._ask_keys(PhotoRow, f"{READABLE} AND p.id IN", ids))
 
-    def _make_records(self, rows: Sequence[tuple]) -> list[Record]:
-        records = []
-        for row, photo, path, folder, *details in rows:
+    def _make_photos(self, rows: Sequence[tuple], scores: Mapping[int, float] | None = None) -> list[Photo]:
+        """The photos of rows of the database, with the scores of their points."""
+        photos = []
+        for row, id, path, folder, *details in rows:
             if not path.startswith(folder.rstrip(b"/") + b"/") or _ODD_PATH.search(path):
                 raise self._damaged("is damaged: a photo is outside of its folder")
-            records.append(Record(row, photo, os.fsdecode(path), os.fsdecode(folder), Details(*details)))
-        return records
+            place, top = split_place(os.fsdecode(path)), os.fsdecode(folder)
+            score = None if scores is None else scores[row]
+            photos.append(Photo(id, place.file, top, place.time, place.page, Details(*details), score))
+        return photos
 
-    def fingerprints(self, rows: Sequence[int]) -> dict[int, bytes | None]:
-        """The fingerprints of contents (see `duplicates`); None for plain surfaces, videos and TIFF files."""
-        query = "SELECT row, fingerprint FROM contents WHERE row IN"
-        return dict(self._ask_keys(tuple[Row, Fingerprint], query, rows))
-
-    def files(self, prefixes: Sequence[str] = ()) -> list[tuple[int, bytes, bytes, str | None]]:
-        """Row, path, folder and time of the readable files below one of the prefixes."""
+    def files(self, prefixes: Sequence[str] = ()) -> list[tuple[str, bytes, bytes, str | None]]:
+        """Id, path, folder and time of the readable files below one of the prefixes."""
         where, bounds = limit_to(prefixes)
-        query = f"SELECT p.row, p.path, f.path, p.taken FROM {PHOTOS} WHERE p.row IS NOT NULL AND p.is_file"
-        return self._ask(tuple[Row, bytes, bytes, str | None], f"{query} AND {where}", *bounds)
+        query = f"SELECT p.id, p.path, f.path, p.taken FROM {PHOTOS} WHERE p.row IS NOT NULL AND p.is_file"
+        return self._ask(tuple[str, bytes, bytes, str | None], f"{query} AND {where}", *bounds)
 
     def count(self, prefixes: Sequence[str] = ()) -> tuple[int, int, int]:
         """The number of files that can be read, of their contents, and of files, frames and pages."""
         where, bounds = limit_to(prefixes)
-        files = "count(row) FILTER (WHERE is_file), count(DISTINCT row) FILTER (WHERE is_file)"
-        return self._ask(
-            tuple[int, int, int], f"SELECT {files}, count(row) FROM photos p WHERE {where}", *bounds
-        )[0]
+        files = "count(row) FILTER (WHERE is_file), count(DISTINCT row) FILTER (WHERE is_file), count(row)"
+        return self._ask(tuple[int, int, int], f"SELECT {files} FROM photos p WHERE {where}", *bounds)[0]
 
     def unreadable(self, prefixes: Sequence[str] = ()) -> dict[str, str]:
         """Why files could not be read, by path."""
@@ -435,13 +399,18 @@ class Database(ABC):
         return {os.fsdecode(path): reason for path, reason in found}
 
 
+def _expect_readable(file: Path) -> None:
+    if not os.access(file, os.R_OK):
+        raise FishermixError(f"You have no permission to read {file}. Correct its permissions.")
+
+
 class _ThreadConnection:
     """A connection that is closed when its thread ends: servers start threads again and again."""
 
     def __init__(self, file: Path | None):
         self.is_empty = file is None
-        self.connection = open_empty(LIBRARY) if file is None else connect(file, LIBRARY)
-        self.connection.create_function("distance_km", 4, _distance_km, deterministic=True)
+        self.connection = open_empty() if file is None else connect(file)
+        self.connection.create_function("distance_km", 4, distance_km, deterministic=True)
 
     def close(self) -> None:
         self.connection.close()
@@ -449,6 +418,69 @@ class _ThreadConnection:
     def __del__(self) -> None:
         if hasattr(self, "connection"):
             self.close()
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """A connection that writes or, in a read-only place, reads what was committed.
+
+    SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
+    database is opened as one that nobody changes, unless a log with newer content is there.
+    """
+    kind, name = "?mode=rw", file.absolute().as_uri()
+    if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
+        log = file.with_name(f"{file.name}-wal")
+        kind = "?mode=ro" if log.exists() and log.stat().st_size else "?mode=ro&immutable=1"
+    connection = sqlite3.connect(
+        name + kind, timeout=60, isolation_level=None, check_same_thread=False, uri=True
+    )
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        if kind == "?mode=rw":
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            if not _read_schema(connection):
+                _create_tables(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise FishermixError(
+                f"The photo library in {file.parent} was made by a newer fishermix. Upgrade, or name another "
+                "place."
+            )
+        if version < VERSION:
+            raise sqlite3.DatabaseError("it was made by an earlier version of fishermix")
+        if _read_schema(connection) != _expected_schema():
+            raise sqlite3.DatabaseError("the database has other tables than a photo library")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_empty() -> sqlite3.Connection:
+    """An empty database, in memory: what can be read before the first change."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _create_tables(connection)
+    return connection
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables in one transaction, unless another process has just done so."""
+    with transaction(connection):
+        if not _read_schema(connection):
+            for statement in TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _read_schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Tables, indexes, views and triggers with their definitions."""
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall())
+
+
+@cache
+def _expected_schema() -> set[tuple[str, str, str]]:
+    return _read_schema(open_empty())
 
 
 class LocalDatabase(Database):
@@ -515,10 +547,10 @@ class LocalDatabase(Database):
             place=self.name,
         )
 
-    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, str]:
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> Condition:
         where = f"{{{column}}} : " if column else ""  # quotes: the words are no operators
         match = f'{where}"{phrase}"{" *" if is_prefix else ""}'
-        return "p.number IN (SELECT rowid FROM names WHERE names MATCH ?)", match
+        return "p.number IN (SELECT rowid FROM names WHERE names MATCH ?)", [match]
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         with self._explain_damage():
@@ -602,18 +634,23 @@ class LocalDatabase(Database):
         outside[rows] = False
         return np.flatnonzero(outside)
 
-    def points(self, rows: Sequence[int]) -> np.ndarray:
-        """The vectors (n, d) of rows."""
+    def pictures(self, ids: Sequence[str]) -> dict[str, Picture]:
+        """The contents of photos, by id."""
 
-        def read(state: State, points: np.ndarray) -> np.ndarray:
+        def read(state: State, points: np.ndarray) -> dict[str, Picture]:
+            found = self._ask_keys(tuple[str, Row, Fingerprint], f"{CONTENTS} AND p.id IN", ids)
+            rows = [row for _, row, _ in found]
             self._expect_points(rows, points)
-            return points[list(rows)]
+            return {
+                id: Picture(row, fingerprint, point)
+                for (id, row, fingerprint), point in zip(found, points[rows])
+            }
 
         return self._read_points(read)
 
     def nearest(
         self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
-    ) -> list[tuple[Record, float]]:
+    ) -> list[Photo]:
         """The n photos with the largest dot products with the query (d,), best first; photos of the same
         content by their paths.
 
@@ -621,21 +658,21 @@ class LocalDatabase(Database):
         rows : only photos with one of these rows
         """
 
-        def read(state: State, points: np.ndarray) -> list[tuple[Record, float]]:
+        def read(state: State, points: np.ndarray) -> list[Photo]:
             if not len(points):
                 return []
             excluded = self._find_excluded(points, prefixes, rows)
             vector = np.ascontiguousarray(query[None], np.float32)
             best, scores = find_nearest(points, vector, n, excluded, self._point_codes(state))
             ranks = {row: rank for rank, row in enumerate(best[0].tolist())}
-            records = self._make_records(self._ask_keys(RecordRow, f"{READABLE} AND p.row IN", ranks))
-            if foreign := {record.row for record in records}.difference(ranks):
+            found = self._ask_keys(PhotoRow, f"{READABLE} AND p.row IN", ranks)
+            if foreign := {row for row, *_ in found}.difference(ranks):
                 raise self._damaged(f"is damaged: the row {min(foreign)} was found, but not asked for")
-            records.sort(key=lambda record: (ranks[record.row], os.fsencode(record.path)))
-            return [(record, float(scores[0, ranks[record.row]])) for record in records]
+            found.sort(key=lambda values: (ranks[values[0]], values[2]))
+            return self._make_photos(found, dict(zip(ranks, scores[0].tolist())))
 
         starts = tuple(prefixes) or ("",)
-        return [pair for pair in self._read_points(read) if pair[0].path.startswith(starts)][:n]
+        return [photo for photo in self._read_points(read) if photo.path.startswith(starts)][:n]
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         """Scores of a query (d,) with at most `at_most` contents, spread evenly over the library."""

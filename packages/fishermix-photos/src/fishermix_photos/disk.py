@@ -1,16 +1,22 @@
-"""The data folder, files that only their owner can read, and what the disk refuses, with the remedy."""
+"""The data folder, private files, SQLite databases, and what the disk refuses, with the remedy."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+import sqlite3
 import stat
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from typing import Any, TypeVar
 
+import msgspec
 from fishermix.errors import FishermixError
+
+T = TypeVar("T")
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 OTHER_USERS = 0o077  # the permissions of everyone but the owner
@@ -142,3 +148,69 @@ def open_regular(path: str | os.PathLike) -> BufferedReader:
         is_folder = stat.S_ISDIR(mode)
         raise OSError(errno.EINVAL, "it is a folder" if is_folder else "not a regular file", os.fspath(path))
     return os.fdopen(handle, "rb")
+
+
+# SQLite
+
+# What sqlite3 raises for a damaged file; its own messages may quote bytes that are not UTF-8.
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
+# SQLite's codes; the lowest byte of an extended code is its kind.
+_PERM, _BUSY, _READ_ONLY, _IO, _CORRUPT = 3, 5, 8, 10, 11
+_FULL, _CANNOT_OPEN, _PROTOCOL, _TOO_BIG, _NOT_A_DATABASE = 13, 14, 15, 18, 26
+# I/O errors of locks and of the shared memory that replaces them: UNLOCK, RDLOCK, CHECKRESERVEDLOCK, LOCK,
+# SHMOPEN, SHMSIZE, SHMLOCK, SHMMAP
+_LOCK_ERRORS = {_IO | number << 8 for number in (8, 9, 14, 15, 18, 19, 20, 21)}
+
+
+def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
+    """What an error of a database in `folder` means. One code has several causes, so the disk is asked."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    kind = code & 0xFF
+    if kind in (_CORRUPT, _NOT_A_DATABASE, _TOO_BIG):
+        return DAMAGED
+    if kind == _FULL or (kind in (_IO, _CANNOT_OPEN, _BUSY) and is_full(folder)):
+        return FULL
+    if kind in (_READ_ONLY, _CANNOT_OPEN, _PERM):
+        return find_obstacle(folder) or f"The system reports: {error}."
+    if code in _LOCK_ERRORS or kind == _PROTOCOL or (kind == _BUSY and not has_locks(folder)):
+        return NO_LOCKS
+    if kind == _IO:
+        return FAULTY
+    if kind == _BUSY:
+        return "Another process is using it. Wait until it has finished."
+    return f"SQLite reports: {error}."
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """All changes of the block, or none."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself rolls back when the disk is full
+            connection.execute("ROLLBACK")
+        raise
+
+
+def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
+    """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+    found = connection.execute(query, values).fetchall()
+    try:
+        # Text is not bytes: without their names, msgspec would decode it as base64.
+        return msgspec.convert(found, list[row], builtin_types=(bytes,))  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise sqlite3.DatabaseError(f"a value has a wrong type: {error}") from error
+
+
+def select_keys(
+    connection: sqlite3.Connection, row: type[T], query: str, keys: Iterable[Any], *values: Any
+) -> Iterator[T]:
+    """The rows that a query, which ends in IN, finds for these keys; some hundred keys at a time."""
+    distinct = list(dict.fromkeys(keys))
+    for start in range(0, len(distinct), KEYS_PER_QUERY):
+        chunk = distinct[start : start + KEYS_PER_QUERY]
+        marks = ", ".join("?" * len(chunk))
+        yield from select(connection, row, f"{query} ({marks})", *values, *chunk)

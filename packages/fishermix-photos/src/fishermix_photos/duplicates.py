@@ -23,6 +23,8 @@ from fishermix_photos.results import Photo
 if TYPE_CHECKING:
     from PIL import Image
 
+    from fishermix_photos.database import Picture
+
 # On Flickr8K, copies at half the size (250 pixels) have a cosine of 0.66 and more. Of the 255 bits, copies
 # differ in up to 15, copies without a margin of 2 % in up to 42, other photos of a scene in 89 and more.
 LEAST_COSINE = 0.65  # of the points of two photos whose hashes are compared
@@ -47,29 +49,27 @@ class DuplicateGroup:
     is_exact: bool
 
 
-@dataclass(frozen=True)
-class Content:
-    """A picture of the library: the photos that show it, its unit point (d,) and its fingerprint."""
-
-    photos: Sequence[Photo]
-    point: np.ndarray
-    fingerprint: bytes | None
-
-
-def find_duplicates(contents: Sequence[Content], exact: bool = False) -> list[DuplicateGroup]:
-    """The groups of pictures, ordered by path; `exact`: only equal files."""
-    groups = _Groups(len(contents))
-    if contents and not exact:
-        for first, second in find_close(np.stack([content.point for content in contents])).tolist():
-            if look_same(contents[first].fingerprint, contents[second].fingerprint):
-                groups.join(first, second)
+def find_duplicates(
+    photos: Sequence[Photo], pictures: Mapping[str, Picture], dimension: int, exact: bool = False
+) -> list[DuplicateGroup]:
+    """The groups of photos with these pictures, by id, ordered by path; `exact`: only equal files."""
+    contents: dict[int, list[Photo]] = {}
+    for photo in sorted(photos, key=lambda photo: photo.path):
+        if photo.id in pictures:
+            contents.setdefault(pictures[photo.id].row, []).append(photo)
+    groups = [[same] for same in contents.values()]
+    if groups and not exact:
+        labels = _group([pictures[same[0].id] for same in contents.values()], dimension)
+        groups = [[] for _ in range(len(contents))]
+        for label, same in zip(labels, contents.values()):
+            groups[label].append(same)
     found = []
-    for rows in groups.list():
+    for group in groups:
         # What the library has not yet seen to be deleted must not be the copy that is kept.
-        photos = [photo for row in rows for photo in contents[row].photos if os.path.isfile(photo.path)]
-        photos.sort(key=lambda photo: (*rank_copy(Path(photo.path), photo.details), photo.path))
-        if len(photos) > 1:
-            found.append(DuplicateGroup(tuple(photos), is_exact=len(rows) == 1))
+        copies = [photo for same in group for photo in same if os.path.isfile(photo.path)]
+        copies.sort(key=lambda photo: (*rank_copy(Path(photo.path), photo.details), photo.path))
+        if len(copies) > 1:
+            found.append(DuplicateGroup(tuple(copies), is_exact=len(group) == 1))
     return sorted(found, key=lambda group: min(photo.path for photo in group.photos))
 
 
@@ -89,36 +89,43 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
     return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
 
 
-def find_originals(
-    rows: Sequence[int], points: np.ndarray, fingerprints: Mapping[int, bytes | None]
-) -> list[int]:
+def find_originals(pictures: Sequence[Picture], dimension: int) -> list[int]:
     """For each photo of a search the position of the first one that it is a copy of: its own, if there is
     none.
 
-    rows : that of the content of each photo
-    points : (n, d) of unit length
-    fingerprints : by row
+    dimension : that of the points; the rest of a vector is its hubness
     """
+    points = np.stack([picture.point[:dimension] for picture in pictures])
     is_close = points @ points.T >= LEAST_COSINE
     originals: list[int] = []
-    for photo, row in enumerate(rows):
-        copied = (
-            other
-            for other in range(photo)
-            if originals[other] == other
-            and is_close[other, photo]
-            and (rows[other] == row or look_same(fingerprints.get(rows[other]), fingerprints.get(row)))
-        )
-        originals.append(next(copied, photo))
+    for photo, picture in enumerate(pictures):
+        original = photo
+        for other in np.flatnonzero(is_close[:photo, photo]).tolist():
+            if originals[other] == other and look_same(pictures[other], picture):
+                original = other
+                break
+        originals.append(original)
     return originals
 
 
-def look_same(first: bytes | None, second: bytes | None) -> bool:
-    """Whether two fingerprints are those of one picture."""
-    if first is None or second is None:
-        return False
-    different = int.from_bytes(first) ^ int.from_bytes(second)
+def look_same(first: Picture, second: Picture) -> bool:
+    """Whether two contents are equal, or their fingerprints those of one picture."""
+    if first.row == second.row or first.fingerprint is None or second.fingerprint is None:
+        return first.row == second.row
+    different = int.from_bytes(first.fingerprint) ^ int.from_bytes(second.fingerprint)
     return different.bit_count() <= MOST_DIFFERENT_BITS
+
+
+def _group(pictures: Sequence[Picture], dimension: int) -> list[int]:
+    """The number of the group of each picture: those that look the same, directly or by others."""
+    from scipy.sparse import coo_array  # a search needs neither
+    from scipy.sparse.csgraph import connected_components
+
+    close = find_close(np.stack([picture.point[:dimension] for picture in pictures])).tolist()
+    pairs = [pair for pair in close if look_same(pictures[pair[0]], pictures[pair[1]])]
+    edges = np.array(pairs, np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(pairs)), (edges[0], edges[1])), shape=(len(pictures), len(pictures)))
+    return connected_components(graph, directed=False)[1].tolist()
 
 
 def find_close(points: np.ndarray) -> np.ndarray:
@@ -145,25 +152,3 @@ def hash_pixels(gray: np.ndarray) -> np.ndarray | None:
     if np.abs(frequencies).max() < GRAY_SIDE**2 / 100:
         return None
     return frequencies > 0
-
-
-class _Groups:
-    """Sets of rows that grow together (union-find)."""
-
-    def __init__(self, size: int):
-        self._parents = list(range(size))
-
-    def _root(self, row: int) -> int:
-        while self._parents[row] != row:
-            self._parents[row] = self._parents[self._parents[row]]
-            row = self._parents[row]
-        return row
-
-    def join(self, first: int, second: int) -> None:
-        self._parents[self._root(first)] = self._root(second)
-
-    def list(self) -> list[list[int]]:
-        groups: dict[int, list[int]] = {}
-        for row in range(len(self._parents)):
-            groups.setdefault(self._root(row), []).append(row)
-        return [*groups.values()]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +17,9 @@ from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.names import find_city, find_country, fold, is_place_name, read_names, split_distance
-from fishermix_photos.photo_files import (
-    add_slash,
-    drop_covered,
-    find_covering,
-    parse_patterns,
-    resolve,
-    scan_folder,
-)
+from fishermix_photos.photo_files import add_slash, find_covering, parse_patterns, resolve, scan_folder
 from fishermix_photos.query import (
-    DEFAULT_DISTANCE_KM,
+    NAME_OF_PLACE,
     Filter,
     Term,
     check_words,
@@ -36,6 +27,7 @@ from fishermix_photos.query import (
     encode_sentence,
     encode_terms,
     parse_query,
+    read_names,
     read_terms,
     split_sentences,
     suggest_words,
@@ -44,9 +36,7 @@ from fishermix_photos.results import (
     Band,
     Changes,
     Facets,
-    FolderAway,
     FolderStatus,
-    LibraryBusy,
     NotInLibrary,
     Photo,
     Query,
@@ -54,15 +44,13 @@ from fishermix_photos.results import (
     Summary,
     UnknownPhoto,
 )
-from fishermix_photos.search import PhotoSearch, count_facets, make_photos
+from fishermix_photos.search import PhotoSearch, Scope, count_facets
 from fishermix_photos.store import LocalStore
-from fishermix_photos.update import FolderUpdate
-from fishermix_photos.vision.formats import find_format, is_whole_file
+from fishermix_photos.update import update_folders
 
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
 
-    from fishermix_photos.database import Record
     from fishermix_photos.describe import SentencePool
     from fishermix_photos.duplicates import DuplicateGroup
     from fishermix_photos.explain import Explainer, Explanation
@@ -109,10 +97,10 @@ class PhotoLibrary:
     ):
         self._given_model = model
         self._loading, self._lock = threading.RLock(), threading.Lock()
-        self._uploads: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._uploads: dict[bytes, np.ndarray] = {}
         self._given_pool: tuple[Sequence[str], SentencePool] | None = None
-        self._topics: tuple[tuple, list[str]] = ((), [])
-        self._places: tuple[tuple, list[tuple[str, float, float]]] = ((), [])
+        self._topics = lru_cache(1)(self._find_topics)  # of one version of the library
+        self._list_places = lru_cache(1)(lambda scope: self._store.places(scope.prefixes))
         self._store = self._open_store(place)
         self._search = PhotoSearch(self._store)
 
@@ -172,6 +160,7 @@ class PhotoLibrary:
         folders: Sequence[str | os.PathLike],
         exclude: Sequence[str] = (),
         on_progress: Progress | None = None,
+        query: Query | None = None,
     ) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones.
 
@@ -185,35 +174,16 @@ class PhotoLibrary:
             Globs, as in a .fishermixignore, of photos that are neither encoded nor removed.
         on_progress : callable, optional
             Is called with what is being done, the number of photos done and their total.
+        query : Query, optional
+            What will be searched for: it is checked before hours of encoding a new folder.
 
         Returns
         -------
         changes : Changes
         """
-        state, wanted = self._store.state(), [resolve(folder) for folder in folders]
-        known = [Path(path) for path in state.folders]
-        for folder in wanted:
-            if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
-                problem = "is not a folder" if folder.exists() else "does not exist"
-                raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
-        if state.model_key not in (
-            "",
-            self.model.key,
-        ):  # the points of all folders are lost: encode them again
-            wanted += [path for path in known if path.is_dir()]
-        wanted = drop_covered(wanted, exclude)
-        total, problems = Changes(), dict[Path, FishermixError]()
+        check = None if query is None else partial(self.check, query)
         with listen_to_progress(on_progress) if on_progress else nullcontext():
-            for folder in wanted:
-                try:
-                    changes = FolderUpdate(folder, self._store, self.model, exclude).run()
-                except (FolderAway, LibraryBusy) as error:
-                    problems[folder] = error
-                    continue
-                total = _add_changes(total, changes)
-        if problems and len(problems) == len(wanted):
-            raise next(iter(problems.values()))
-        return replace(total, problems=problems)
+            return update_folders(self._store, self.model, folders, exclude, check)
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path.
@@ -319,31 +289,29 @@ class PhotoLibrary:
 
     # Photos
 
-    def check(self, query: Query) -> None:
+    def check(self, query: Query, files: Collection[str] = ()) -> None:
         """Raise if a query cannot be understood: what a search would say, before hours of encoding photos.
 
         Parameters
         ----------
         query : Query
             What to look for. Photo files of the query are not opened.
+        files : collection of str
+            The names, in lower case, of photos that will be added: the query may ask for one.
         """
         query.filter.check()
         if query.exclude:
             parse_patterns(query.exclude)
         terms, *_ = self._read_terms(query)
-        sentences = [term for term in terms if term.kind == "text" and not self._names_file(term, query)]
+        sentences = []
+        for term in terms:
+            if term.kind == "text" and not any(word in files for word in term.value.lower().split()):
+                check_words(term.value)
+                sentences.append(term)
         if len(sentences) == len(terms) > 0:
             encode_terms(sentences, self.model, self._find_point)
         for term in sentences:
             encode_sentence(term.value, self.model)
-
-    def _names_file(self, term: Term, query: Query) -> bool:
-        """Whether a sentence names a photo in the folders of a query; raises if it names another one."""
-        words = {word.lower() for word in term.value.split() if find_format(word) is not None}
-        files = words and (path for folder in query.folders for path in scan_folder(resolve(folder)).photos)
-        if words and words.isdisjoint(os.path.basename(path).lower() for path in files):
-            check_words(term.value)
-        return bool(words)
 
     def search(self, query: Query | str) -> Results:
         """The photos that a query describes. A query that is only a date lists the photos of that time.
@@ -360,47 +328,39 @@ class PhotoLibrary:
         if isinstance(query, str):
             query = Query(parse_query(query))
         terms, filter, remarks = self._read_terms(query)
-        count = partial(self._store.count_names, prefixes=self._search.scope(query.folders).prefixes)
-        named = read_names(terms, cache(count), lambda: self.model)
-        for term in named.terms:
-            if term.kind == "text" and not term.is_quoted:
-                check_words(term.value)
+        scope = self._search.scope(query.folders)
+        count = partial(self._store.count_names, prefixes=scope.prefixes)
+        named = read_names(terms, count, lambda: self.model)
         remarks += named.remarks
         query = replace(query, filter=replace(filter, names=(*filter.names, *named.required)))
         if not named.terms:
-            found = self.browse(query if query.sort != "score" else replace(query, sort="date"))
+            found = self._browse(query if query.sort != "score" else replace(query, sort="date"), scope)
             return replace(found, remarks=(*remarks, *found.remarks))
         model = self.model
-        query, near = self._find_near(query)
+        query, near = self._find_near(query, scope)
         encoded = encode_terms(named.terms, model, self._find_point)
         remarks += [*near, *suggest_words(encoded.unknown_words, model, query.terms)]
         preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
         remarks += [f"Photos named '{name}' come first: {counts}." for name, counts in preferred.items()]
-        found = self._search.find(query, encoded, model, list(preferred))
+        found = self._search.find(query, encoded, model, scope, list(preferred))
         return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
 
-    def _find_near(self, query: Query) -> tuple[Query, list[str]]:
+    def _find_near(self, query: Query, scope: Scope) -> tuple[Query, list[str]]:
         """The query with coordinates in place of the name of a place, and a remark on it."""
-        if query.filter.near is None or not is_place_name(query.filter.near):
+        if query.filter.near is None or NAME_OF_PLACE.search(query.filter.near) is None:
             return query, []
-        name, kilometers = split_distance(query.filter.near)
-        scope = self._search.scope(query.folders)
-        key = (scope.version, *scope.prefixes)
-        if self._places[0] != key:
-            self._places = key, self._store.places(scope.prefixes)
-        if kilometers is None and (country := find_country(name, self._places[1])):
-            filter = replace(query.filter, near=None, names=(*query.filter.names, fold(country)))
-            return replace(query, filter=filter), [f"Photos of {country}."]
-        place, latitude, longitude = find_city(name, self._places[1])
-        distance = DEFAULT_DISTANCE_KM if kilometers is None else kilometers
-        filter = replace(query.filter, near=f"{latitude:.5f},{longitude:.5f},{distance:g}km")
-        return replace(query, filter=filter), [f"Photos taken within {distance:g} km of {place}."]
+        from fishermix_photos.places import find_place
+
+        filter, remark = find_place(query.filter, self._list_places(scope))
+        return replace(query, filter=filter), [remark]
 
     def _read_terms(self, query: Query) -> tuple[list[Term], Filter, list[str]]:
         """The terms without dates and negations, the filter with the dates, and remarks on what was read."""
-        has_dates = query.filter.after is not None or query.filter.before is not None
-        terms, dates, remarks = read_terms(query.terms, dates=not has_dates)
-        return terms, dates.combine(query.filter), remarks
+        filter = query.filter
+        terms, dates, remarks = read_terms(query.terms, dates=filter.after is None and filter.before is None)
+        if dates:
+            filter = replace(filter, after=dates.after, before=dates.before)
+        return terms, filter, remarks
 
     def browse(self, query: Query) -> Results:
         """List photos without terms, newest first unless `query.sort` says otherwise.
@@ -414,8 +374,11 @@ class PhotoLibrary:
         -------
         results : Results
         """
-        query, remarks = self._find_near(query)
-        return replace(self._search.browse(query), remarks=tuple(remarks))
+        return self._browse(query, self._search.scope(query.folders))
+
+    def _browse(self, query: Query, scope: Scope) -> Results:
+        query, remarks = self._find_near(query, scope)
+        return replace(self._search.browse(query, scope), remarks=tuple(remarks))
 
     def similar(
         self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
@@ -437,7 +400,7 @@ class PhotoLibrary:
         """
         scope = self._search.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
-        photos = make_photos(self._search.find_files(vector, n + 1, Query(), scope))
+        photos = self._search.find_files(vector, n + 1, Query(), scope)
         others = [other for other in photos if isinstance(photo, np.ndarray) or other.id != photo]
         return Results(tuple(others[:n]))
 
@@ -546,22 +509,12 @@ class PhotoLibrary:
         -------
         groups : list of DuplicateGroup
         """
-        from fishermix_photos.duplicates import Content, find_duplicates
+        from fishermix_photos.duplicates import find_duplicates
 
-        files: dict[int, list[Record]] = {}
-        records = self._store.records(self._search.scope(folders, self.model.key).prefixes)
-        for record in sorted(records, key=lambda record: record.path):
-            if is_whole_file(record.path):
-                files.setdefault(record.row, []).append(record)
-        if not files:
-            return []
-        points = self._store.points(list(files))[:, : self.model.dimension]
-        fingerprints = self._store.fingerprints(list(files))
-        contents = [
-            Content(make_photos([(record, None) for record in files[row]]), point, fingerprints[row])
-            for row, point in zip(files, points)
-        ]
-        return find_duplicates(contents, exact)
+        prefixes = self._search.scope(folders, self.model.key).prefixes
+        photos = [photo for photo in self._store.photos(prefixes) if photo.picture == photo.path]
+        pictures = self._store.pictures([photo.id for photo in photos])
+        return find_duplicates(photos, pictures, self.model.dimension, exact)
 
     def encode_photo(self, image: Any) -> np.ndarray:
         """The point (d,) of a picture that need not be in the library; the last 32 are remembered.
@@ -580,15 +533,13 @@ class PhotoLibrary:
         if not image:
             raise FishermixError("The picture is empty. Send a photo.")
         digest = hashlib.sha256(image).digest()
-        with self._lock:
-            if digest in self._uploads:
-                self._uploads.move_to_end(digest)
-                return self._uploads[digest]
-        point = self.model.encode_images([image])[0]
-        with self._lock:
-            self._uploads[digest] = point
-            if len(self._uploads) > REMEMBERED_UPLOADS:
-                self._uploads.popitem(last=False)
+        point = self._uploads.get(digest)
+        if point is None:
+            point = self.model.encode_images([image])[0]
+            with self._lock:
+                self._uploads[digest] = point
+                if len(self._uploads) > REMEMBERED_UPLOADS:
+                    del self._uploads[next(iter(self._uploads))]
         return point
 
     def _point(self, photo: str | np.ndarray) -> np.ndarray:
@@ -604,11 +555,11 @@ class PhotoLibrary:
         return np.asarray(photo, np.float32)
 
     def _find_point(self, photo: str) -> np.ndarray | None:
-        records = self._store.find([photo])
-        if not records:
+        picture = self._store.pictures([photo]).get(photo)
+        if picture is None:
             return None
         self._search.scope((), self.model.key)  # raises if the points are of another model
-        return self._store.points([records[0].row])[0, : self.model.dimension]
+        return picture.point[: self.model.dimension]
 
     def photo(self, id: str) -> Photo:
         """A photo by its id; raises `UnknownPhoto` if there is none.
@@ -622,10 +573,10 @@ class PhotoLibrary:
         -------
         photo : Photo
         """
-        records = self._store.find([id])
-        if not records:
+        photos = self._store.find([id])
+        if not photos:
             raise _unknown(id)
-        return make_photos([(records[0], None)])[0]
+        return photos[0]
 
     def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
         """The number of photos, videos and TIFF files that could be read.
@@ -667,16 +618,16 @@ class PhotoLibrary:
         -------
         words : list of str
         """
+        return self._topics(self._search.scope(folders, self.model.key))
+
+    def _find_topics(self, scope: Scope) -> list[str]:
         from fishermix_photos.describe import find_topics
 
-        scope = self._search.scope(folders, self.model.key)
-        key = (scope.version, *scope.prefixes)
-        if self._topics[0] != key:
-            files = self._store.files(scope.prefixes)
-            sample = [row for row, *_ in files[:: max(1, len(files) // PHOTOS_FOR_TOPICS)]]
-            points = self._store.points(sample)[:, : self.model.dimension] if sample else np.empty((0, 0))
-            self._topics = key, find_topics(self._load("_pool"), points)
-        return self._topics[1]
+        files = self._store.files(scope.prefixes)
+        sample = [id for id, *_ in files[:: max(1, len(files) // PHOTOS_FOR_TOPICS)]]
+        pictures = self._store.pictures(sample).values()
+        points = [picture.point[: self.model.dimension] for picture in pictures]
+        return find_topics(self._load("_pool"), np.stack(points) if points else np.empty((0, 0)))
 
     # What takes seconds to load: a search does not wait for it
 
@@ -702,19 +653,6 @@ class PhotoLibrary:
         from fishermix_photos.explain import Explainer
 
         return Explainer(self.model)
-
-
-def _add_changes(one: Changes, other: Changes) -> Changes:
-    skipped = Counter(one.skipped) + Counter(other.skipped)
-    return Changes(
-        one.encoded + other.encoded,
-        one.recognized + other.recognized,
-        one.removed + other.removed,
-        {**one.unreadable, **other.unreadable},
-        dict(skipped),
-        (*one.remarks, *other.remarks),
-        skipped_as_before=one.skipped_as_before and other.skipped_as_before,
-    )
 
 
 def _unknown(photo: str) -> UnknownPhoto:

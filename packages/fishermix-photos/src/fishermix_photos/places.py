@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -14,11 +17,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
-from scipy.spatial import cKDTree
 
-from fishermix_photos.names import fold
-from fishermix_photos.query import EARTH_RADIUS_KM
+from fishermix_photos.query import EARTH_RADIUS_KM, BadFilter, Filter, fold
 
+DEFAULT_DISTANCE_KM = 25.0  # "near Lima" without a distance
 FARTHEST_CITY_KM = 100.0  # a photo farther from any city is in no city, but in a country
 FARTHEST_COUNTRY_KM = 300.0  # a photo farther from any city may be at sea
 LARGEST_CITY_KM = 50.0  # no city is larger
@@ -68,6 +70,8 @@ class Gazetteer:
     def __init__(self, cities: list[City], countries: dict[str, str]):
         self.cities, self.countries = cities, countries
         self._points = _to_sphere(np.array([(city.latitude, city.longitude) for city in cities]))
+        from scipy.spatial import cKDTree  # places where photos were taken need no other names
+
         self._tree = cKDTree(self._points)
 
     def find(self, latitude: float, longitude: float) -> PlaceName | None:
@@ -125,3 +129,42 @@ def open_gazetteer() -> Gazetteer:
     cities = msgspec.json.decode(gzip.decompress(packed), type=list[City])
     countries = {code: name.partition(",")[0] for code, name in csv.reader(lines.splitlines())}
     return Gazetteer(cities, countries | COMMON_NAMES)
+
+
+# Names of places in a query
+
+
+def find_place(filter: Filter, places: Sequence[tuple[str, float, float]]) -> tuple[Filter, str]:
+    """A filter with coordinates, or the country, in place of the name of a place, and a remark on it.
+
+    places : names, latitudes and longitudes of places where photos were taken
+    """
+    name, kilometers = split_distance(filter.near or "")
+    countries = {fold(place.rpartition(", ")[2]): place.rpartition(", ")[2] for place, *_ in places}
+    if kilometers is None and (country := countries.get(fold(name))):
+        return replace(filter, near=None, names=(*filter.names, fold(country))), f"Photos of {country}."
+    place, latitude, longitude = _find_city(name, places)
+    distance = DEFAULT_DISTANCE_KM if kilometers is None else kilometers
+    near = f"{latitude:.5f},{longitude:.5f},{distance:g}km"
+    return replace(filter, near=near), f"Photos taken within {distance:g} km of {place}."
+
+
+def split_distance(near: str) -> tuple[str, float | None]:
+    """The name of a place, and the distance in kilometers if one follows: "Lima,50km"."""
+    found = re.fullmatch(r"(.*?),\s*(\d+(?:\.\d+)?)\s*(km|m)?\s*", near)
+    if found is None:
+        return near.strip(), None
+    return found[1].strip(), float(found[2]) / (1000 if found[3] == "m" else 1)
+
+
+def _find_city(name: str, places: Sequence[tuple[str, float, float]]) -> tuple[str, float, float]:
+    """Name, latitude and longitude of a city: where photos were taken, or else anywhere."""
+    wanted = fold(name)
+    for place, latitude, longitude in places:
+        if wanted in (fold(place), fold(place.rpartition(", ")[0])):
+            return place, latitude, longitude
+    gazetteer = open_gazetteer()
+    city = gazetteer.find_city(name)
+    if city is None:
+        raise BadFilter(f"near must be a place: no city with 1,000 people is called '{name}'.", field="near")
+    return f"{city.city}, {gazetteer.countries.get(city.country_code, '')}", city.latitude, city.longitude

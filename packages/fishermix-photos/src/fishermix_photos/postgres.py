@@ -8,31 +8,32 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
 from fishermix_photos.database import (
     COLUMNS,
+    CONTENTS,
     PHOTOS,
     VERSION,
     WRITE_PHOTO,
+    Condition,
     Database,
     Entry,
-    Record,
-    RecordRow,
+    PhotoRow,
+    Picture,
     limit_to,
     today,
 )
 from fishermix_photos.details import DETAILS
 from fishermix_photos.query import EARTH_RADIUS_KM
-from fishermix_photos.results import LibraryBusy, LibraryDamaged
+from fishermix_photos.results import LibraryBusy, LibraryDamaged, Photo
 from fishermix_photos.store import DAYS_DEAD
 
 try:
@@ -52,7 +53,7 @@ CREATE TABLE IF NOT EXISTS fishermix.state (
 );
 INSERT INTO fishermix.state SELECT {VERSION}, '', 0, 0 WHERE NOT EXISTS (SELECT FROM fishermix.state);
 CREATE TABLE IF NOT EXISTS fishermix.folders (
-    id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE, skipped text NOT NULL DEFAULT '{{}}'
+    id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE
 );
 CREATE TABLE IF NOT EXISTS fishermix.contents (
     row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL,
@@ -145,10 +146,10 @@ class PostgresStore(Database):
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
         return self._convert(row, self._execute(query, *values))
 
-    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> tuple[str, str]:
+    def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> Condition:
         text = f"n.{column}" if column else "concat_ws(' | ', n.file, n.folders, n.place)"
         match = f"% {phrase}{'' if is_prefix else ' '}%"  # words and numbers only: nothing to escape
-        return f"p.number IN (SELECT n.rowid FROM names n WHERE ' ' || {text} || ' ' LIKE ?)", match
+        return f"p.number IN (SELECT n.rowid FROM names n WHERE ' ' || {text} || ' ' LIKE ?)", [match]
 
     def _damaged(self, problem: str) -> LibraryDamaged:
         advice = "Drop the schema `fishermix` of the database, and add your folders again."
@@ -212,11 +213,6 @@ class PostgresStore(Database):
             if inner:
                 self._rename(folder)
 
-    def set_skipped(self, folder: str, skipped: Mapping[str, int]) -> None:
-        with self._writing():
-            encoded = msgspec.json.encode(skipped).decode()
-            self._execute("UPDATE folders SET skipped = ? WHERE path = ?", encoded, os.fsencode(folder))
-
     def remove_folder(self, folder: str) -> None:
         with self._writing() as connection:
             number = self._find_folder(folder)
@@ -269,16 +265,17 @@ class PostgresStore(Database):
 
     # Points
 
-    def points(self, rows: Sequence[int]) -> np.ndarray:
-        found = dict(self._execute("SELECT row, point::real[] FROM contents WHERE row = ANY(?)", list(rows)))
-        try:
-            return np.array([found[row] for row in rows], np.float32)
-        except (KeyError, ValueError) as error:
-            raise self._damaged("is damaged: points are missing or differ in their dimension") from error
+    def pictures(self, ids: Sequence[str]) -> dict[str, Picture]:
+        query = CONTENTS.replace("c.fingerprint", "c.fingerprint, c.point::real[]")
+        found = self._execute(f"{query} AND p.id = ANY(?)", list(ids))
+        return {
+            id: Picture(row, fingerprint, np.array(point, np.float32))
+            for id, row, fingerprint, point in found
+        }
 
     def nearest(
         self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
-    ) -> list[tuple[Record, float]]:
+    ) -> list[Photo]:
         where, bounds = limit_to(prefixes)
         point, chosen = np.asarray(query, np.float32), [] if rows is None else [rows.tolist()]
         found = self._execute(
@@ -287,8 +284,8 @@ class PostgresStore(Database):
             "ORDER BY c.point <#> ?, p.path LIMIT ?",
             *(point, *bounds, *chosen, point, n),
         )
-        scores = [float(score) for score, *_ in found]
-        return list(zip(self._make_records(self._convert(RecordRow, [row[1:] for row in found])), scores))
+        scores = {row: float(score) for score, row, *_ in found}
+        return self._make_photos(self._convert(PhotoRow, [row[1:] for row in found]), scores)
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         where, bounds = limit_to(prefixes)

@@ -10,16 +10,20 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.text.tokens import STOP_WORDS
 
 from fishermix_photos.vision.formats import explain_missing, find_format
+
+if TYPE_CHECKING:
+    from fishermix_photos.model import ImageTextModel
 
 WEIGHT = {"+": 1.0, "-": -1.0}
 # A quoted part, which may have a weight, or a word. A sign is a word of its own, or a minus before either.
@@ -36,11 +40,16 @@ LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DO
 QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
 EARTH_RADIUS_KM = 6371.0
-DEFAULT_DISTANCE_KM = 25.0  # "near Lima" without a distance
 NAME_OF_PLACE = re.compile(r"[^\W\d_]{3}")  # km has fewer letters
 NEGATIONS = frozenset(("without", "excluding", "no", "not"))
 # Words of dates without a number, see `dates`.
 DATE_WORDS = frozenset(("yesterday", "today", "last", "this"))
+WORD = re.compile(r"[^\W\d_]+|\d+")
+LONGEST_NAME = 5  # words
+MOST_PREFERRED = 10_000  # photos; a name that more of them have says little
+SHORTEST_NUMBER = 4  # digits: "2 dogs" asks for no photo number 2
+EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
+PREPOSITIONS = {"in", "at", "from", "near", "of", "to", "around", "the"}
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
 
@@ -214,7 +223,7 @@ def _find_photo(term: Term) -> Term:
 def check_words(text: str) -> None:
     """Raise if a word of a sentence is the name of a picture file that no photo has."""
     for word in text.split():
-        if find_format(word) is not None:
+        if "." in word and find_format(word) is not None:
             name = text if text.endswith(word) else word
             raise FishermixError(
                 f"There is no photo {name}. To search by a photo, name an existing file, with + or - between "
@@ -331,6 +340,121 @@ def split_sentences(query: str) -> tuple[str, list[str]]:
     return " ".join(wanted), [term.value for term in sentences if term.sign == "-"]
 
 
+# Names of folders, files and places
+#
+#     "peru"                  the photos in folders or places named Peru
+#     "a church in peru"      the same, those that look like "a church" first
+#     "IMG_10987.jpg"         the photo of this name
+#     "a dog on the beach"    photos in folders named Beach come first among equally likely ones
+#
+# A name becomes a filter if it is a file name, if the model does not know it, or if it is the name of a
+# folder or a place and hardly any caption of a photo contains it. A name that is also an everyday word hides
+# nothing: then photos of that name come first within likely, maybe and unlikely.
+
+
+def fold(text: str) -> str:
+    """The words and numbers of a text in lower case without accents, with spaces between them."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return " ".join(WORD.findall(plain.casefold()))
+
+
+class NameCounts(NamedTuple):
+    """The numbers of photos whose files, folders and places have a name."""
+
+    files: int = 0
+    folders: int = 0
+    places: int = 0
+
+    def __str__(self) -> str:
+        found = self._asdict().items()
+        return " and ".join(f"{count:,} in {kind}" for kind, count in found if count)
+
+
+CountNames = Callable[[Sequence[str]], Mapping[str, NameCounts]]
+
+
+@dataclass
+class NamedTerms:
+    """What is left of terms without the names that are filters, and the names.
+
+    required : names that photos must have
+    preferred : names of photos that come first, with the numbers of these photos
+    """
+
+    terms: list[Term] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
+    preferred: dict[str, NameCounts] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+def read_names(terms: Sequence[Term], count: CountNames, model: Callable[[], ImageTextModel]) -> NamedTerms:
+    """Find the names in terms; `count` tells how many photos have each of several names."""
+    found = NamedTerms()
+    for term in terms:
+        if term.kind == "text" and not term.is_quoted:
+            if term.sign == "+":
+                term = replace(term, value=_read_names(term.value, count, model, found))
+            check_words(term.value)
+        if term.value:
+            found.terms.append(term)
+    return found
+
+
+def _read_names(text: str, count: CountNames, model: Callable[[], ImageTextModel], found: NamedTerms) -> str:
+    """Add the names of a text to `found`, and return the words that describe the photo."""
+    words, rest, start = text.split(), list[str](), 0
+    folded = [fold(word) for word in words]
+    counts = dict(count([part for word, part in zip(words, folded) if _may_be_name(word, part)]))
+    while start < len(words):
+        end = _find_end(folded, counts, start, count)
+        name, phrase = " ".join(words[start:end]), " ".join(folded[start:end])
+        rest += words[start : max(end, start + 1)]
+        if end > start and _is_filter(name, phrase, counts[phrase], model()):
+            del rest[-(end - start) :]
+            while rest and rest[-1].lower() in PREPOSITIONS:
+                rest.pop()
+            found.required.append(phrase)
+            remark = (
+                f"Only photos named '{name}': {counts[phrase]}. Put the words in double quotes to search all "
+                "photos for them."
+            )
+            found.remarks.append(Remark(remark, f'"{text}"'))
+        elif end > start and max(counts[phrase]) <= MOST_PREFERRED:
+            found.preferred[phrase] = counts[phrase]
+        start = max(end, start + 1)
+    return " ".join(rest) if len(rest) == len(words) or describes(" ".join(rest)) else ""
+
+
+def _may_be_name(word: str, folded: str) -> bool:
+    if folded.isdigit():
+        return len(folded) >= SHORTEST_NUMBER
+    return len(folded) > 1 and word.lower() not in STOP_WORDS
+
+
+def _find_end(folded: Sequence[str], counts: dict[str, NameCounts], start: int, count: CountNames) -> int:
+    """Where the longest name that begins at `start` ends; `start` if there is none."""
+    if not any(counts.get(folded[start], ())):
+        return start
+    for end in range(min(len(folded), start + LONGEST_NAME), start + 1, -1):
+        if any(counts.get(folded[end - 1], ())):
+            phrase = " ".join(folded[start:end])
+            counts |= count([phrase])
+            if any(counts[phrase]):
+                return end
+    return start + 1
+
+
+def _is_filter(name: str, phrase: str, counts: NameCounts, model: ImageTextModel) -> bool:
+    """Whether only photos of this name are wanted."""
+    if find_format(name) is not None:
+        return True
+    words = [word for word in phrase.split() if word not in STOP_WORDS]
+    if not all(word in model.vocabulary for word in words):
+        return True
+    is_rare = model.pool is not None and any(model.word_counts[word] < EVERYDAY_USES for word in words)
+    return is_rare and bool(counts.folders or counts.places)
+
+
 # Points
 
 
@@ -338,8 +462,30 @@ def encode_terms(
     terms: Sequence[Term], model, find_point: Callable[[str], np.ndarray | None]
 ) -> EncodedQuery:
     """The query that the points of photos are compared with; `find_point` gives that of a photo by its id."""
-    # Sentences first: an unknown word is reported before the image network is opened.
+    points, unknown = _encode_each(terms, model, find_point)
+    total = np.sum(points, axis=0)
+    norm = float(np.linalg.norm(total))
+    if norm < SHORTEST_SUM:
+        raise FishermixError("The terms of the query cancel out. Remove one of them.")
+    vector = total / np.float32(norm)
+    if not any(term.kind == "text" for term in terms):
+        return EncodedQuery(compare_by_cosine(vector, model))
+    wanted = [pair for pair in zip(terms, points) if pair[0].kind == "text" and pair[0].sign == "+"]
+    telling = _find_telling_words([term.value for term, _ in wanted])
+    is_guess = bool(telling) and telling.issubset(unknown)
+    n_words = len(telling) or len(wanted)
+    hubness = model.joint_space.hubness
+    near = [] if hubness is None else [hubness.find_nearness(point / term.weight) for term, point in wanted]
+    vector = model.joint_space.csls_sentences(vector[None])[0]
+    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, max(near, default=1.0))
+
+
+def _encode_each(
+    terms: Sequence[Term], model, find_point: Callable[[str], np.ndarray | None]
+) -> tuple[list[np.ndarray], list[str]]:
+    """The point of each term, times its weight, and the words that are out of the vocabulary."""
     points, unknown = dict[int, np.ndarray](), list[str]()
+    # Sentences first: an unknown word is reported before the image network is opened.
     for position, term in sorted(enumerate(terms), key=lambda pair: pair[1].kind == "photo"):
         if term.kind == "photo":
             point = model.encode_images([term.value])[0]
@@ -352,21 +498,7 @@ def encode_terms(
             point, ignored = encode_sentence(term.value, model)
             unknown += ignored
         points[position] = np.float32(WEIGHT[term.sign] * term.weight) * point
-    total = np.sum([points[position] for position in range(len(terms))], axis=0)
-    norm = float(np.linalg.norm(total))
-    if norm < SHORTEST_SUM:
-        raise FishermixError("The terms of the query cancel out. Remove one of them.")
-    vector = total / np.float32(norm)
-    if not any(term.kind == "text" for term in terms):
-        return EncodedQuery(compare_by_cosine(vector, model))
-    wanted = {n: term for n, term in enumerate(terms) if term.kind == "text" and term.sign == "+"}
-    telling = _find_telling_words([term.value for term in wanted.values()])
-    is_guess = bool(telling) and telling.issubset(unknown)
-    hubness = model.joint_space.hubness
-    near = [] if hubness is None else [hubness.find_nearness(points[n] / t.weight) for n, t in wanted.items()]
-    n_words = len(telling) or len(wanted)
-    vector = model.joint_space.csls_sentences(vector[None])[0]
-    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, max(near, default=1.0))
+    return [points[position] for position in range(len(terms))], unknown
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:
@@ -483,21 +615,6 @@ class Filter:
     def __bool__(self) -> bool:
         return self != Filter()
 
-    def combine(self, other: Filter) -> Filter:
-        """The conditions of both; where both have one of the same kind, that of `other`.
-
-        Parameters
-        ----------
-        other : Filter
-            Further conditions.
-
-        Returns
-        -------
-        filter : Filter
-        """
-        missing = {name: value for name, value in vars(self).items() if getattr(other, name) in (None, ())}
-        return replace(other, **missing)
-
     def check(self) -> None:
         """Raise `BadFilter` if a condition cannot be understood or no photo can meet all of them."""
         bounds = {name: text for name in ("after", "before") if (text := getattr(self, name)) is not None}
@@ -543,11 +660,11 @@ def parse_near(text: str) -> tuple[float, float, float]:
     return latitude, longitude, distance / 1000 if found and found[4] == "m" else distance
 
 
-def distance_km(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """The distance of two places (latitude, longitude) on a sphere, by the haversine formula."""
-    phi, other = math.radians(a[0]), math.radians(b[0])
+def distance_km(latitude: float, longitude: float, other_latitude: float, other_longitude: float) -> float:
+    """The distance of two places on a sphere, by the haversine formula."""
+    phi, other = math.radians(latitude), math.radians(other_latitude)
     h = (
         math.sin((other - phi) / 2) ** 2
-        + math.cos(phi) * math.cos(other) * math.sin(math.radians(b[1] - a[1]) / 2) ** 2
+        + math.cos(phi) * math.cos(other) * math.sin(math.radians(other_longitude - longitude) / 2) ** 2
     )
     return 2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h)))

@@ -113,28 +113,15 @@ class Query:
 class Photo:
     """A photo of the library, or a frame of a video, or a page of a TIFF file.
 
-    Parameters
-    ----------
-    id : str
-        Identifies the photo in its library: 16 hexadecimal digits.
-    path : str
-        The absolute path of the file. Bytes that are not text are escaped as by `os.fsdecode`.
-    folder : str
-        The folder of the library that contains it.
-    time : float, optional
-        The time of a video frame, in seconds.
-    page : int, optional
-        The page of a TIFF file, if it is not the first one.
-    score : float, optional
-        How well the photo matches the query; None without a query.
-    probability : float, optional
-        The probability that the photo is right, if it can be estimated.
-    band : {"likely", "maybe", "unlikely"}, optional
-        The same in words.
-    details : Details
-        When, where and with what it was taken.
-    similar : tuple of str
-        The ids of near copies that a search found, too: they take no place of their own.
+    id : identifies the photo in its library: 16 hexadecimal digits
+    path : the absolute path of the file; bytes that are not text are escaped as by `os.fsdecode`
+    folder : the folder of the library that contains it
+    time : of a video frame, in seconds
+    page : of a TIFF file, if it is not the first one
+    details : when, where and with what it was taken
+    score : how well the photo matches the query; None without a query
+    probability : that the photo is right, if it can be estimated; `band` is the same in words
+    similar : the ids of near copies that a search found, too: they take no place of their own
     """
 
     id: str
@@ -142,10 +129,10 @@ class Photo:
     folder: str
     time: float | None = None
     page: int | None = None
+    details: Details = NO_DETAILS
     score: float | None = None
     probability: float | None = None
     band: Band | None = None
-    details: Details = NO_DETAILS
     similar: tuple[str, ...] = ()
 
     @property
@@ -166,40 +153,21 @@ class Photo:
             return f"{self.path}#page={self.page}"
         return f"{self.path}#t={self.time:g}" if self.time else self.path
 
-    @property
-    def place(self) -> str:
-        """The path with its frame or page, for people: "clip.mp4  at 0:12"."""
-        if self.page is not None:
-            return f"{self.path}  page {self.page}"
-        if self.time is None:
-            return self.path
-        minutes, seconds = divmod(int(self.time), 60)
-        return f"{self.path}  at {minutes}:{seconds:02}"
-
 
 @dataclass(frozen=True)
 class Results:
     """What a search found; a notebook shows it as thumbnails.
 
-    Parameters
-    ----------
-    photos : tuple of Photo
-        The photos in the order of the query.
-    more : bool
-        Whether there are photos after these.
-    total : int, optional
-        The number of all photos that match, if they were listed without a query.
-    years : tuple of (str, int)
-        The years of a list by date, in its order, and the number of photos of each.
-    remarks : tuple of str
-        How the query was understood.
-    unknown_words : tuple of str
-        The words of the query that are out of the model's vocabulary.
-    nothing_matches : bool
-        Whether not one photo is right, which is true nine times out of ten. If this is False and all photos
-        are unlikely, the search is not sure.
-    is_understood : bool
-        Whether the model can make something of the query. If not, all photos are unlikely.
+    photos : in the order of the query
+    more : whether there are photos after these
+    total : the number of all photos that match, if they were listed without a query
+    years : those of a list by date, in its order, and the number of photos of each
+    remarks : how the query was understood
+    unknown_words : the words of the query that are out of the model's vocabulary
+    nothing_matches : whether not one photo is right, which is true nine times out of ten. If this is False
+        and all photos are unlikely, the search is not sure
+    is_understood : whether the model can make something of the query. If not, all photos are unlikely
+    verdict : what to say above the photos if all of them are unlikely; otherwise empty
     """
 
     photos: tuple[Photo, ...] = ()
@@ -210,15 +178,7 @@ class Results:
     unknown_words: tuple[str, ...] = ()
     nothing_matches: bool = False
     is_understood: bool = True
-
-    @property
-    def verdict(self) -> str:
-        """What to say above the photos if all of them are unlikely; otherwise empty."""
-        if not self.photos or any(photo.band != "unlikely" for photo in self.photos):
-            return ""
-        if not self.is_understood:
-            return "These words are not understood. The nearest:"
-        return f"{'Nothing here looks like this' if self.nothing_matches else 'Not sure'}. The nearest:"
+    verdict: str = ""
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -238,23 +198,14 @@ class Results:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an update did.
+    """What an update did. Of a folder in which nothing changed, it has only what could not be read.
 
-    Parameters
-    ----------
-    encoded, recognized, removed : int
-        The number of photos: new ones, moved or copied ones that were recognized by their content, deleted
-        ones.
-    unreadable : dict
-        Why files could not be read, by absolute path. The path of a folder ends in a slash.
-    skipped : dict
-        The number of files, by suffix, that look like photos and are not read.
-    remarks : tuple of str
-        Sentences about what else happened, such as files that were left out.
-    problems : dict
-        Folders that could not be updated, with the errors. If there is no other folder, the error is raised.
-    skipped_as_before : bool
-        Whether an earlier update has reported the same skipped files.
+    encoded, recognized, removed : the number of photos: new ones, moved or copied ones that were recognized
+        by their content, deleted ones
+    unreadable : why files could not be read, by absolute path; the path of a folder ends in a slash
+    skipped : the number of files, by suffix, that look like photos and are not read
+    remarks : sentences about what else happened, such as files that were left out
+    problems : folders that could not be updated, with the errors. If there is no other, the error is raised
     """
 
     encoded: int = 0
@@ -264,7 +215,6 @@ class Changes:
     skipped: Mapping[str, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: Mapping[Path, FishermixError] = field(default_factory=dict)
-    skipped_as_before: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.encoded or self.recognized or self.removed or self.unreadable)
@@ -274,21 +224,11 @@ class Changes:
 class FolderStatus:
     """What the library has of a folder.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    photos : int
-        The number of files that could be read.
-    exists : bool
-        Whether the folder is there now.
-    unreadable : dict
-        Why files could not be read, by absolute path.
-    skipped : dict
-        The number of files, by suffix, that look like photos and are not read. Only `PhotoLibrary.status`
-        counts them.
-    remarks : tuple of str
-        Sentences about files and folders that are left out. Only `PhotoLibrary.status` has them.
+    photos : the number of files that could be read
+    exists : whether the folder is there now
+    unreadable : why files could not be read, by absolute path
+    skipped : the number of files, by suffix, that look like photos and are not read; only of `status`
+    remarks : sentences about files and folders that are left out; only of `status`
     """
 
     folder: Path
@@ -303,20 +243,12 @@ class FolderStatus:
 class Summary:
     """How much a library holds.
 
-    Parameters
-    ----------
-    photos : int
-        The number of files that could be read: photos, videos and TIFF files.
-    contents : int
-        The number of pictures that differ.
-    pictures : int
-        The number of photos, video frames and TIFF pages.
-    model_key : str
-        Identifies the model.
-    dimension : int
-        The length of a stored vector.
-    bytes : int
-        The size of the files of the library.
+    photos : the number of files that could be read: photos, videos and TIFF files
+    contents : the number of pictures that differ
+    pictures : the number of photos, video frames and TIFF pages
+    model_key : identifies the model
+    dimension : the length of a stored vector
+    bytes : the size of the files of the library
     """
 
     photos: int
@@ -329,13 +261,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Facets:
-    """The numbers of photos by year, folder and kind of file: what a user may filter by.
+    """Names and numbers of photos: what a user may filter by.
 
-    Parameters
-    ----------
-    years, folders, kinds : tuple of (str, int)
-        Names and numbers. Years are newest first, folders ("Pictures/2019") are sorted by name, and kinds by
-        number.
+    years : newest first
+    folders : such as "Pictures/2019", by name
+    kinds : of files, by number
     """
 
     years: tuple[tuple[str, int], ...] = ()

@@ -19,17 +19,15 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fishermix_photos.database import Record
 from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.duplicates import find_originals
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
-from fishermix_photos.vision.formats import is_whole_file, split_place
 
 if TYPE_CHECKING:
     from fishermix_photos.model import Calibration, ImageTextModel
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from fishermix_photos.store import LocalStore
 
 Folders = Sequence[str | os.PathLike]
-Sortable = TypeVar("Sortable", Photo, Record)
 MOST_SORTED = 2000  # likely photos and maybes, if they are not sorted by their scores
 SPARE_PHOTOS = 10  # looked at besides those asked for: copies leave places free
 SCORES_SAMPLED = 20_000  # enough to know center and spread of the scores of a query
@@ -52,10 +49,16 @@ HIGHER_THAN_ANY_SCORE = 2.0
 
 
 class Scope(NamedTuple):
-    """Where a search looks: the beginnings of paths, none for all photos, and the version of the library."""
+    """Where a search looks: the beginnings of paths, none for all photos, in this version of the library."""
 
     version: int
-    prefixes: list[str]
+    model_key: str
+    prefixes: tuple[str, ...]
+
+    def expect_model(self, key: str) -> None:
+        """Raise if the points are not of the model with this key."""
+        if self.model_key not in ("", key):
+            raise OtherModel("The photo library was made with another model. Update it.")
 
 
 class PhotoSearch:
@@ -67,74 +70,80 @@ class PhotoSearch:
     def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
         state = self._store.state()
-        if model_key is not None and state.model_key not in ("", model_key):
-            raise OtherModel("The photo library was made with another model. Update it.")
-        return Scope(state.version, find_prefixes(folders, state.folders))
+        scope = Scope(state.version, state.model_key, tuple(find_prefixes(folders, state.folders)))
+        if model_key is not None:
+            scope.expect_model(model_key)
+        return scope
 
     def find(
-        self, query: Query, encoded: EncodedQuery, model: ImageTextModel, preferred: Sequence[str] = ()
+        self,
+        query: Query,
+        encoded: EncodedQuery,
+        model: ImageTextModel,
+        scope: Scope,
+        preferred: Sequence[str] = (),
     ) -> Results:
         """The photos of a query that this model encoded, with their probabilities, in its order.
 
         preferred : names of photos that come first within their band
         """
+        scope.expect_model(model.key)
         # One more than asked for tells whether there are more; some may be copies of others.
-        n = query.offset + query.n + 1 + SPARE_PHOTOS if query.sort == "score" else MOST_SORTED
-        scope = self.scope(query.folders, model.key)
-        found = self.find_files(encoded.vector, n, query, scope)
-        if not found:
+        end = query.offset + query.n
+        n = end + 1 + SPARE_PHOTOS if query.sort == "score" else MOST_SORTED
+        photos = self.find_files(encoded.vector, n, query, scope)
+        if not photos:
             return Results()
-        probabilities, threshold = self._estimate(encoded, model, query, scope, found[0][1])
-        photos = make_photos(found, probabilities)
-        if probabilities is not None and query.sort == "score":
+        best = photos[0].score or 0.0
+        probabilities, threshold = self._estimate(encoded, model, query, scope, best)
+        if probabilities is not None:
+            photos = probabilities.add_to(photos)
             for name in reversed(preferred):
                 filter = replace(query.filter, names=(*query.filter.names, name))
                 named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
-                photos = _put_first(make_photos(named, probabilities), photos)
+                photos = _put_first(probabilities.add_to(named), photos)
         chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
-        if query.sort == "score" and query.merge_copies:
+        if query.sort != "score":
+            is_limited = query.min_probability is not None or query.min_score is not None
+            chosen = _sort(chosen if chosen or is_limited else photos[: query.n], query.sort)
+        elif query.merge_copies:
             chosen = self._merge_copies(chosen, model.dimension)
-        elif query.sort != "score":
-            if not chosen and query.min_probability is None and query.min_score is None:
-                chosen = photos[: query.n]
-            chosen = _sort(chosen, query.sort)
-        page = chosen[query.offset : query.offset + query.n]
-        more = len(chosen) > query.offset + query.n
         is_understood = probabilities is None or probabilities.most == 1
-        nothing = probabilities is not None and is_understood and probabilities.exclude(found[0][1])
-        return Results(tuple(page), more, nothing_matches=nothing, is_understood=is_understood)
+        nothing = probabilities is not None and is_understood and probabilities.exclude(best)
+        shown = tuple(chosen[query.offset : end])
+        return Results(
+            shown,
+            len(chosen) > end,
+            nothing_matches=nothing,
+            is_understood=is_understood,
+            verdict=_judge(shown, nothing, is_understood),
+        )
 
-    def _merge_copies(self, photos: Sequence[Photo], dimension: int) -> list[Photo]:
+    def _merge_copies(self, photos: list[Photo], dimension: int) -> list[Photo]:
         """The photos without near copies of earlier ones, which become their `similar`."""
-        rows = {record.id: record.row for record in self._store.find([photo.id for photo in photos])}
-        known = [photo for photo in photos if photo.id in rows]  # another process may have removed some
-        if len(known) < 2:
-            return known
-        of_known = [rows[photo.id] for photo in known]
-        points = self._store.points(of_known)[:, :dimension]
-        originals = find_originals(of_known, points, self._store.fingerprints(of_known))
+        if len(photos) < 2:
+            return photos
+        pictures = self._store.pictures([photo.id for photo in photos])
+        known = [photo for photo in photos if photo.id in pictures]  # another process may have removed some
+        originals = find_originals([pictures[photo.id] for photo in known], dimension)
         similar: dict[int, list[str]] = {}
-        for position, original in enumerate(originals):
+        for photo, original in zip(known, originals):
             copies = similar.setdefault(original, [])
-            if position != original:
-                copies.append(known[position].id)
+            if known[original] is not photo:
+                copies.append(photo.id)
         return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
 
-    def find_files(
-        self, vector: np.ndarray, n: int, query: Query, scope: Scope
-    ) -> list[tuple[Record, float]]:
+    def find_files(self, vector: np.ndarray, n: int, query: Query, scope: Scope) -> list[Photo]:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""
-        rows = None
-        if query.filter or query.exclude:
-            allowed = {id: row for row, id in self._select(query, scope)}
-            rows = np.array(sorted(set(allowed.values())), np.int64)
+        allowed = self._select(query, scope)
+        rows = None if allowed is None else np.array(sorted(set(allowed.values())), np.int64)
         asked = n
         while True:
             found = self._store.nearest(vector, asked, scope.prefixes, rows)
-            best: dict[str, tuple[Record, float]] = {}
-            for record, score in found:
-                if rows is None or record.id in allowed:
-                    best.setdefault(split_place(record.path).file, (record, score))
+            best: dict[str, Photo] = {}
+            for photo in found:
+                if allowed is None or photo.id in allowed:
+                    best.setdefault(photo.path, photo)
             if len(best) >= n or len(found) < asked:
                 return list(best.values())[:n]
             asked *= 4
@@ -161,10 +170,9 @@ class PhotoSearch:
             hub = 0.0 if hubness is None else read_hubness(encoded.vector)
             scale = measure_scale(scores, encoded.n_words, others, hub)
             is_guess = encoded.is_guess or encoded.nearness < calibration.understood
-            most = MOST_OF_A_GUESS if is_guess else 1.0
             if scale is not None:
                 scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS))
-                probabilities = Probabilities(calibration, scale, most)
+                probabilities = Probabilities(calibration, scale, MOST_OF_A_GUESS if is_guess else 1.0)
         if is_limited and probabilities is not None:
             threshold = max(threshold, probabilities.threshold(query.min_probability or MAYBE))
         elif is_limited:
@@ -179,56 +187,50 @@ class PhotoSearch:
         probabilities, _ = self._estimate(encoded, model, Query(), self.scope(folders, model.key), score)
         return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
 
-    def browse(self, query: Query) -> Results:
+    def browse(self, query: Query, scope: Scope) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
         query.filter.check()
-        scope, end = self.scope(query.folders), query.offset + query.n
-        order = "date" if query.sort == "score" else query.sort
+        end, order = query.offset + query.n, "date" if query.sort == "score" else query.sort
         if query.exclude:
-            selected = [record for record in self._not_excluded(query, scope) if is_whole_file(record.path)]
-            files, total = _sort(selected, order)[query.offset : end], len(selected)
-            years: Mapping[tuple[bool, str], int] = Counter(_find_year(one.details.taken) for one in selected)
+            selected = [photo for photo in self._not_excluded(query, scope) if photo.picture == photo.path]
+            photos = _sort(selected, order)[query.offset : end]
+            years: Mapping[tuple[bool, str], int] = Counter(
+                (is_doubtful(photo.details.taken), (photo.details.taken or "")[:4]) for photo in selected
+            )
         else:
-            files, total = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
-            years = self._store.count_years(scope.prefixes, query.filter)
-        photos = make_photos([(record, None) for record in files])
+            photos, years = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
+        total = sum(years.values())
         return Results(tuple(photos), total > end, total, _sort_years(years, order))
 
-    def _select(self, query: Query, scope: Scope) -> list[tuple[int, str]]:
-        """Rows and ids of the photos that meet the filter and are not excluded."""
+    def _select(self, query: Query, scope: Scope) -> dict[str, int] | None:
+        """The rows, by id, of the photos that meet the filter and are not excluded; None if all are."""
         query.filter.check()
+        if not query.filter and not query.exclude:
+            return None
+        rows = self._store.select(scope.prefixes, query.filter)
         if not query.exclude:
-            return self._store.select(scope.prefixes, query.filter)
-        return [(record.row, record.id) for record in self._not_excluded(query, scope)]
+            return rows
+        return {photo.id: rows[photo.id] for photo in self._not_excluded(query, scope) if photo.id in rows}
 
-    def _not_excluded(self, query: Query, scope: Scope) -> list[Record]:
+    def _not_excluded(self, query: Query, scope: Scope) -> list[Photo]:
+        """The photos that meet the filter and no glob; globs are relative to the folders searched."""
         rules = [parse_patterns(query.exclude)]
         tops = sorted(find_prefixes(query.folders), key=len, reverse=True)
-        records = self._store.records(scope.prefixes, query.filter)
-        return [record for record in records if not is_inside_ignored(_relative_to(record, tops), rules)]
+        kept = []
+        for photo in self._store.photos(scope.prefixes, query.filter):
+            top = next((top for top in tops if photo.path.startswith(top)), add_slash(photo.folder))
+            if not is_inside_ignored(photo.path[len(top) :], rules):
+                kept.append(photo)
+        return kept
 
 
-def make_photos(
-    found: Sequence[tuple[Record, float | None]], probabilities: Probabilities | None = None
-) -> list[Photo]:
-    """The photos of records with their scores."""
-    records, scores = zip(*found) if found else ((), ())
-    places = [split_place(record.path) for record in records]
-    chances = [None] * len(scores) if probabilities is None else probabilities.of_scores(scores)
-    return [
-        Photo(
-            record.id,
-            place.file,
-            record.folder,
-            place.time,
-            place.page,
-            score,
-            chance,
-            find_band(chance),
-            record.details,
-        )
-        for record, place, score, chance in zip(records, places, scores, chances)
-    ]
+def _judge(photos: Sequence[Photo], nothing_matches: bool, is_understood: bool) -> str:
+    """What to say above photos that are all unlikely."""
+    if not photos or any(photo.band != "unlikely" for photo in photos):
+        return ""
+    if not is_understood:
+        return "These words are not understood. The nearest:"
+    return f"{'Nothing here looks like this' if nothing_matches else 'Not sure'}. The nearest:"
 
 
 def _put_first(first: Sequence[Photo], photos: Sequence[Photo]) -> list[Photo]:
@@ -238,14 +240,7 @@ def _put_first(first: Sequence[Photo], photos: Sequence[Photo]) -> list[Photo]:
     return sorted([*first, *others], key=lambda photo: BANDS.index(photo.band or "unlikely"))
 
 
-def _relative_to(record: Record, tops: Sequence[str]) -> str:
-    """The path of a photo's file relative to the innermost of the folders searched, or to its own folder."""
-    path = split_place(record.path).file
-    top = next((top for top in tops if path.startswith(top)), add_slash(record.folder))
-    return path[len(top) :]
-
-
-def _sort(photos: Sequence[Sortable], order: str) -> list[Sortable]:
+def _sort(photos: Sequence[Photo], order: str) -> list[Photo]:
     """Photos newest first ("date"), oldest first or by name; doubtful dates last, the same time by path."""
     if order == "name":
         return sorted(photos, key=lambda photo: photo.path.lower())
@@ -253,11 +248,6 @@ def _sort(photos: Sequence[Sortable], order: str) -> list[Sortable]:
     found.sort(key=lambda photo: photo.details.taken or "", reverse=True)
     found = found[::-1] if order == "oldest" else found
     return sorted(found, key=lambda photo: is_doubtful(photo.details.taken))
-
-
-def _find_year(taken: str | None) -> tuple[bool, str]:
-    """Whether a date is doubtful, and its year."""
-    return is_doubtful(taken), (taken or "")[:4]
 
 
 def _sort_years(years: Mapping[tuple[bool, str], int], order: str) -> tuple[tuple[str, int], ...]:
@@ -268,7 +258,7 @@ def _sort_years(years: Mapping[tuple[bool, str], int], order: str) -> tuple[tupl
     return tuple((year, years[doubtful, year]) for doubtful, year in sorted(found, key=lambda year: year[0]))
 
 
-def count_facets(files: Sequence[tuple[int, bytes, bytes, str | None]]) -> Facets:
+def count_facets(files: Sequence[tuple[str, bytes, bytes, str | None]]) -> Facets:
     """The years, folders and kinds of what `Database.files` gave."""
     years = Counter((taken or "")[:4] for _, _, _, taken in files)
     suffixes = Counter(path.rpartition(b".")[2].lower() for _, path, _, _ in files)
@@ -360,6 +350,14 @@ class Probabilities:
         """The probability that the photo with each score is right."""
         numbers = describe_scores(np.asarray(scores, np.float64), self.scale)
         return np.minimum(self.calibration.apply(numbers), self.most).tolist()
+
+    def add_to(self, photos: Sequence[Photo]) -> list[Photo]:
+        """The photos with their probabilities and bands."""
+        chances = self.of_scores([photo.score or 0.0 for photo in photos])
+        return [
+            replace(photo, probability=chance, band=find_band(chance))
+            for photo, chance in zip(photos, chances)
+        ]
 
     def exclude(self, best: float) -> bool:
         """Whether nothing matches if the best photo has this score: true nine times out of ten."""

@@ -24,17 +24,16 @@ import re
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from fishermix.errors import FishermixError
 
-from fishermix_photos.database import DATABASE, LIBRARY, WRITE_PHOTO, Entry, LocalDatabase, State, today
+from fishermix_photos.database import DATABASE, WRITE_PHOTO, Entry, LocalDatabase, Row, State, connect, today
 from fishermix_photos.disk import (
     NO_LOCKS,
     DiskFull,
@@ -42,10 +41,10 @@ from fishermix_photos.disk import (
     explain_os_error,
     has_locks,
     make_private_folder,
+    transaction,
 )
 from fishermix_photos.nearest import build_codes
 from fishermix_photos.results import LibraryBusy
-from fishermix_photos.sqlite import Row, connect, transaction
 
 OWN_FILE = re.compile(
     r"(library|thumbnails)\.sqlite(-wal|-shm|-journal)?|points-\d+\.f32|codes-\d+-\d+\.(i8|\d+\.tmp)"
@@ -95,7 +94,7 @@ class LocalStore(LocalDatabase):
                 "FISHERMIX_HOME names another place."
             ) from error
         with self._explain_damage():
-            connect(self._file, LIBRARY).close()
+            connect(self._file).close()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -162,12 +161,6 @@ class LocalStore(LocalDatabase):
                 connection.execute("DELETE FROM folders WHERE id = ?", (old,))
             if inner:
                 self._rename(folder)
-
-    def set_skipped(self, folder: str, skipped: Mapping[str, int]) -> None:
-        """Remember what was reported as skipped in a folder."""
-        with self._writing() as connection:
-            values = msgspec.json.encode(skipped).decode(), os.fsencode(folder)
-            connection.execute("UPDATE folders SET skipped = ? WHERE path = ?", values)
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and its photos, and the points that belong to no other photo."""
@@ -328,7 +321,7 @@ class LocalStore(LocalDatabase):
             if lines:
                 return [f"The database is damaged: {line}." for line in lines]
             state = self.state()
-            self.records()  # raises
+            self.photos()  # raises
             counts = {rule: connection.execute(query).fetchone()[0] for rule, query in RULES.items()}
             problems = [f"{count} {rule}" for rule, count in counts.items() if count]
             problems += self._find_damaged_points(state)

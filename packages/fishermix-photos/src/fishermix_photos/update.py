@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
 
-from fishermix_photos.database import Entry
+from fishermix_photos.database import Entry, State
 from fishermix_photos.details import Details, read_details
 from fishermix_photos.disk import explain_os_error, open_regular
 from fishermix_photos.duplicates import take_fingerprint
@@ -24,14 +24,16 @@ from fishermix_photos.photo_files import (
     Listing,
     Stamp,
     add_slash,
+    drop_covered,
     find_covered,
     find_covering,
     is_inside_ignored,
     parse_patterns,
     read_stamp,
+    resolve,
     scan_folder,
 )
-from fishermix_photos.results import Changes, FolderAway
+from fishermix_photos.results import Changes, FolderAway, LibraryBusy
 from fishermix_photos.vision.formats import (
     UnreadableImage,
     find_format,
@@ -47,20 +49,45 @@ if TYPE_CHECKING:
     from fishermix_photos.store import LocalStore
 
 T = TypeVar("T")
-Encoded = tuple[str, np.ndarray | FishermixError, bytes | None]  # path, vector or error, fingerprint
+Check = Callable[[Collection[str]], None]
 # An update commits after each batch: a crash loses the work of at most this many photos.
 BATCH = 64
 # Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
 CHUNK = 1024
+OTHER_MODEL = "The library was made with another model. All photos are encoded again."
+
+
+class HashedPicture(NamedTuple):
+    """The file of a photo, frame or page, what a listing shows of it, and the hash of the content."""
+
+    file: str
+    stamp: Stamp
+    sha256: bytes
+
+    def is_unchanged(self) -> bool:
+        """Whether the file is still as it was listed."""
+        try:
+            return read_stamp(os.stat(self.file)) == self.stamp
+        except OSError:
+            return False
+
+
+class EncodedPicture(NamedTuple):
+    """What the encoder made of a picture: its features, or why it could not be read."""
+
+    path: str
+    hashed: HashedPicture
+    result: np.ndarray | FishermixError
+    fingerprint: bytes | None
 
 
 @dataclass
 class Plan:
     """What has to be done: files that are new or changed, and paths that are gone or out of date."""
 
-    todo: dict[str, Stamp]
-    gone: list[str]
-    old_parts: list[str]
+    todo: dict[str, Stamp] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    old_parts: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.todo or self.gone or self.old_parts)
@@ -75,6 +102,53 @@ class Tally:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
+def update_folders(
+    store: LocalStore | PostgresStore,
+    model: ImageTextModel,
+    folders: Sequence[str | os.PathLike],
+    exclude: Sequence[str] = (),
+    check: Check | None = None,
+) -> Changes:
+    """Update folders, which are added if they are new.
+
+    check : is called with the names of the photos of a new folder, in lower case, before they are encoded
+    """
+    wanted, state = [resolve(folder) for folder in folders], store.state()
+    known = [Path(path) for path in state.folders]
+    for folder in wanted:
+        if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
+            problem = "is not a folder" if folder.exists() else "does not exist"
+            raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
+    if state.model_key not in ("", model.key):  # the points of all folders are lost: encode them again
+        wanted += [path for path in known if path.is_dir()]
+    if len(wanted) > 1:
+        wanted = drop_covered(wanted, exclude)
+    total, problems = Changes(), dict[Path, FishermixError]()
+    for folder in wanted:
+        try:
+            changes = FolderUpdate(folder, store, model, exclude, state).run(check)
+        except (FolderAway, LibraryBusy) as error:
+            problems[folder] = error
+            continue
+        total = _add_changes(total, changes)
+        if len(wanted) > 1:
+            state = store.state()
+    if problems and len(problems) == len(wanted):
+        raise next(iter(problems.values()))
+    return replace(total, problems=problems)
+
+
+def _add_changes(one: Changes, other: Changes) -> Changes:
+    return Changes(
+        one.encoded + other.encoded,
+        one.recognized + other.recognized,
+        one.removed + other.removed,
+        {**one.unreadable, **other.unreadable},
+        dict(Counter(one.skipped) + Counter(other.skipped)),
+        (*one.remarks, *other.remarks),
+    )
+
+
 class FolderUpdate:
     """One update of a folder, which may be inside a folder of the library.
 
@@ -86,30 +160,33 @@ class FolderUpdate:
         folder: Path,
         store: LocalStore | PostgresStore,
         model: ImageTextModel,
-        exclude: Sequence[str] = (),
+        exclude: Sequence[str],
+        state: State,
     ):
-        self.folder, self.store, self.model, self.exclude = folder, store, model, exclude
-        self.state = store.state()
-        known = self.state.folders
+        self.folder, self.store, self.model, self.exclude, self.state = folder, store, model, exclude, state
         self.prefix = add_slash(folder)
-        self.root = find_covering(folder, known) or folder
-        self.is_new = str(self.root) not in known
+        self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
-        self.inner = find_covered(known, folder, exclude)
+        self.inner = find_covered(state.folders, folder, exclude)
+        self.is_new = str(self.root) not in state.folders
 
-    def run(self) -> Changes:
+    def run(self, check: Check | None = None) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
         listing = self._list()
-        made_with = self.state.model_key, self.state.dimension
-        is_current = made_with == (self.model.key, self.model.csls_dimension)
+        is_current = (self.state.model_key, self.state.dimension) == (
+            self.model.key,
+            self.model.csls_dimension,
+        )
+        unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
         if is_current and not self.is_new and not self.inner and not self._plan(listing):
-            return self._report(listing, Tally(), 0)
+            return Changes(unreadable=unreadable)
         if self.is_new and not listing.photos and not listing.unreadable:
-            return self._report(listing, Tally(), 0, f"There are no photos in {self.folder}.")
+            remarks = f"There are no photos in {self.folder}.", *listing.explain_left_out()
+            return Changes(skipped=dict(listing.skipped), remarks=remarks)
+        if self.is_new and check is not None:
+            check({path.rpartition("/")[2].lower() for path in listing.photos})
         with self.store.updating([str(self.root), *self.inner]):
-            remarks = []
-            if self.store.adopt(self.model.key, self.model.csls_dimension):
-                remarks.append("The library was made with another model. All photos are encoded again.")
+            was_dropped = self.store.adopt(self.model.key, self.model.csls_dimension)
             self.store.add_folder(str(self.root), self.inner)
             self.store.tidy()
             # Again: another process may have updated the folder meanwhile.
@@ -122,8 +199,14 @@ class FolderUpdate:
                 raise FishermixError(
                     f"The library {self.store.name} could not be written. {explain_os_error(error)}"
                 ) from error
-        removed = len({split_place(path).file for path in plan.gone})
-        return self._report(listing, tally, removed, *remarks)
+        return Changes(
+            tally.encoded,
+            tally.recognized,
+            len({split_place(path).file for path in plan.gone}),
+            unreadable | tally.unreadable,
+            dict(listing.skipped),
+            (OTHER_MODEL, *listing.explain_left_out()) if was_dropped else listing.explain_left_out(),
+        )
 
     def _expect_folder(self) -> None:
         if not self.folder.is_dir():
@@ -141,34 +224,13 @@ class FolderUpdate:
         self._expect_folder()
         return scan_folder(self.folder, self.exclude, self.root)
 
-    def _report(self, listing: Listing, tally: Tally, removed: int, *remarks: str) -> Changes:
-        unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
-        return Changes(
-            tally.encoded,
-            tally.recognized,
-            removed,
-            unreadable | tally.unreadable,
-            dict(listing.skipped),
-            (*remarks, *listing.explain_left_out()),
-            skipped_as_before=self._skips_as_before(listing),
-        )
-
-    def _skips_as_before(self, listing: Listing) -> bool:
-        """Whether what is skipped was reported before; what is not is remembered."""
-        known = self.store.skipped(str(self.root))
-        if self.folder != self.root or self.exclude:  # a part of the folder
-            return all(count <= known.get(suffix, 0) for suffix, count in listing.skipped.items())
-        if known == dict(listing.skipped):
-            return True
-        with suppress(FishermixError):  # a library that cannot be written: reported again next time
-            self.store.set_skipped(str(self.root), listing.skipped)
-        return not listing.skipped
-
     def _plan(self, listing: Listing) -> Plan:
         """Compare what the folder contains with what the library has of it."""
-        present = {self.prefix + path: stamp for path, stamp in listing.photos.items()}
-        unreadable = tuple(self.prefix + path for path in listing.unreadable)
         known = self.store.stamps(self.prefix)
+        present = {self.prefix + path: stamp for path, stamp in listing.photos.items()}
+        if present == known:
+            return Plan()
+        unreadable = tuple(self.prefix + path for path in listing.unreadable)
         files = self._find_files(known)
         if files and not present and not unreadable:
             raise FolderAway(
@@ -176,11 +238,7 @@ class FolderUpdate:
                 "Is the disk mounted? If you deleted them, remove the folder from the library.",
                 folder=self.folder,
             )
-        todo = {
-            path: stamp
-            for path, stamp in present.items()
-            if (old := known.get(path)) != stamp and not (old and _failed_alike(old, stamp))
-        }
+        todo = {path: stamp for path, stamp in present.items() if _has_changed(known.get(path), stamp)}
         gone = [
             path for path, file in files.items() if file not in present and not path.startswith(unreadable)
         ]
@@ -197,12 +255,8 @@ class FolderUpdate:
         files = {path: split_place(path).file for path in known if not path.startswith(others)}
         if not self.exclude:
             return files
-        rules = [parse_patterns(self.exclude)]
-        return {
-            path: file
-            for path, file in files.items()
-            if not is_inside_ignored(file[len(self.prefix) :], rules)
-        }
+        rules, start = [parse_patterns(self.exclude)], len(self.prefix)
+        return {path: file for path, file in files.items() if not is_inside_ignored(file[start:], rules)}
 
     def _write(self, plan: Plan, tally: Tally) -> None:
         if plan.old_parts:
@@ -218,28 +272,33 @@ class FolderUpdate:
 
     def _add(self, stamps: dict[str, Stamp], tally: Tally, bar: Bar) -> None:
         """Add files: those whose content is known without encoding it."""
-        hashes, failed = _hash_files(stamps)
-        known = self.store.known_contents(list(hashes.values()))
-        fresh_files = {split_place(path).file for path, digest in hashes.items() if digest not in known}
-        recognized = [
-            Entry(path, stamps[file], digest, details=self._read_details(file))
-            for path, digest in hashes.items()
-            if (file := split_place(path).file) not in fresh_files and _is_unchanged(file, stamps[file])
-        ]
-        missing = self.store.write(str(self.root), [*recognized, *failed])
-        fresh_files |= {split_place(path).file for path in missing}
-        tally.recognized += _count_files(
-            entry.path for entry in recognized if split_place(entry.path).file not in fresh_files
-        )
-        tally.unreadable |= {entry.path: entry.reason or "" for entry in failed}
-        bar.advance(len(stamps) - len(fresh_files))
-        fresh = [path for path in hashes if split_place(path).file in fresh_files]
-        for batch in _split_chunks(self._encode(fresh, stamps, hashes), BATCH):
-            entries = self._make_entries(batch, stamps, hashes)
+        hashed, failed = _hash_files(stamps)
+        fresh = self._recognize(hashed, failed, tally)
+        bar.advance(len(stamps) - len({picture.file for picture in fresh.values()}))
+        for batch in _split_chunks(self._encode(fresh), BATCH):
+            entries = self._make_entries(batch)
             self.store.write(str(self.root), entries)
             tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
             tally.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
-            bar.advance(_count_files(path for path, *_ in batch))
+            bar.advance(_count_files(picture.path for picture in batch))
+
+    def _recognize(
+        self, hashed: dict[str, HashedPicture], failed: list[Entry], tally: Tally
+    ) -> dict[str, HashedPicture]:
+        """Store the files whose contents are known, and those that cannot be opened; returns the others."""
+        known = self.store.known_contents([picture.sha256 for picture in hashed.values()])
+        fresh = {picture.file for picture in hashed.values() if picture.sha256 not in known}
+        recognized = [
+            Entry(path, picture.stamp, picture.sha256, details=self._read_details(picture.file))
+            for path, picture in hashed.items()
+            if picture.file not in fresh and picture.is_unchanged()
+        ]
+        missing = self.store.write(str(self.root), [*recognized, *failed])
+        fresh |= {hashed[path].file for path in missing}
+        stored = [entry.path for entry in recognized if hashed[entry.path].file not in fresh]
+        tally.recognized += _count_files(stored)
+        tally.unreadable |= {entry.path: entry.reason or "" for entry in failed}
+        return {path: picture for path, picture in hashed.items() if picture.file in fresh}
 
     def _read_details(self, file: str) -> Details:
         """What a photo says of itself, with the name of its place."""
@@ -251,64 +310,54 @@ class FolderUpdate:
         found = open_gazetteer().find(details.latitude, details.longitude)
         return replace(details, place=found.name, region=found.region) if found else details
 
-    def _encode(
-        self, paths: list[str], stamps: dict[str, Stamp], hashes: dict[str, bytes]
-    ) -> Iterator[Encoded]:
+    def _encode(self, pictures: dict[str, HashedPicture]) -> Iterator[EncodedPicture]:
         """The result of each path; each content is encoded once."""
         fingerprints: dict[str, bytes | None] = {}
 
         def on_open(path: str, image: Any) -> None:
-            if not may_hold_several(split_place(path).file):
+            if not may_hold_several(pictures[path].file):
                 fingerprints[path] = take_fingerprint(image)
 
         same: dict[tuple, list[str]] = {}
-        for path in paths:
-            same.setdefault((hashes[path], find_format(split_place(path).file)), []).append(path)
+        for path, picture in pictures.items():
+            same.setdefault((picture.sha256, find_format(picture.file)), []).append(path)
         groups = list(same.values())
-        if groups:
-            firsts = [group[0] for group in groups]
-            for position, result in self.model.image_encoder.stream(firsts, on_open):
-                first, *others = groups[position]
-                fingerprint = fingerprints.pop(first, None)
-                yield first, result, fingerprint
-                file = split_place(first).file
-                if others and _is_unchanged(file, stamps[file]):  # else what was encoded is another content
-                    yield from ((path, result, fingerprint) for path in others)
+        if not groups:
+            return
+        for position, result in self.model.image_encoder.stream([group[0] for group in groups], on_open):
+            first, *others = groups[position]
+            fingerprint = fingerprints.pop(first, None)
+            yield EncodedPicture(first, pictures[first], result, fingerprint)
+            if others and pictures[first].is_unchanged():  # else what was encoded is another content
+                for path in others:
+                    yield EncodedPicture(path, pictures[path], result, fingerprint)
 
-    def _make_entries(
-        self,
-        batch: list[Encoded],
-        stamps: dict[str, Stamp],
-        hashes: dict[str, bytes],
-    ) -> list[Entry]:
+    def _make_entries(self, batch: list[EncodedPicture]) -> list[Entry]:
         """What to store of encoded pictures. A file that changed meanwhile is left to the next update."""
-        files = {path: split_place(path).file for path, *_ in batch}
-        unchanged = {file for file in set(files.values()) if _is_unchanged(file, stamps[file])}
-        batch = [encoded for encoded in batch if files[encoded[0]] in unchanged]
-        features = [result for _, result, _ in batch if isinstance(result, np.ndarray)]
-        readable = [encoded for encoded in batch if isinstance(encoded[1], np.ndarray)]
+        files = {picture.hashed.file: picture.hashed for picture in batch}
+        unchanged = {file for file, hashed in files.items() if hashed.is_unchanged()}
+        batch = [picture for picture in batch if picture.hashed.file in unchanged]
+        features = [picture.result for picture in batch if isinstance(picture.result, np.ndarray)]
+        space = self.model.joint_space
+        vectors = iter(space.csls_images(space.image_points(np.stack(features))) if features else ())
         entries = []
-        if readable:
-            points = self.model.joint_space.image_points(np.stack(features))
-            for (path, _, fingerprint), vector in zip(readable, self.model.joint_space.csls_images(points)):
-                details, stamp = self._read_details(files[path]), stamps[files[path]]
-                entries.append(Entry(path, stamp, hashes[path], vector, None, details, fingerprint))
-        for path, result, _ in batch:
-            if not isinstance(result, np.ndarray):
-                stamp = stamps[files[path]]
-                if getattr(result, "may_change", False):
-                    stamp = _mark_failure(stamp)
+        for path, (file, stamp, sha256), result, fingerprint in batch:
+            if isinstance(result, np.ndarray):
+                details = self._read_details(file)
+                entries.append(Entry(path, stamp, sha256, next(vectors), None, details, fingerprint))
+            else:
+                stamp = _mark_failure(stamp) if getattr(result, "may_change", False) else stamp
                 entries.append(Entry(path, stamp, reason=getattr(result, "reason", str(result))))
         return entries
 
 
-def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, bytes], list[Entry]]:
+def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, HashedPicture], list[Entry]]:
     """The hash of the content of each frame, page and file, and the files that cannot be opened or are too
     large.
     """
     from fishermix_photos.vision.limits import check_photo_size
 
-    hashes: dict[str, bytes] = {}
+    hashed: dict[str, HashedPicture] = {}
     failed: list[Entry] = []
     for file, stamp in stamps.items():
         try:
@@ -326,8 +375,9 @@ def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, bytes], list[Entry]
             continue
         for path in _list_parts(file):
             part = path.removeprefix(file)
-            hashes[path] = hashlib.sha256(digest + part.encode()).digest() if part else digest
-    return hashes, failed
+            of_part = hashlib.sha256(digest + part.encode()).digest() if part else digest
+            hashed[path] = HashedPicture(file, stamp, of_part)
+    return hashed, failed
 
 
 def _list_parts(file: str) -> list[str]:
@@ -337,14 +387,6 @@ def _list_parts(file: str) -> list[str]:
     from fishermix_photos.vision.open import list_photos  # opens decoders
 
     return list_photos(file)[::-1]
-
-
-def _is_unchanged(file: str, stamp: Stamp) -> bool:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return False
-    return read_stamp(status) == stamp
 
 
 def _mark_failure(stamp: Stamp) -> Stamp:
@@ -357,8 +399,11 @@ def _mark_failure(stamp: Stamp) -> Stamp:
     return Stamp(-1 - stamp.size, stamp.mtime_ns ^ zlib.crc32(circumstances.encode()))
 
 
-def _failed_alike(old: Stamp, stamp: Stamp) -> bool:
-    return old.size == -1 - stamp.size and old == _mark_failure(stamp)
+def _has_changed(old: Stamp | None, stamp: Stamp) -> bool:
+    """Whether a file is new, has changed, or may be readable now."""
+    if old is None or old.size != -1 - stamp.size:
+        return old != stamp
+    return old != _mark_failure(stamp)
 
 
 def _count_files(paths: Iterable[str]) -> int:

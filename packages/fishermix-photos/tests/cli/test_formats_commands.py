@@ -35,6 +35,7 @@ def test_skipped_files_are_reported_by_search_add_and_info(tiny, photos, remarks
     tiny("search", "red", photos)
     assert RAW_SKIPPED not in remarks  # reported before
     (photos / "2.CR3").unlink()
+    paint(photos / "new.png", "red", "blue")
     for _ in range(2):
         tiny("search", "red", photos)
     assert [remark for remark in remarks if "skipped" in remark] == [RAW_SKIPPED.replace("3", "2", 1)]

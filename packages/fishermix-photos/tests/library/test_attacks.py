@@ -54,11 +54,11 @@ def test_copies_of_a_file_that_changes_meanwhile_do_not_get_its_point(library, p
     shutil.copy(photos / "a.png", photos / "b.png")
     stream = library.model.image_encoder.stream
 
-    def change_first(images):
+    def change_first(images, *rest):
         if str(photos / "a.png") in images:
             paint(photos / "a.png", "blue")
             os.utime(photos / "a.png", (1, 1))
-        return stream(images)
+        return stream(images, *rest)
 
     library.model.image_encoder.stream = change_first
     library.update([photos])

@@ -84,7 +84,7 @@ def test_dates_in_names(name, taken):
 
 
 def test_distances_and_mistakes():
-    assert distance_km((52.52, 13.405), (48.1372, 11.5756)) == pytest.approx(504, abs=2)  # Berlin, Munich
+    assert distance_km(52.52, 13.405, 48.1372, 11.5756) == pytest.approx(504, abs=2)  # Berlin, Munich
     assert parse_near("52.5, 13.4, 500m") == (52.5, 13.4, 0.5)
     assert parse_day("2020-06", "before") == date(2020, 6, 1)
     for wrong in ("", "52,13", "99,0,1km", "a,b,c", "1,2,3mi", "1..2,3,4"):

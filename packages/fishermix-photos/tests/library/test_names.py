@@ -8,9 +8,18 @@ from fishermix.errors import FishermixError
 from fishermix_photos.details import date_of_folder, is_doubtful, read_details
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.model import Calibration
-from fishermix_photos.names import NameCounts, fold, read_names
 from fishermix_photos.places import open_gazetteer
-from fishermix_photos.query import Filter, distance_km, drop_photo_words, parse_query, read_terms, write_query
+from fishermix_photos.query import (
+    Filter,
+    NameCounts,
+    distance_km,
+    drop_photo_words,
+    fold,
+    parse_query,
+    read_names,
+    read_terms,
+    write_query,
+)
 from fishermix_photos.results import Query
 from tiny_model import NAMES, TinyModel, paint
 
@@ -109,16 +118,15 @@ def test_names_count_only_in_the_folders_that_are_searched(library, travels):
 def test_all_words_of_a_name_belong_together():
     known = {"new york": NameCounts(places=5), "new": NameCounts(folders=9), "york": NameCounts(places=5)}
 
-    def count(phrase):
-        return known.get(phrase, NameCounts())
+    def count(phrases):
+        return {phrase: known.get(phrase, NameCounts()) for phrase in phrases}
 
     found = read_names(parse_query("red in new york"), count, TinyModel)
     assert (found.required, [term.value for term in found.terms]) == (["new york"], ["red"])
     assert read_names(parse_query('"new york"'), count, TinyModel).required == []
     assert read_names(parse_query("red - york"), count, TinyModel).required == []
-    assert read_names(parse_query("2 dogs"), lambda phrase: NameCounts(files=1), TinyModel).required == [
-        "dogs"
-    ]
+    every = read_names(parse_query("2 dogs"), lambda names: dict.fromkeys(names, NameCounts(1)), TinyModel)
+    assert every.required == ["dogs"]
 
 
 def test_folded_names():
@@ -155,12 +163,12 @@ def test_places_have_names(point, name):
 def test_the_nearest_city_is_the_nearest_on_the_sphere():
     gazetteer = open_gazetteer()
     for point in ((65.0, 179.5), (-17.5, -179.9), (78.2, 15.6), (10.0, 10.0)):
-        exact = min(gazetteer.cities, key=lambda city: distance_km(point, (city.latitude, city.longitude)))
+        exact = min(gazetteer.cities, key=lambda city: distance_km(*point, city.latitude, city.longitude))
         found = gazetteer.find(*point)
         if found is not None and found.region:
             assert exact.city in f"{found.name}, {found.region}"
         else:
-            assert distance_km(point, (exact.latitude, exact.longitude)) > 100
+            assert distance_km(*point, exact.latitude, exact.longitude) > 100
 
 
 def test_cities_by_name():

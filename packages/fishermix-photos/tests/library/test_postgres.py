@@ -128,8 +128,8 @@ def test_contents_are_shared_and_recognized_after_their_photos_are_gone(store):
     store.tidy()
     assert store.verify() == []
     store.write("/b", [Entry("/b/moved", STAMP, bytes([2]) * 32)])
-    (moved,) = [record for record in store.records() if record.path == "/b/moved"]
-    np.testing.assert_array_equal(store.points([moved.row]), [point(2)])
+    (moved,) = [photo for photo in store.photos() if photo.path == "/b/moved"]
+    np.testing.assert_array_equal(store.pictures([moved.id])[moved.id].point, point(2))
     store.remove_folder("/b")
     assert store.known_contents([bytes([1]) * 32, bytes([2]) * 32]) == {bytes([1]) * 32}
     assert store.verify() == []
@@ -141,7 +141,7 @@ def test_a_write_is_all_or_nothing(store):
         store.write("/a", [entry("/a/y", 2), Entry(None, STAMP, bytes(32), point(3))], removed=["/a/x"])
     with pytest.raises(FishermixError):
         store.write("/a", [entry("/a/y", 2), Entry("/a/z", STAMP, None, point(3))], removed=["/a/x"])
-    assert [record.path for record in store.records()] == ["/a/x"]
+    assert [photo.path for photo in store.photos()] == ["/a/x"]
     assert store.verify() == []
 
 
@@ -172,7 +172,7 @@ def test_another_model_takes_the_library_over(store):
     store.write("/a", [entry("/a/x", 1)])
     assert not store.adopt("model", 4)
     assert store.adopt("other", 5)
-    assert store.records() == []
+    assert store.photos() == []
     assert store.state().folders == ("/a", "/b")
     assert store.state().model_key == "other"
 
@@ -220,7 +220,7 @@ VALUES = {
     },
     "contents": {"sha256": BLOBS, "point": VECTORS, "died": NUMBERS},
     "state": {"model_key": TEXTS, "dimension": NUMBERS, "version": NUMBERS},
-    "folders": {"path": BLOBS, "skipped": TEXTS},
+    "folders": {"path": BLOBS},
 }
 
 
@@ -239,11 +239,11 @@ def fill(address):
 def read(store):
     store.state()
     every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape")
-    for record, _ in store.nearest(np.ones(4, np.float32), 3):
-        assert store.find([record.id])
-        store.points([record.row])
+    for photo in store.nearest(np.ones(4, np.float32), 3):
+        assert store.find([photo.id])
+        store.pictures([photo.id])
     store.sample_scores(np.ones(4, np.float32), 10)
-    store.records()
+    store.photos()
     store.select((), every)
     store.list_files((), every, "date", 10, 0)
     store.list_files((), Filter(names=("peru",)), "name", 10, 0)

@@ -30,12 +30,12 @@ def entry(path, content):
 
 
 def paths(store, *prefixes):
-    return {record.path for record in store.records(prefixes)}
+    return {photo.path for photo in store.photos(prefixes)}
 
 
 def point_of(store, path):
-    (record,) = [record for record in store.records() if record.path == path]
-    return store.points([record.row])[0]
+    (photo,) = [photo for photo in store.photos() if photo.path == path]
+    return store.pictures([photo.id])[photo.id].point
 
 
 @pytest.fixture
@@ -94,10 +94,11 @@ def test_any_changes_leave_what_a_dictionary_would(tmp_path_factory, steps):
             np.testing.assert_array_equal(point_of(store, path), point(content))
         query = point(99)
         found = store.nearest(query, 100)
-        assert sorted(record.path for record, _ in found) == sorted(expected)
-        for record, score in found:
-            assert score == pytest.approx(float(point(expected[record.path]) @ query), rel=1e-4, abs=1e-5)
-        inside = {record.path for record, _ in store.nearest(query, 100, ["/a/"])}
+        assert sorted(photo.path for photo in found) == sorted(expected)
+        for photo in found:
+            exact = float(point(expected[photo.path]) @ query)
+            assert photo.score == pytest.approx(exact, rel=1e-4, abs=1e-5)
+        inside = {photo.path for photo in store.nearest(query, 100, ["/a/"])}
         assert inside == {path for path in expected if path.startswith("/a/")} == set(store.stamps("/a/"))
         assert store.count()[0] == len(expected)
         store.close()
@@ -106,7 +107,7 @@ def test_any_changes_leave_what_a_dictionary_would(tmp_path_factory, steps):
 def test_a_library_that_does_not_exist_is_empty_and_is_created_by_the_first_change(tmp_path):
     store = LocalStore(tmp_path / "library")
     assert store.state() == (0, "", 0, 0, None, ())
-    assert store.records() == store.nearest(point(0), 5) == store.verify() == []
+    assert store.photos() == store.nearest(point(0), 5) == store.verify() == []
     assert not len(store.sample_scores(point(0), 5))
     assert not (tmp_path / "library").exists()
     store.add_folder("/a")
@@ -145,7 +146,7 @@ def test_a_folder_takes_over_those_inside(store):
     store.write("/a", [entry("/a/x", 1)])
     store.add_folder("/", ["/a", "/b"])
     assert store.state().folders == ("/",)
-    assert [record.folder for record in store.records()] == ["/"]
+    assert [photo.folder for photo in store.photos()] == ["/"]
     with pytest.raises(FishermixError, match="removed /a"):
         store.write("/a", [entry("/a/y", 2)])
 
@@ -154,8 +155,8 @@ def test_details_and_reasons_are_kept(store):
     details = Details("2019-01-02T03:04:05", "exif", "Box", 1.5, -2.5, 30, 40)
     store.write("/a", [Entry("/a/x", STAMP, bytes(32), point(0), details=details)])
     store.write("/a", [Entry("/a/no", STAMP, reason="broken")])
-    assert [record.details for record in store.records()] == [details]
-    assert store.find([store.records()[0].id]) == store.records()
+    assert [photo.details for photo in store.photos()] == [details]
+    assert store.find([store.photos()[0].id]) == store.photos()
     assert store.unreadable() == {"/a/no": "broken"}
     assert store.unreadable(["/b/"]) == {}
 
@@ -199,10 +200,10 @@ def test_readers_in_threads_while_two_writers_write(store):
 
     def read():
         while not stop.is_set():
-            for record, score in store.nearest(point(7), 5):
-                expected = float(point(int(record.path.rpartition("/")[2])) @ point(7))
-                if abs(score - expected) > 1e-4:
-                    wrong.append(record)
+            for photo in store.nearest(point(7), 5):
+                expected = float(point(int(photo.path.rpartition("/")[2])) @ point(7))
+                if abs(photo.score - expected) > 1e-4:
+                    wrong.append(photo)
 
     def write(folder):
         writer = LocalStore(store.folder)
@@ -300,7 +301,7 @@ def test_values_that_no_writer_writes_are_damage(store, statement):
     change_database(store, statement)
 
     def read():
-        store.points([record.row for record in store.records()])
+        store.pictures([photo.id for photo in store.photos()])
         store.nearest(point(0), 3)
 
     with pytest.raises(LibraryDamaged):
@@ -411,7 +412,7 @@ def test_codes_follow_the_points_and_change_no_answer(store, monkeypatch):
     def agree(rows_with_codes):
         for query in (point(100), point(101)):
             for prefixes in ((), ("/b/",), ("/a/", "/b/")):
-                found = [(record.path, score) for record, score in store.nearest(query, 5, prefixes)]
+                found = [(photo.path, photo.score) for photo in store.nearest(query, 5, prefixes)]
                 assert used[-1] == rows_with_codes
                 everything = {path: float(point_of(store, path) @ query) for path in paths(store, *prefixes)}
                 assert [path for path, _ in found] == sorted(everything, key=lambda path: -everything[path])[

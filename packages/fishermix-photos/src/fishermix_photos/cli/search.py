@@ -212,9 +212,7 @@ def search(
 def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
     """What a search finds, after an update of its folders; remarks are printed."""
     if update:
-        if any(library.covering(folder) is None for folder in query.folders):
-            library.check(query)  # before hours of work
-        update_folders(library, query.folders, query.exclude)
+        update_folders(library, query.folders, query.exclude, query)
     results = library.search(query)
     if results.remarks:
         tell(*results.remarks)
@@ -384,12 +382,17 @@ def choose_folders(library: PhotoLibrary, named: Sequence[Path]) -> tuple[Path, 
     return ()
 
 
-def update_folders(library: PhotoLibrary, folders: Sequence[Path], exclude: Sequence[str] | None) -> None:
+def update_folders(
+    library: PhotoLibrary,
+    folders: Sequence[Path],
+    exclude: Sequence[str] | None,
+    query: Query | None = None,
+) -> None:
     """Update folders and report problems; the photos of a folder that is away or busy stay in the library."""
     if not folders:
         return
     try:
-        tell_changes(library, library.update(folders, exclude or ()))
+        tell_changes(library, library.update(folders, exclude or (), query=query))
     except FishermixError as error:
         if error.code not in ("library_busy", "folder_away"):
             raise
@@ -408,8 +411,7 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
             f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
             f"`fishermix library info {shlex.quote(str(place))}` lists all of them."
         )
-    if not changes.skipped_as_before:
-        remarks += explain_skipped(changes.skipped)
+    remarks += explain_skipped(changes.skipped)
     tell(*remarks)
 
 
@@ -443,7 +445,11 @@ class PathNames:
 
     def describe(self, photos: Sequence[Photo]) -> list[str]:
         """The paths of photos with the time of a video frame or the page of a TIFF file."""
-        places = [photo.place for photo in photos]
-        return [
-            self.write(photo.path) + place.removeprefix(photo.path) for photo, place in zip(photos, places)
-        ]
+        places = []
+        for photo in photos:
+            part = "" if photo.page is None else f"  page {photo.page}"
+            if photo.time is not None:
+                minutes, seconds = divmod(int(photo.time), 60)
+                part = f"  at {minutes}:{seconds:02}"
+            places.append(self.write(photo.path) + part)
+        return places

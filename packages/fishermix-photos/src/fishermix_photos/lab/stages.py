@@ -24,8 +24,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import is_shown
 from fishermix.storage import hash_values, hold_folder, read_kind
 
-from fishermix_photos.disk import make_private_folder
-from fishermix_photos.sqlite import select_keys, transaction
+from fishermix_photos.disk import make_private_folder, select_keys, transaction
 from fishermix_photos.transformer import SentenceTransformer
 from fishermix_photos.vision.features import open_cache, read_vector
 from fishermix_photos.vision.network import PREPARATION

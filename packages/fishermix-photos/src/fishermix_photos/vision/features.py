@@ -21,8 +21,17 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import Bar, progress
 
-from fishermix_photos.disk import DAMAGED, create_private_file, explain_os_error, make_private_folder
-from fishermix_photos.sqlite import DATABASE_ERRORS, explain_sqlite_error, select, select_keys, transaction
+from fishermix_photos.disk import (
+    DAMAGED,
+    DATABASE_ERRORS,
+    create_private_file,
+    explain_os_error,
+    explain_sqlite_error,
+    make_private_folder,
+    select,
+    select_keys,
+    transaction,
+)
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.limits import read_bytes
 
