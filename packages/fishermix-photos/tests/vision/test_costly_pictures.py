@@ -15,11 +15,10 @@ import numpy as np
 import odd_images
 import psutil
 import pytest
-from fishermix_photos.vision import limits, worker
-from fishermix_photos.vision.decode import decode_bytes
+from fishermix_photos.vision import decode, worker
+from fishermix_photos.vision.decode import count_scans, decode_bytes, is_bounded
 from fishermix_photos.vision.encoder import ImageEncoder
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import count_scans, is_bounded
 from fishermix_photos.vision.open import list_photos, open_photo, read_metadata
 from fishermix_photos.vision.worker import NetworkBytes
 from odd_images import encoded
@@ -109,12 +108,12 @@ def test_absurd_pictures_are_refused_before_they_are_decoded(data, reason, monke
 
 def test_tiles_larger_than_the_picture_are_refused():
     image = Image.open(io.BytesIO(READABLE["plain.tif"]))
-    limits.check_proportion(image, image.size, 9000)
+    decode.check_proportion(image, image.size, 9000)
     image.tag_v2[322], image.tag_v2[323] = 256, 256
-    limits.check_proportion(image, image.size, 9000)
+    decode.check_proportion(image, image.size, 9000)
     image.tag_v2[322], image.tag_v2[323] = 30_000, 30_000
     with pytest.raises(UnreadableImage, match="larger than the picture"):
-        limits.check_proportion(image, image.size, 9000)
+        decode.check_proportion(image, image.size, 9000)
 
 
 def test_ordinary_pictures_are_not_absurd():

@@ -2,16 +2,21 @@
 
 Photo files may be hostile or damaged: whatever a decoder raises becomes an `UnreadableImage` with a reason.
 `open_photo` decides in which process this module decodes a photo; nothing else calls it.
+
+A pixel limit alone does not bound the cost: a JPEG of 500 kB can have thousands of scans, each as large as
+the picture, and a WebP of 3 kB can need gigabytes. So `check_opened` looks at bytes and headers first.
 """
 
 from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -19,11 +24,13 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from fishermix_photos.vision.formats import RAW, UnreadableImage, check_installed, list_formats
 from fishermix_photos.vision.limits import (
+    BYTES_PER_PIXEL,
     PIXELS_PER_BYTE,
-    check_opened,
+    UNQUESTIONED_PIXELS,
     check_size,
     explain_limit,
 )
+from fishermix_photos.vision.tiff import TIFF_HEADS, has_deep_planes, looks_like_raw, select_page
 
 LOG = logging.getLogger("fishermix_photos.vision")  # errors of decoders, at the level INFO
 # Pillow warns of damaged metadata, which does not concern whoever looks for a photo, and of pictures that are
@@ -38,6 +45,21 @@ SNIFFED = {"AVIF": "AVIF", "HEIC": "HEIF", "JPEG XL": "JXL"}
 LEAST_OF_SIDE = 0.9  # an embedded thumbnail serves if no side is shorter than this share of `side`
 ORIENTATION = 0x0112  # the EXIF tag
 ORIENTATION_OF_FLIP = {0: 1, 3: 3, 5: 8, 6: 6}  # how LibRaw says that the camera was turned
+LARGEST_REDUCTION = 16  # a JPEG may have this many times the pixels it is decoded to
+COEFFICIENT_BYTES = 6  # per pixel of a JPEG with several scans, which libjpeg keeps whole at its full size
+MAX_SCANS = 64  # of a JPEG; encoders write about ten
+MAX_SCANNED_PIXELS = 4_000_000_000  # pixels times scans: a few seconds
+MAX_SEGMENTS = 10_000  # of a JPEG before its first scan
+MAX_CHUNKS = 20_000  # of a PNG: 160 MB in the usual pieces of 8 kB
+MAX_PLAIN_BYTES = 1_000_000  # of a PPM in ASCII, which Pillow decodes number by number
+TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_SCAN, _END = b"\xda", b"\xd9"
+_FRAMES, _PROGRESSIVE = (b"\xc0", b"\xc1", b"\xc9"), (b"\xc2", b"\xca")
+_PLAIN_PPM = (b"P1", b"P2", b"P3")
+# Any marker of a JPEG but a stuffed byte, a restart and a filler.
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -192,6 +214,103 @@ def _make_image(unit: np.ndarray) -> Image.Image:
     return Image.fromarray(np.rint(np.clip(unit, 0, 1) * 255).astype(np.uint8))
 
 
+# The structure of a file
+
+
+def is_bounded(data: bytes) -> bool:
+    """Whether the structure of a file bounds the cost of decoding it, so that no worker is needed: that of an
+    ordinary PNG, or of a JPEG with one scan. For several scans, libjpeg keeps all coefficients in memory.
+    """
+    if data.startswith(_PNG):
+        kinds = [kind for kind, _ in list_png_chunks(data)]
+        return len(kinds) <= MAX_CHUNKS and kinds.count(b"iCCP") <= 1  # Pillow decompresses each profile
+    if not data.startswith(_JPEG):
+        return not data
+    colors = 0
+    for kind, start, _ in islice(_list_markers(data), MAX_SEGMENTS):
+        if kind in _PROGRESSIVE:
+            return False
+        if kind in _FRAMES:
+            colors = int.from_bytes(data[start + 7 : start + 8])
+        elif kind == _SCAN:
+            return 0 < colors <= int.from_bytes(data[start + 2 : start + 3])  # 0: a frame of another kind
+    return False
+
+
+def check_opened(
+    image: Image.Image, full: tuple[int, int], max_pixels: int, data: bytes | None = None
+) -> None:
+    """Raise if decoding an opened picture takes too much memory or time, or its header does not fit its file.
+
+    full : the size in the file, before a reduction
+    data : the file; None if it is not known
+    """
+    if data is not None:
+        check_proportion(image, full, len(data))
+        if data[:2] in _PLAIN_PPM and len(data) > MAX_PLAIN_BYTES:
+            reason = f"it is a PPM in ASCII of more than {MAX_PLAIN_BYTES:,} bytes. Convert it to PNG"
+            raise UnreadableImage(reason)
+    width, height = image.size
+    # Pillow only warns of a decompression bomb below twice its own limit; here it is an error.
+    limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
+    pixels = full[0] * full[1]
+    needed = max(width * height, pixels // LARGEST_REDUCTION)
+    if data is not None and data.startswith(_JPEG) and not is_bounded(data):
+        needed = max(needed, pixels * COEFFICIENT_BYTES // BYTES_PER_PIXEL)
+        most_scans = min(MAX_SCANS, MAX_SCANNED_PIXELS // max(1, pixels))
+        if count_scans(data) > most_scans:
+            raise UnreadableImage(f"it has more than {most_scans} scans; decoding it would take too long")
+    if needed > limit:
+        check_size(*full, limit)
+    if width * height == 0:
+        raise UnreadableImage("the image has no pixels")
+
+
+def check_proportion(image: Image.Image, full: tuple[int, int], n_bytes: int) -> None:
+    """Raise if the header of an opened picture of the size `full` does not fit a file of `n_bytes`."""
+    width, height = full
+    pixels, limit = width * height, PIXELS_PER_BYTE.get(image.format or "")
+    if limit and pixels > max(UNQUESTIONED_PIXELS, limit * n_bytes):
+        raise UnreadableImage(f"{n_bytes:,} bytes are too few for {width} x {height} pixels")
+    tags = getattr(image, "tag_v2", {})
+    tile_width, tile_length = tags.get(TILE_WIDTH, 0), tags.get(TILE_LENGTH, 0)
+    if not all(isinstance(side, int) for side in (tile_width, tile_length)):
+        raise UnreadableImage("the size of its tiles is damaged")
+    if tile_width * tile_length > max(UNQUESTIONED_PIXELS, 2 * pixels):
+        reason = f"its tiles of {tile_width} x {tile_length} pixels are larger than the picture"
+        raise UnreadableImage(reason)
+
+
+def count_scans(data: bytes) -> int:
+    """The number of scans of a JPEG up to its end; counting stops above `MAX_SCANS`."""
+    scans = (kind for kind, _, _ in _list_markers(data) if kind == _SCAN)
+    return sum(1 for _ in islice(scans, MAX_SCANS + 1))
+
+
+def _list_markers(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The markers of a JPEG, in order, each with the start and the end of its segment.
+
+    The content of a segment is skipped: metadata may contain other pictures.
+    """
+    position = 2
+    while (found := _MARKER.search(data, position)) and (kind := found[1]) != _END:
+        start = position = found.end()
+        if kind != b"\xd8":
+            position += int.from_bytes(data[start : start + 2])
+        yield kind, start, position
+
+
+def list_png_chunks(data: bytes) -> Iterator[tuple[bytes, slice]]:
+    """The kind and the content of each chunk of a PNG, up to one more than `MAX_CHUNKS`."""
+    position = len(_PNG)
+    for _ in range(MAX_CHUNKS + 1):
+        if position >= len(data):
+            return
+        start, length = position + 8, int.from_bytes(data[position : position + 4])
+        yield data[position + 4 : start], slice(start, start + length)
+        position = start + length + 4
+
+
 # RAW photos, by LibRaw: the preview that the camera embedded, or else the sensor's data
 
 
@@ -236,102 +355,7 @@ def _decode_raw(data: bytes, max_pixels: int, side: int) -> Image.Image | None:
         return Image.fromarray(raw.postprocess(half_size=True, use_camera_wb=True))
 
 
-# TIFF files. Their directories are read here first, because Pillow reads all of them up to the wanted page,
-# with every value in them; they may overlap, and hold gigabytes in a small file.
-
-MOST_PAGES = 500  # of a file
-MOST_DIRECTORIES = 1000
-MOST_TAGS = 1000  # of a directory
-MOST_VALUES = 4_000_000  # in a directory: the offsets of a million tiles
-UNQUESTIONED_PIXELS_OF_PAGES = 500_000_000  # in all; of more, their file must not be too small
-REDUCED_PAGE = 1  # the bit of NewSubfileType that marks a thumbnail of another page
-SUBFILE_TYPE, WIDTH, HEIGHT, BITS_PER_SAMPLE, MAKE = 254, 256, 257, 258, 271  # tags
-PLANAR_CONFIGURATION, SEPARATE_PLANES, SUB_IFDS, DNG_VERSION = 284, 2, 330, 50706
-SHORT_INTEGER = 3  # a type of values
-TIFF_HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # of the last two, positions have 8 bytes
-
-
-class Directory(NamedTuple):
-    """A directory of a TIFF file: its position, its tags, and what it says of the picture."""
-
-    position: int
-    tags: frozenset[int]
-    pixels: int
-    is_thumbnail: bool
-
-
-def list_pages(data: bytes) -> list[Directory]:
-    """The pages of a TIFF file that are not thumbnails of others, as many as one file may have."""
-    directories = list(_walk_directories(data))
-    pages = [page for page in directories if not page.is_thumbnail] or directories[:1]
-    most = max(UNQUESTIONED_PIXELS_OF_PAGES, PIXELS_PER_BYTE["TIFF"] * len(data))
-    total = np.cumsum([page.pixels for page in pages[:MOST_PAGES]], dtype=np.float64)
-    return pages[: max(1, int(np.count_nonzero(total <= most)))]
-
-
-def _walk_directories(data: bytes) -> Iterator[Directory]:
-    """The directories of a TIFF file in their order; it ends where the file is damaged."""
-    order = "<" if data[:2] == b"II" else ">"
-    is_big = data[:4] in TIFF_HEADS[2:]
-    pointer, count = (np.dtype(f"{order}u8"),) * 2 if is_big else map(np.dtype, (f"{order}u4", f"{order}u2"))
-    value = f"V{pointer.itemsize}"
-    entry = np.dtype([("tag", f"{order}u2"), ("type", f"{order}u2"), ("count", pointer), ("value", value)])
-    seen: set[int] = set()
-    following = 8 if is_big else 4  # where the position of the next directory is
-    while following + pointer.itemsize <= len(data) and len(seen) < MOST_DIRECTORIES:
-        position = int(np.frombuffer(data, pointer, 1, following)[0])
-        start = position + count.itemsize
-        if position in seen or position < 8 or start > len(data):
-            return
-        seen.add(position)
-        n_tags = int(np.frombuffer(data, count, 1, position)[0])
-        following = start + n_tags * entry.itemsize
-        if following > len(data):
-            return
-        tags = np.frombuffer(data, entry, n_tags, start)
-        if n_tags > MOST_TAGS or tags["count"].sum(dtype=np.float64) > max(MOST_VALUES, len(data)):
-            raise UnreadableImage("a directory of the file has too many values")
-        yield _describe_directory(position, tags, order)
-
-
-def _describe_directory(position: int, tags: np.ndarray, order: str) -> Directory:
-    def read(tag: int) -> int:
-        for found in tags[tags["tag"] == tag][:1]:
-            size = 2 if found["type"] == SHORT_INTEGER else 4
-            return int.from_bytes(found["value"].tobytes()[:size], "little" if order == "<" else "big")
-        return 0
-
-    pixels, is_thumbnail = read(WIDTH) * read(HEIGHT), bool(read(SUBFILE_TYPE) & REDUCED_PAGE)
-    return Directory(position, frozenset(tags["tag"].tolist()), pixels, is_thumbnail)
-
-
-def select_page(data: bytes, page: int) -> bytes:
-    """The same TIFF file, with this page (counted from 1) as its first."""
-    pages = list_pages(data)
-    if not pages:  # the file is damaged, as its decoder will say
-        return data
-    if page > len(pages):
-        raise UnreadableImage(f"the file has no page {page}")
-    start, size = (8, 8) if data[:4] in TIFF_HEADS[2:] else (4, 4)
-    position = pages[page - 1].position.to_bytes(size, "little" if data[:2] == b"II" else "big")
-    end = start + size
-    return data if data[start:end] == position else b"".join((data[:start], position, data[end:]))
-
-
-def looks_like_raw(data: bytes) -> bool | None:
-    """Whether a TIFF file is a RAW photo: True for a DNG; None for what NEF, ARW and PEF have in common with
-    the files of some photo editors.
-    """
-    first = next(_walk_directories(data), None)
-    if first is None or DNG_VERSION in first.tags:
-        return first is not None
-    return None if {SUB_IFDS, MAKE} <= first.tags else False
-
-
-def get_stored_size(image: Image.Image) -> tuple[int, int]:
-    """The size of the page as stored; Pillow gives that of the page turned upright."""
-    tags = image.tag_v2  # type: ignore[attr-defined]
-    return tags[WIDTH], tags[HEIGHT]
+# TIFF files
 
 
 def _decode_tiff(data: bytes, max_pixels: int, side: int, page: int) -> Image.Image:
@@ -347,13 +371,6 @@ def _decode_tiff(data: bytes, max_pixels: int, side: int, page: int) -> Image.Im
         reason = "the file is damaged, or a kind of TIFF that fishermix does not read"
         raise UnreadableImage(reason) from error
     with opened as image:
-        if _has_deep_planes(image):
+        if has_deep_planes(image):
             raise UnreadableImage("fishermix does not read TIFF files with a plane of 16 bits for each color")
         return _load(image, max_pixels, side, data=data)
-
-
-def _has_deep_planes(image: Image.Image) -> bool:
-    """Whether a page stores each color apart, with more than 8 bits: Pillow mixes up the bytes of these."""
-    tags = image.tag_v2  # type: ignore[attr-defined]
-    bits = tags.get(BITS_PER_SAMPLE, (8,))
-    return tags.get(PLANAR_CONFIGURATION) == SEPARATE_PLANES and len(bits) > 1 and max(bits) > 8

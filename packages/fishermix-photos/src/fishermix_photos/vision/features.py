@@ -201,7 +201,7 @@ class _FeatureCache:
                 rows_of[self.contents[name]].append(row)
         query = "SELECT content, vector FROM vectors WHERE encoder = ? AND content IN"
         found = select_keys(self.database, tuple[bytes, bytes], query, list(rows_of), self.encoder.key)
-        for content, vector in found:
+        for content, vector in list(found):
             # A damaged database may answer with a row twice, or with another.
             features[rows_of.pop(content, [])] = read_vector(vector, n_features)
         for content, rows in rows_of.items():

@@ -11,17 +11,14 @@ from PIL import ExifTags, Image
 
 from fishermix_photos.vision.decode import (
     ORIENTATION,
-    TIFF_HEADS,
-    get_stored_size,
-    looks_like_raw,
+    list_png_chunks,
     open_file,
     open_raw,
     read_preview,
-    select_page,
     sniff_format,
 )
 from fishermix_photos.vision.formats import RAW, UnreadableImage
-from fishermix_photos.vision.limits import list_png_chunks
+from fishermix_photos.vision.tiff import TIFF_HEADS, get_stored_size, looks_like_raw, select_page
 
 SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 Header = tuple[tuple[int, int], Image.Exif]

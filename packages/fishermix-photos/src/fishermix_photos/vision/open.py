@@ -1,7 +1,7 @@
 """`open_photo`, the one function that opens photos, and what else may be asked of a photo file.
 
 Photo files may be hostile or damaged: whatever a decoder raises becomes an `UnreadableImage` with a reason.
-So does a photo that takes too long or needs too much memory (see `limits` and `worker`).
+So does a photo that takes too long or needs too much memory (see `decode` and `worker`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from fishermix_photos.vision.decode import LOG, decode_bytes, sniff_format
+from fishermix_photos.vision.decode import LOG, decode_bytes, is_bounded, sniff_format
 from fishermix_photos.vision.formats import (
     TIFF,
     VIDEO,
@@ -22,7 +22,6 @@ from fishermix_photos.vision.formats import (
 )
 from fishermix_photos.vision.limits import (
     default_max_pixels,
-    is_bounded,
     open_binary,
     read_bytes,
 )

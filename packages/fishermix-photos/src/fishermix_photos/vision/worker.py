@@ -191,12 +191,12 @@ if hasattr(os, "register_at_fork"):
 
 def serve() -> None:
     """Do what standard input asks for until it ends."""
-    from fishermix_photos.vision import decode, metadata, video
+    from fishermix_photos.vision import decode, metadata, tiff, video
 
     tasks: dict[str, Callable[..., Any]] = {
         "start": lambda *_: None,
         "decode": decode.decode_bytes,
-        "count_pages": lambda data, _: len(decode.list_pages(data)),
+        "count_pages": lambda data, _: len(tiff.list_pages(data)),
         "read_exif": lambda data, _: metadata.read_exif_details(data),
         "frame": lambda _, max_pixels, **place: video.read_frame(max_pixels=max_pixels, **place),
         "list_frames": lambda _, max_pixels, file: video.list_frame_times(file, max_pixels),
