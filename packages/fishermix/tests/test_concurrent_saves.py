@@ -95,7 +95,7 @@ def test_a_load_during_saves_gives_the_old_state_or_the_new_one(tmp_path):
 def test_a_save_removes_what_killed_saves_left_and_nothing_else(tmp_path):
     folder = tmp_path / "x"
     saved(folder)
-    for name, content in ((".config.json.abcdef12.tmp", b""), (".config.json.abc_ef_2.tmp", b'{\n "form')):
+    for name, content in ((".config.json.abcdef12.tmp", b""), (".config.json.0123ef42.tmp", b'{\n "form')):
         (folder / name).write_bytes(content)
     kept = {".config.json.notes123.tmp": b"mine", ".config.json.backup.tmp": b"", ".saving-mine": b""}
     for name, content in kept.items():

@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,9 +69,7 @@ SECONDS_BETWEEN_TRIES = 0.01
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # some network drives
 NAME_DIGITS = 12  # of the hash, in the name of a file
 SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and the file in it
-MOST_LOADS = 1000  # of a folder that is saved again and again
-_SCRATCH, _UNFINISHED = r"\.saving-[0-9a-f]{16}", r"\.config\.json\.\w{8}\.tmp"
-_FIRST_BYTES = b'{\n "format": "fishermix"'
+_SCRATCH, _UNFINISHED = r"\.saving-[0-9a-f]{16}", r"\.config\.json\.[0-9a-f]{8}\.tmp"
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
 LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
@@ -249,27 +246,20 @@ def _read_head(folder: Path) -> dict[str, Any] | None:
 
 def _names_in(config: Mapping[str, Any]) -> list[str]:
     """What a `config.json` says is its own: plain names of files and folders next to it."""
-    pending, parts = config.get("pending"), config.get("parts")
-    names: list[Any] = [config.get("tensors")]
-    names += pending if isinstance(pending, list) else []
-    names += parts.values() if isinstance(parts, dict) else []
-    return [name for name in names if _is_plain_name(name) and name != CONFIG]
-
-
-def _is_plain_name(name: Any) -> bool:
-    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+    try:
+        head = msgspec.convert(config, Head)
+    except msgspec.ValidationError:  # damaged: nothing is known to be ours
+        return []
+    return [name for name in (head.tensors, *head.pending, *head.parts.values()) if name and name != CONFIG]
 
 
 def _remove_unfinished_configs(folder: Path) -> None:
-    """Remove what a save left that was killed while it wrote `config.json`: the name and the first bytes are
-    ours. The folder is held, so that no other save is writing them.
+    """Remove what a save left that was killed while it wrote `config.json`. The folder is held, so that no
+    other save is writing it.
     """
     for path in folder.glob(f".{CONFIG}.*.tmp"):
-        if re.fullmatch(_UNFINISHED, path.name) and path.is_file() and not path.is_symlink():
-            with open(path, "rb") as file:
-                start = file.read(len(_FIRST_BYTES))
-            if _FIRST_BYTES.startswith(start):
-                path.unlink(missing_ok=True)
+        if re.fullmatch(_UNFINISHED, path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def remove_saved(folder: Path) -> None:
@@ -313,10 +303,9 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise FishermixError(f"{folder} is a file. Name a folder.") from error
-    except OSError as error:
-        raise FishermixError(f"Cannot create the folder {folder} ({error.strerror}).") from error
-    except ValueError as error:
-        raise FishermixError(f"{str(folder)!r} cannot be the name of a folder ({error}).") from error
+    except (OSError, ValueError) as error:  # a ValueError: no file can have such a name
+        reason = getattr(error, "strerror", None) or error
+        raise FishermixError(f"Cannot create the folder {str(folder)!r} ({reason}).") from error
 
 
 def is_vacant(folder: Path, kind: FolderKind) -> bool:
@@ -374,14 +363,13 @@ def load_folder(
 
     It is read again if it was saved meanwhile: a save removes files that the `config.json` before it named.
     """
-    for _ in range(MOST_LOADS):
+    while True:
         before = _stamp(folder)
         try:
             return _load_once(Path(folder), kind, mapped, verified)
         except (FishermixError, FileNotFoundError):
             if _stamp(folder) == before:
                 raise
-    return _load_once(Path(folder), kind, mapped, verified)
 
 
 def _stamp(folder: str | os.PathLike) -> tuple[int, ...] | None:
@@ -589,16 +577,10 @@ def hold_folder(folder: str | os.PathLike, option: str | None = None) -> Iterato
     system without locks is an error with an option only: a save takes a moment, work takes hours.
     """
     folder = Path(folder)
-    busy = None
-    if option is not None:
-        busy = (
-            f"Another fishermix is working in {folder}. Wait until it has finished, or name another folder "
-            f"with {option}."
-        )
     while True:
         make_folder(folder)
         try:
-            lock = _acquire(folder / LOCK, busy)
+            lock = _acquire(folder / LOCK, option)
             break
         except FileNotFoundError:  # another process has removed the folder meanwhile
             if folder.is_dir():
@@ -610,19 +592,23 @@ def hold_folder(folder: str | os.PathLike, option: str | None = None) -> Iterato
             _release(lock, folder / LOCK)
 
 
-def _acquire(path: Path, busy: str | None) -> BaseFileLock | None:
+def _acquire(path: Path, option: str | None) -> BaseFileLock | None:
     from filelock import FileLock, Timeout  # a search does not save
 
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise FishermixError(f"Cannot lock {path.parent}: {path} is not a file. Move it away.")
     lock = FileLock(path, is_singleton=True, poll_interval=SECONDS_BETWEEN_TRIES)
     try:
-        _check_file(path)
-        lock.acquire(timeout=-1 if busy is None else 0)
+        lock.acquire(timeout=-1 if option is None else 0)
     except Timeout as error:
-        raise FishermixError(str(busy)) from error
+        raise FishermixError(
+            f"Another fishermix is working in {path.parent}. Wait until it has finished, or name another "
+            f"folder with {option}."
+        ) from error
     except FileNotFoundError:
         raise
     except OSError as error:
-        if busy is None and error.errno in NO_LOCKS:
+        if option is None and error.errno in NO_LOCKS:
             return None
         raise FishermixError(
             f"Cannot lock {path.parent} ({error.strerror}). If {path} is not yours or cannot be written, "
@@ -638,9 +624,3 @@ def _release(lock: BaseFileLock, path: Path) -> None:
             if path.stat().st_size == 0:
                 path.unlink()
     lock.release()
-
-
-def _check_file(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise FishermixError(f"Cannot lock {path.parent}: {path} is not a file. Move it away.")
