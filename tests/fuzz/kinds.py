@@ -177,7 +177,7 @@ def read_result(folder):
     from fishermix_photos.lab import tables
 
     results = [_load_result(folder / "result.json")]
-    tables.as_csv("flickr8k", results)
+    tables.list_rows("flickr8k", results)
 
 
 def make_npy(folder):

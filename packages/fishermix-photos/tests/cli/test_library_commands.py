@@ -20,7 +20,7 @@ def elsewhere(tmp_path, monkeypatch):
     return place
 
 
-def test_the_verbs_of_a_library(tiny, photos, remarks):
+def test_the_verbs_of_a_library(tiny, photos, remarks, tmp_path):
     (photos / "broken.jpg").write_bytes(b"no photo")
     assert "is not in the photo library" in tiny("library", "update", photos, fails=True)
     added = tiny("library", "add", photos)
@@ -28,13 +28,14 @@ def test_the_verbs_of_a_library(tiny, photos, remarks):
     assert any(remark.startswith(f"{photos}/broken.jpg: cannot be read") for remark in remarks)
     (photos / "red.png").unlink()
     assert tiny("library", "update").startswith("7 photos: 0 encoded, 0 recognized by content, 1 removed")
-    assert ": 7 photos." in tiny("library", "verify")
-    assert f"  {photos}/broken.jpg: cannot be read" in tiny("library", "info", photos)
-    assert json.loads(tiny("library", "info", photos, "--json"))["photos"] == 7
-    assert json.loads(tiny("library", "info", "--json"))["photos"] == 7
+    assert ": 7 photos, 0 problems" in tiny("doctor")
+    assert f"  {photos}/broken.jpg: cannot be read" in tiny("library", "list", photos)
+    assert json.loads(tiny("library", "list", photos, "--json"))[0]["photos"] == 7
+    tiny("library", "list")
+    assert remarks[-1].startswith(f"{tmp_path}/home/library: 7 photos, ")
     tiny("library", "remove", photos)
     assert remarks[-1].startswith(f"Removed {photos} with 7 photos")
-    assert "is not in the photo library" in tiny("library", "info", photos, fails=True)
+    assert "is not in the photo library" in tiny("library", "list", photos, fails=True)
     assert "library is empty" in tiny("library", "update", fails=True)
 
 
@@ -58,7 +59,7 @@ def test_a_subfolder_belongs_to_the_folder_above(tiny, photos):
     tiny("library", "add", photos)
     assert tiny("search", "red", photos / "sub", "-f") == f"{photos}/sub/flag.png\n"
     assert tiny("search", "red", photos / "sub", "-f", "--no-update") == f"{photos}/sub/flag.png\n"
-    assert json.loads(tiny("library", "info", photos / "sub", "--json"))["photos"] == 1
+    assert json.loads(tiny("library", "list", photos / "sub", "--json"))[0]["photos"] == 1
     assert f"part of {photos}" in tiny("library", "remove", photos / "sub", fails=True)
     assert tiny("library", "list") == f"8  {photos}\n"
 
@@ -136,7 +137,7 @@ def test_what_is_left_out_is_said(tiny, photos, remarks):
     (photos / ".fishermixignore").write_text("b*.png\n")
     assert "5 encoded" in tiny("library", "add", photos, "--exclude", "sub/")
     assert remarks == ["Left out: 1 @eaDir, 1 by --exclude, 2 by .fishermixignore, 1 hidden."]
-    assert "Left out: 1 @eaDir, 2 by .fishermixignore, 1 hidden." in tiny("library", "info", photos)
+    assert "Left out: 1 @eaDir, 2 by .fishermixignore, 1 hidden." in tiny("library", "list", photos)
 
 
 def test_a_folder_without_photos(tiny, tmp_path, remarks):
@@ -155,7 +156,7 @@ def test_a_folder_without_photos(tiny, tmp_path, remarks):
 def test_a_folder_that_is_not_in_the_library_is_not_searched_without_an_update(tiny, photos, remarks):
     tiny("search", "red", photos, "--no-update")
     assert remarks == [f"{photos} is not in your library yet. Omit --no-update to add it."]
-    error = tiny("library", "info", photos, fails=NotInLibrary)
+    error = tiny("library", "list", photos, fails=NotInLibrary)
     assert shlex.split(explain_error(error).split("`")[1]) == ["fishermix", "library", "add", str(photos)]
 
 
@@ -183,7 +184,7 @@ def test_verify_finds_damage(tiny, photos, tmp_path):
     data = bytearray(file.read_bytes())
     data[5] ^= 64
     file.write_bytes(data)
-    assert "library remove --all" in tiny("library", "verify", "--library", tmp_path / "library", fails=True)
+    assert "library remove --all" in tiny("doctor", "--library", tmp_path / "library", fails=True)
 
 
 def test_the_library_has_a_place(tiny, photos, tmp_path):
@@ -192,7 +193,8 @@ def test_the_library_has_a_place(tiny, photos, tmp_path):
     tiny("search", "red", photos, "--library", place)
     assert place.is_dir()
     assert not (tmp_path / "home" / "library").exists()
-    assert json.loads(tiny("library", "info", "--library", place, "--json"))["library"] == str(place)
+    tiny("library", "list", "--library", place)
+    assert tiny.remarks[-1].startswith(f"{place}: 8 photos, ")
     assert "library or --all" in tiny("library", "remove", fails=True).replace(", or give", " or")
 
 

@@ -111,8 +111,8 @@ def test_a_search_says_how_many_files_are_unreadable_in_all(tiny, photos):
 
     (photos / "one.jpg").write_text("no photo")
     (photos / "two.jpg").write_text("no photo")
-    assert f"New unreadable files: 2, for example {photos}/one.jpg. `fishermix library info" in search()
+    assert f"New unreadable files: 2, for example {photos}/one.jpg. `fishermix library list" in search()
     (photos / "three.jpg").write_text("no photo")
     assert f"New unreadable files: 1, for example {photos}/three.jpg. `" in search()
     assert "nreadable" not in search()
-    assert "unreadable  3" in tiny("library", "info", photos)
+    assert "unreadable  3" in tiny("library", "list", photos)

@@ -50,7 +50,6 @@ def ask_page(calibrated, folders):
         ("red", ["-n", 5], {"n": 5}),
         ("red without blue", [], {}),
         ("2:red - 0.5:green", [], {}),
-        ("red", ["--sort", "date"], {"sort": "date"}),
         ("red since 2015", [], {}),
         ("red", ["--after", "2013", "--before", "2016"], {"after": "2013", "before": "2016"}),
         ("since 2015", [], {}),

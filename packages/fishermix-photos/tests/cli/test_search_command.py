@@ -21,7 +21,6 @@ def test_a_lone_argument_is_the_query_whatever_exists(tiny, photos, monkeypatch)
     assert tiny("search", "red white blue", ".", "-f", "-n", 1) == "sub/flag.png\n"
     (photos / "grey").mkdir()
     assert tiny("search", "grey", "-f", "-n", 1) == "grey.png\n"
-    assert tiny.remarks[-1].startswith("Searching for 'grey'. To search in the folder grey: ")
 
 
 def test_null_ends_each_path_with_a_zero_byte(tiny, photos):
@@ -114,7 +113,7 @@ def test_a_mistake_is_one_line_without_a_traceback(tmp_path):
         "-c",
         "from fishermix_photos.cli import main; main()",
         "library",
-        "info",
+        "list",
         str(tmp_path),
     ]
     result = subprocess.run(
@@ -164,8 +163,7 @@ def test_each_heading_is_printed_once(calibrated, tmp_path, monkeypatch, capsys)
     assert len(lines) == 3 + 24 - sum(int(line.split()[-2]) for line in lines if line.endswith(" similar)"))
 
 
-def test_by_date_means_the_photos_that_may_be_right_newest_first(calibrated, tmp_path):
-    remarks = calibrated.remarks
+def test_a_date_alone_lists_the_photos_newest_first(calibrated, tmp_path):
     folders = tmp_path / "a", tmp_path / "b"
     for folder, name, *colors in (
         (folders[0], "IMG_20180101", "red"),
@@ -175,18 +173,6 @@ def test_by_date_means_the_photos_that_may_be_right_newest_first(calibrated, tmp
         (folders[1], "IMG_20210101", "green"),
     ):
         paint(folder / f"{name}.png", *colors)
-
-    def search(*arguments):
-        printed = calibrated("search", *arguments, "--sort", "date", "-f")
-        return [line[-12:-4] for line in printed.splitlines()]
-
-    assert search("red", *folders) == ["20200101", "20190601", "20180101"]
-    assert search("red", *folders, "-n", "2") == ["20200101", "20190601"]
-    assert search("red", *folders, "--min-score", "0.9") == ["20190601", "20180101"]
-    assert len(search("black", *folders, "-n", "2")) == 2
-    remarks.clear()
-    calibrated("search", "black", *folders, "--sort", "date")
-    assert remarks == ["Nothing here looks like this. The nearest:"]
     listed = calibrated("search", "since 2019", *folders, "-f").splitlines()
     assert [line[-12:-4] for line in listed] == ["20210101", "20200101", "20190601", "20190101"]
     assert calibrated("search", "since 2021", *folders) == f"{folders[1]}/IMG_20210101.png\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,10 @@ from fishermix_photos.cli.common import LibraryOption, ModelOption, open_library
 from fishermix_photos.vision.formats import FORMATS, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
+START_AGAIN = (
+    "`fishermix library remove --all` deletes the library; then add your folders again. Your photos are not "
+    "in it."
+)
 # What works without an extra, although its name suggests otherwise.
 PURPOSE = {"torch": "needed only to train a captioner"}
 
@@ -31,7 +34,6 @@ def doctor(library: LibraryOption = None, model: ModelOption = None) -> None:
     say(
         f"fishermix   {__version__}",
         f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
-        f"packages    {', '.join(_packages(problems))}",
         f"extras      {', '.join(_extras())}",
         f"photos      {', '.join(_formats())}",
         f"threads     {available_threads()}",
@@ -43,21 +45,8 @@ def doctor(library: LibraryOption = None, model: ModelOption = None) -> None:
     say("No problems found.")
 
 
-def _packages(problems: list[str]) -> Iterator[str]:
-    """The packages that both of ours need, with their versions."""
-    from importlib.metadata import PackageNotFoundError, requires, version  # --help does not wait for it
-
-    needed = [*(requires("fishermix") or ()), *(requires("fishermix-photos") or ())]
-    names = {re.split(r"[^\w-]", line)[0] for line in needed if "extra ==" not in line}
-    for name in sorted(names - {"fishermix"}):
-        try:
-            yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            problems.append(f"The package {name} is missing. Install fishermix-photos again.")
-
-
 def _extras() -> Iterator[str]:
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import PackageNotFoundError, version  # --help does not wait for it
 
     for extra, (_, names) in list_extras().items():
         try:
@@ -91,7 +80,7 @@ def _library(place: str | None, problems: list[str]) -> Iterator[str]:
     try:
         with open_library(place, None) as library:
             wrong = library.verify()
-            problems += wrong
+            problems += [*wrong, START_AGAIN] if wrong else []
             problems += _explain_permissions(Path(library.place))
             yield f"library     {library.place}: {library.count():,} photos, {len(wrong)} problems"
             for status in library.folders():

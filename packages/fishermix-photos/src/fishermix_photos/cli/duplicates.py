@@ -12,7 +12,6 @@ from fishermix_photos.cli.common import (
     ExcludeOption,
     JsonOption,
     LibraryOption,
-    MaxPixelsOption,
     ModelOption,
     open_library,
     say,
@@ -56,7 +55,6 @@ def duplicates(
     update: UpdateOption = True,
     exclude: ExcludeOption = None,
     library: LibraryOption = None,
-    max_pixels: MaxPixelsOption = None,
     model: ModelOption = None,
 ) -> None:
     """Find copies of photos: equal files, and others in another size, format or quality.

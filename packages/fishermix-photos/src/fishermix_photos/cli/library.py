@@ -1,8 +1,9 @@
-"""`fishermix library`: add folders to the library, update, list, check and remove them."""
+"""`fishermix library`: add folders to the library, update, list and remove them."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,7 @@ from fishermix_photos.cli.common import (
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
+    from fishermix_photos.results import FolderStatus
 
 EMPTY = "Your library is empty. Add a folder with `fishermix library add FOLDER`."
 
@@ -78,19 +80,40 @@ def update(
         _update_folders(photos, folders or known, exclude)
 
 
-@library_app.command("list", epilog="Example: fishermix library list --json")
-def list_folders(as_json: JsonOption = False, library: LibraryOption = None) -> None:
-    """List the folders of the library with their numbers of photos."""
+@library_app.command("list", epilog="Examples: fishermix library list · fishermix library list ~/Pictures")
+def list_folders(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Show what the library has of this folder, with the files that it could not read.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    library: LibraryOption = None,
+) -> None:
+    """List the folders of the library with their numbers of photos, or show one of them."""
     with open_library(library, None) as photos:
-        folders = photos.folders()
+        folders = photos.folders() if folder is None else [photos.status(folder)]
+        summary = photos.summary()
     if as_json:
-        listed = [(str(status.folder), status.photos, status.exists) for status in folders]
-        say_json([dict(zip(("folder", "photos", "exists"), values)) for values in listed])
-        return
-    for status in folders:
-        say(f"{status.photos:,}  {status.folder}{'' if status.exists else '  (away)'}")
-    if not folders:
+        say_json([{**asdict(status), "folder": str(status.folder)} for status in folders])
+    elif folder is not None:
+        _show_folder(folders[0])
+    elif not folders:
         tell(EMPTY)
+    else:
+        say(*(f"{status.photos:,}  {_name_folder(status)}" for status in folders))
+        frames = f" with {summary.pictures:,} frames and pages" if summary.pictures > summary.photos else ""
+        tell(f"{photos.place}: {summary.photos:,} photos{frames}, {summary.bytes / 1e6:,.1f} MB.")
+        _tell_away(folders)
+
+
+def _name_folder(status: FolderStatus) -> str:
+    return f"{status.folder}{'' if status.exists else '  (away)'}"
+
+
+def _tell_away(folders: Sequence[FolderStatus]) -> None:
     away = [shlex.quote(str(status.folder)) for status in folders if not status.exists]
     if away:
         tell(
@@ -100,47 +123,11 @@ def list_folders(as_json: JsonOption = False, library: LibraryOption = None) -> 
         )
 
 
-@library_app.command(epilog="Example: fishermix library info ~/Pictures --json")
-def info(
-    folder: Annotated[
-        Path | None, typer.Argument(help="A folder of the library, or one inside.", show_default=False)
-    ] = None,
-    as_json: JsonOption = False,
-    library: LibraryOption = None,
-) -> None:
-    """Show how much the library has, or what it has of a folder, with the files that it could not read."""
-    with open_library(library, None) as photos:
-        if folder is None:
-            _show_library(photos, as_json)
-        else:
-            _show_folder(photos, folder, as_json)
-
-
-def _show_library(photos: PhotoLibrary, as_json: bool) -> None:
-    summary, n_folders = photos.summary(), len(photos.folders())
-    if as_json:
-        say_json({"library": photos.place, **asdict(summary), "folders": n_folders})
-        return
-    say(
-        f"library   {photos.place}",
-        f"folders   {n_folders:,}",
-        f"photos    {summary.photos:,}",
-        f"pictures  {summary.pictures:,} (with all video frames and TIFF pages)",
-        f"distinct  {summary.contents:,}",
-        f"model     {summary.model_key or 'none yet'}",
-        f"size      {summary.bytes / 1e6:,.1f} MB",
-    )
-
-
-def _show_folder(photos: PhotoLibrary, folder: Path, as_json: bool) -> None:
+def _show_folder(status: FolderStatus) -> None:
     from fishermix_photos.vision.formats import explain_skipped
 
-    status = photos.status(folder)
-    if as_json:
-        say_json({**asdict(status), "folder": str(status.folder)})
-        return
     say(
-        f"folder      {status.folder}{'' if status.exists else '  (away)'}",
+        f"folder      {_name_folder(status)}",
         f"photos      {status.photos:,}",
         f"unreadable  {len(status.unreadable):,}",
         *(f"  {path}: {reason}" for path, reason in status.unreadable.items()),
@@ -170,21 +157,6 @@ def remove(
             return
         number = photos.remove(folder)
     tell(f"Removed {folder} with {number:,} photos from your library. The files are unchanged.")
-
-
-@library_app.command(epilog="Example: fishermix library verify && echo OK")
-def verify(library: LibraryOption = None) -> None:
-    """Check the database, every reference and every checksum. The exit code is 1 if anything is wrong."""
-    with open_library(library, None) as photos:
-        problems = photos.verify()
-        place = photos.place
-        number = photos.count() if not problems else 0
-    if problems:
-        raise FishermixError(
-            f"{' '.join(problems)} `fishermix library remove --all` deletes it; then add your folders "
-            "again. Your photos are not in it."
-        )
-    say(f"No problems found in {place}: {number:,} photos.")
 
 
 def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str] | None) -> None:

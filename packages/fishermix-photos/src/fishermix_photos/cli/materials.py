@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from fishermix.errors import FishermixError
@@ -13,12 +15,37 @@ from fishermix_photos.cli import App, app
 from fishermix_photos.cli.common import ModelOption, open_model, say
 from fishermix_photos.cli.train import (
     DataOption,
+    HalfOption,
     OnlyTrainOption,
+    OutOption,
     RecipeOption,
     SetOption,
+    WordsOption,
     apply_changes,
     open_training_data,
 )
+
+if TYPE_CHECKING:
+    from fishermix_photos.lab.datasets import Dataset
+    from fishermix_photos.lab.tuned_model import TuningSet
+
+ShareOption = Annotated[
+    list[float],
+    typer.Option(help="How often photos of a data set are drawn, once per set. Default: by their number."),
+]
+WeightOption = Annotated[
+    list[float],
+    typer.Option(
+        help="How much the sentences of a set count, once per set. Default: 1. Sets with less are not used "
+        "to solve the joint space."
+    ),
+]
+MoreVectorsOption = Annotated[
+    Path | None, typer.Option(help="Word vectors with more words, of the same space as the model's.")
+]
+ClassesOption = Annotated[
+    Path | None, typer.Option(help="The names of the network's classes, one per line, so that it keeps them.")
+]
 
 networks = App(help="List, add and tune the networks that encode photos.")
 vectors = App(help="Import word vectors.")
@@ -71,42 +98,22 @@ def add_network(
 )
 def tune_network(
     network: Annotated[Path, typer.Argument(help="The folder to write the tuned network to.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write the model to.")],
+    out: OutOption,
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: OnlyTrainOption = [],  # noqa: B006
-    share: Annotated[
-        list[float],
-        typer.Option(
-            help="How often photos of a data set are drawn, once per set. Default: by their number."
-        ),
-    ] = [],  # noqa: B006
-    weight: Annotated[
-        list[float],
-        typer.Option(
-            help="How much the sentences of a set count, once per set. Default: 1. Sets with less "
-            "are not used to solve the joint space."
-        ),
-    ] = [],  # noqa: B006
+    share: ShareOption = [],  # noqa: B006
+    weight: WeightOption = [],  # noqa: B006
     model: ModelOption = None,
-    vectors: Annotated[
-        Path | None, typer.Option(help="Word vectors with more words, of the same space as the model's.")
-    ] = None,
-    words: Annotated[
-        int | None, typer.Option(min=1, help="Vocabulary size: all caption words, then the first others.")
-    ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="The names of the network's classes, one per line, so that it keeps them."),
-    ] = None,
+    vectors: MoreVectorsOption = None,
+    words: WordsOption = None,
+    classes: ClassesOption = None,
     recipe: RecipeOption = "shipped",
     changes: SetOption = [],  # noqa: B006
     steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
     work: Annotated[
         Path | None, typer.Option(help="Folder for activations and checkpoints. Default: OUT.work.")
     ] = None,
-    half: Annotated[
-        bool, typer.Option("--half", help="Store vectors and weights in half precision.")
-    ] = False,
+    half: HalfOption = False,
 ) -> None:
     """Let the network of a model learn from captions, and solve its joint space again.
 
@@ -119,26 +126,16 @@ def tune_network(
     from fishermix_photos.lab.stages import Stages
     from fishermix_photos.model import MODEL_KIND
 
-    try:
-        from fishermix_photos.lab.tuned_model import TuningSet, tune_model
+    with _explain_missing_packages():
+        from fishermix_photos.lab.tuned_model import tune_model
         from fishermix_photos.lab.tuning import TuningOptions
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "onnx"):
-            raise
-        raise FishermixError(
-            f"Tuning needs torch and onnx. Run: {install_command('torch')} and {install_command('onnx')}"
-        ) from error
-    sets = open_training_data(data, data_only_train)
-    shares = share or [float(len(one)) for one in sets]
-    weights = weight or [1.0] * len(sets)
-    if not len(sets) == len(shares) == len(weights):
-        raise FishermixError(f"Give --share and --weight once for each of the {len(sets)} data sets.")
+    sets = _weigh_sets(open_training_data(data, data_only_train), share, weight)
     out = make_place(out.absolute(), MODEL_KIND)
     stages = Stages(work or out.with_name(f"{out.name}.work"))
     with stages.hold():
         tuned = tune_model(
             open_model(model),
-            [TuningSet(*one, solve=one[2] >= 1) for one in zip(sets, shares, weights)],
+            sets,
             network,
             apply_changes(find_recipe(recipe), changes),
             TuningOptions(steps=steps),
@@ -149,6 +146,28 @@ def tune_network(
         )
         tuned.save(out, half=half)
     say(f"The model is in {out}, its network in {network}. You can delete {stages.folder}.")
+
+
+@contextmanager
+def _explain_missing_packages() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "onnx"):
+            raise
+        raise FishermixError(
+            f"Tuning needs torch and onnx. Run: {install_command('torch')} and {install_command('onnx')}"
+        ) from error
+
+
+def _weigh_sets(sets: list[Dataset], share: list[float], weight: list[float]) -> list[TuningSet]:
+    """The data sets with the values of --share and --weight, which are given for all of them or for none."""
+    from fishermix_photos.lab.tuned_model import TuningSet
+
+    shares, weights = share or [float(len(dataset)) for dataset in sets], weight or [1.0] * len(sets)
+    if not len(sets) == len(shares) == len(weights):
+        raise FishermixError(f"Give --share and --weight once for each of the {len(sets)} data sets.")
+    return [TuningSet(*values, solve=values[2] >= 1) for values in zip(sets, shares, weights)]
 
 
 @vectors.command(

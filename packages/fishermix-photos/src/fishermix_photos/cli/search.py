@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,11 +57,6 @@ class SearchCommand(Command):
                 f"{word} was read as options. To subtract a word, put a space after the minus: "
                 f"`fishermix search {shlex.join(terms)}`."
             ) from None
-
-
-class SortBy(StrEnum):
-    score = "score"
-    date = "date"
 
 
 UpdateOption = Annotated[
@@ -128,18 +123,6 @@ NearOption = Annotated[
         "52.5,13.4,10km. Names of places: GeoNames, CC BY 4.0.",
     ),
 ]
-PortraitOption = Annotated[
-    bool | None,
-    typer.Option("--portrait/--landscape", help="Only photos that are taller than wide, or wider than tall."),
-]
-SortOption = Annotated[
-    SortBy,
-    typer.Option(
-        "--sort",
-        metavar="score|date",
-        help="score: best first. date: only likely photos and maybes, newest first.",
-    ),
-]
 HtmlOption = Annotated[
     Path | None,
     typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
@@ -164,9 +147,7 @@ def search(
     in_folder: InOption = None,
     camera: CameraOption = None,
     near: NearOption = None,
-    portrait: PortraitOption = None,
     exclude: ExcludeOption = None,
-    sort: SortOption = SortBy.score,
     html: HtmlOption = None,
     update: UpdateOption = True,
     library: LibraryOption = None,
@@ -183,39 +164,40 @@ def search(
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query
 
-    conditions = {
-        "filter": _make_filter(after, before, in_folder, camera, near, portrait),
-        "exclude": tuple(exclude or ()),
-        "merge_copies": not (null or paths_only),  # another program gets all files
+    asked = Query(
+        filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
+        n=number or BEST,
+        exclude=tuple(exclude or ()),
+        merge_copies=not (null or paths_only),  # another program gets all files
         **_parse_min_score(min_score),
-    }
+    )
     check_output_files(html)
     with open_library(library, model) as photos:
         words, named = _split_folders(query, photos)
-        terms, folders = parse_arguments(words), choose_folders(photos, named)
-        results = _find(
-            photos, Query(terms, folders, sort=sort.value, n=number or BEST, **conditions), update
-        )
-        if results.total is not None and number is None and results.more:
-            results = photos.search(Query(terms, folders, sort=sort.value, n=results.total, **conditions))
-    names = PathNames(folders)
+        asked = replace(asked, terms=parse_arguments(words), folders=choose_folders(photos, named))
+        results = _find(photos, asked, update, is_limited=number is not None)
+    names = PathNames(asked.folders)
     if html:
         _write_contact_sheet(html, " ".join(words), results, names)
     if as_json:
         say_json([_describe_photo(photo, names) for photo in results.photos])
     elif null or paths_only:
-        say_paths([names.write(photo.path) for photo in results.photos], end="\0" if null else "\n")
+        say_paths(map(names.write, (photo.path for photo in results.photos)), "\0" if null else "\n")
     else:
-        _print_lines(results, names, has_headings=sort is SortBy.score and sys.stdout.isatty())
+        _print_lines(results, names)
 
 
-def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
-    """What a search finds, after an update of its folders; remarks are printed."""
+def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -> Results:
+    """What a search finds, after an update of its folders; remarks are printed.
+
+    is_limited : False: a query that is only a date or a name finds all photos
+    """
     if update:
         update_folders(library, query.folders, query.exclude, query)
     results = library.search(query)
-    if results.remarks:
-        tell(*results.remarks)
+    if results.more and results.total is not None and not is_limited:
+        results = library.search(replace(query, n=results.total))
+    tell(*results.remarks)
     if results.unknown_words:
         tell_unknown_words(results.unknown_words, library.model)
     if not results.photos:
@@ -225,16 +207,17 @@ def _find(library: PhotoLibrary, query: Query, update: bool) -> Results:
     return results
 
 
-def _print_lines(results: Results, names: PathNames, has_headings: bool) -> None:
-    """Print scores, bands and paths; the bands as headings, if wanted."""
+def _print_lines(results: Results, names: PathNames) -> None:
+    """Print scores, bands and paths; on a terminal, the bands as headings."""
     if results.verdict:
         tell(results.verdict)
+    has_headings = sys.stdout.isatty()
     band, lines = "unlikely" if results.verdict else None, []
-    for photo, place in zip(results.photos, names.describe(results.photos)):
+    for photo in results.photos:
         if has_headings and photo.band not in (None, band):
             band = photo.band
             lines.append(f"{photo.band.capitalize()}:")
-        columns = ["" if photo.score is None else f"{photo.score:.3f}", place]
+        columns = ["" if photo.score is None else f"{photo.score:.3f}", names.describe(photo)]
         if photo.band and not has_headings:
             columns.insert(1, f"{photo.band:8}")
         if photo.similar:
@@ -277,52 +260,31 @@ def _split_folders(arguments: list[str], library: PhotoLibrary) -> tuple[list[st
     return words, folders
 
 
-def _is_folder(argument: str) -> bool:
-    return os.path.isdir(os.path.expanduser(argument))
-
-
 def _check_last(words: list[str]) -> None:
-    """Raise, or say so, if the last word of a query without a folder looks as if it were one."""
+    """Raise if the last word of a query without a folder looks as if it were one."""
     *before, last = words
-    if before and before[-1] in ("+", "-"):
-        if _is_folder(last):
-            raise FishermixError(
-                f"{last} is a folder, and '{before[-1]}' comes before it. To search in {last}, put a "
-                f"sentence or a photo between them. To search for the word '{last}', name a folder after it."
-            )
-    elif not before and _is_folder(last):
+    place = os.path.expanduser(last)
+    is_path = last in (".", "..") or last.endswith("/") or last.startswith(("/", "~", "./", "../"))
+    if not before and is_path and os.path.isdir(place):
         example = f'fishermix search "two dogs" {shlex.quote(last)}'
-        if last in (".", "..") or "/" in last:
-            raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
-        tell(f"Searching for '{last}'. To search in the folder {last}: `{example}`.")
-    elif before:
-        follows_folder = len(before) > 1 and before[-2] not in ("+", "-") and _is_folder(before[-1])
-        if follows_folder or last.endswith("/") or last.startswith(("/", "~", "./", "../")):
-            problem = "is not a folder" if os.path.exists(os.path.expanduser(last)) else "does not exist"
-            raise FishermixError(f"{last} {problem}. Name the folder that contains your photos.")
+        raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
+    follows_folder = len(before) > 1 and os.path.isdir(os.path.expanduser(before[-1]))
+    if before and before[-1] not in ("+", "-") and (follows_folder or is_path):
+        problem = "is not a folder" if os.path.exists(place) else "does not exist"
+        raise FishermixError(f"{last} {problem}. Name the folder that contains your photos.")
 
 
-def _make_filter(
-    after: str | None,
-    before: str | None,
-    folder: str | None,
-    camera: str | None,
-    near: str | None,
-    portrait: bool | None,
-) -> Filter:
+def _make_filter(**conditions: str | None) -> Filter:
     """The conditions of the options; a mistake is reported with the name of its option."""
     from fishermix_photos.query import BadFilter, Filter
 
-    shape = None if portrait is None else ("portrait" if portrait else "landscape")
-    filter = Filter(after=after, before=before, folder=folder, camera=camera, near=near, shape=shape)
+    filter = Filter(**conditions)  # type: ignore[arg-type]
     try:
         filter.check()
     except BadFilter as error:
-        if "before" in error.values:
-            message = f"--after {after} is later than --before {before}."
-        else:
-            field = str(error.values["field"])
-            message = f"--{'in' if field == 'folder' else field}{str(error).removeprefix(field)}"
+        field = str(error.values["field"])
+        option = "in" if field == "folder" else field
+        message = f"--{option}{str(error).removeprefix(field)}".replace(" before ", " --before ")
         raise FishermixError(message) from None
     return filter
 
@@ -356,10 +318,8 @@ def _explain_nothing(count: int, query: Query) -> str:
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
 
-    places = names.describe(results.photos)
     cards = [
-        Card(photo.picture, place, photo.score, band=photo.band)
-        for photo, place in zip(results.photos, places)
+        Card(photo.picture, names.describe(photo), photo.score, band=photo.band) for photo in results.photos
     ]
     subtitle = results.verdict or f"{len(cards)} photos found by fishermix"
     write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
@@ -409,7 +369,7 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
         place = library.covering(os.path.dirname(first.rstrip("/"))) or "FOLDER"
         remarks.append(
             f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
-            f"`fishermix library info {shlex.quote(str(place))}` lists all of them."
+            f"`fishermix library list {shlex.quote(str(place))}` lists all of them."
         )
     remarks += explain_skipped(changes.skipped)
     tell(*remarks)
@@ -443,13 +403,10 @@ class PathNames:
                 return f"./{inside}" if inside.startswith("-") else inside  # or it looks like an option
         return path
 
-    def describe(self, photos: Sequence[Photo]) -> list[str]:
-        """The paths of photos with the time of a video frame or the page of a TIFF file."""
-        places = []
-        for photo in photos:
-            part = "" if photo.page is None else f"  page {photo.page}"
-            if photo.time is not None:
-                minutes, seconds = divmod(int(photo.time), 60)
-                part = f"  at {minutes}:{seconds:02}"
-            places.append(self.write(photo.path) + part)
-        return places
+    def describe(self, photo: Photo) -> str:
+        """The path of a photo with the time of a video frame or the page of a TIFF file."""
+        part = "" if photo.page is None else f"  page {photo.page}"
+        if photo.time is not None:
+            minutes, seconds = divmod(int(photo.time), 60)
+            part = f"  at {minutes}:{seconds:02}"
+        return self.write(photo.path) + part

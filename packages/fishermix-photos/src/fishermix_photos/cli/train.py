@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from fishermix.errors import FishermixError
@@ -16,11 +16,13 @@ from fishermix_photos.cli.common import check_output_files, say, say_table, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.lab.datasets import Dataset
+    from fishermix_photos.lab.reproduce import Result
 
 Settings = TypeVar("Settings")  # a dataclass
 
 # Written out, because `--help` does not wait for the recipes and their schema.
 RECIPE_HELP = "One of paper, best, shipped."
+REPRODUCE_WORK = Path(".cache/reproduce")
 PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
 VARIANT_HELP = ", ".join(PAPER_VARIANTS)
 DATA_FORMS = (
@@ -75,9 +77,12 @@ VariantsOption = Annotated[
 TestImagesOption = Annotated[
     int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
 ]
+RepeatsOption = Annotated[
+    int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
+]
 SeedsOption = Annotated[
     int,
-    typer.Option(min=1, help="Measure this many seeds, from --seed on, and print means and deviations."),
+    typer.Option(min=1, help="Measure with this many seeds, and print means and deviations."),
 ]
 FamilyOption = Annotated[
     list[str],
@@ -87,15 +92,14 @@ FamilyOption = Annotated[
         "a variant; without --variants, two variants with it are added. Can be given several times.",
     ),
 ]
-CsvOption = Annotated[
-    Path | None, typer.Option("--csv", help="Write the table with the published figures to this CSV file.")
-]
+HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]
+OutOption = Annotated[Path, typer.Option("--out", help="The folder to write the model to.")]
 JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Add the results to this JSON file.")]
 
 
 @app.command(epilog="Example: fishermix train --data flickr8k:DIR --out model/")
 def train(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write the model to.")],
+    out: OutOption,
     data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: OnlyTrainOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
@@ -105,9 +109,7 @@ def train(
         Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
     ] = None,
     words: WordsOption = None,
-    half: Annotated[
-        bool, typer.Option("--half", help="Store vectors and weights in half precision.")
-    ] = False,
+    half: HalfOption = False,
 ) -> None:
     """Train a model on captioned photos.
 
@@ -177,79 +179,68 @@ def evaluate(
         write_rows(json_file, [row])
 
 
-@app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --csv table.csv")
+@app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --json results.json")
 def reproduce(
     data: Annotated[
         str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP}")
     ],
     variants: VariantsOption = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
-    ] = None,
+    repeats: RepeatsOption = None,
     recipe: RecipeOption = "paper",
     changes: SetOption = [],  # noqa: B006
-    seed: Annotated[int, typer.Option(min=0, help="Seeds whitening, mixtures and the hubness banks.")] = 0,
     seeds: SeedsOption = 1,
     family: FamilyOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
     test_images: TestImagesOption = None,
-    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
-        ".cache/reproduce"
-    ),
+    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = REPRODUCE_WORK,
     json_file: JsonFileOption = None,
-    csv_file: CsvOption = None,
 ) -> None:
     """Measure the variants of the paper and print them next to the published tables.
 
     Finished variants are kept: run the same command again to resume after an interruption.
     """
-    from fishermix.storage import write_atomically
     from fishermix.text.word_vectors import WordVectors
-    from rich.console import Console
 
     from fishermix_photos.lab.datasets import open_dataset
     from fishermix_photos.lab.recipe import find_recipe, load_family
     from fishermix_photos.lab.record import describe_command, write_rows
     from fishermix_photos.lab.reproduce import Experiment, compare_variants
-    from fishermix_photos.lab.tables import as_csv, as_text, find_table, format_comparisons
 
-    check_output_files(json_file, csv_file)
+    check_output_files(json_file)
     names = variants.split(",") if variants else list(PAPER_VARIANTS)
     for loaded in map(load_family, family):
         names += [] if variants else [loaded.name, f"gaussian/laplace/{loaded.name}"]
-    chosen = apply_changes(find_recipe(recipe), changes).with_(seed=seed)
+    chosen = apply_changes(find_recipe(recipe), changes)
     recipes = [chosen.with_(variant=name) for name in names]  # raises before the work begins
     dataset = open_dataset(data)
     if repeats is not None and repeats > dataset.repeats:
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
     _check_vectors_exist(vectors)
-    table = find_table(dataset.name, test_images)
+    options: dict[str, Any] = {"recipe": recipe, "set": list(changes), "family": list(family)}
+    options |= {"repeats": repeats, "test_images": test_images, "seeds": seeds if seeds > 1 else None}
     results = []
     experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds, changes)
     for result in experiment.run(recipes, work):
         results.append(result)
-        compared = compare_variants(results)
-        command = describe_command(
-            "fishermix reproduce",
-            data,
-            variants=result.variant,
-            recipe=recipe,
-            set=list(changes),
-            family=list(family),
-            repeats=repeats,
-            test_images=test_images,
-            seed=seed or None,
-            seeds=seeds if seeds > 1 else None,
-            vectors=vectors,
-        )
         if json_file:
-            write_rows(json_file, [result.as_row(command)], compared)
-        if csv_file:
-            write_atomically(csv_file, as_csv(table, results).encode())
+            command = describe_command(
+                "fishermix reproduce", data, variants=result.variant, **options, vectors=vectors
+            )
+            write_rows(json_file, [result.as_row(command)], compare_variants(results))
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
         tell(f"{result.variant}: {seconds}")
-    console = Console(width=170)
-    console.print(as_text(table, results))
+    _print_comparison(dataset.name, test_images, results)
+
+
+def _print_comparison(dataset: str, test_images: int | None, results: list[Result]) -> None:
+    """Print the table next to the published one, and which variants differ."""
+    from rich.console import Console
+
+    from fishermix_photos.lab.reproduce import compare_variants
+    from fishermix_photos.lab.tables import as_text, find_table, format_comparisons
+
+    console, compared = Console(width=170), compare_variants(results)
+    console.print(as_text(find_table(dataset, test_images), results))
     if compared:
         console.print(format_comparisons(compared))
 

@@ -1,4 +1,4 @@
-"""A reproduction next to the tables of the paper (Klein et al., CVPR 2015), as text and CSV.
+"""A reproduction next to the tables of the paper (Klein et al., CVPR 2015).
 
 `published.csv` contains those tables: the paper's own variants and the methods it compares with.
 """
@@ -105,14 +105,3 @@ def format_comparisons(compared: Mapping[str, Mapping[str, Comparison]]) -> Tabl
             *(escape(f"{one.difference:+.1f} [{one.low:+.1f}, {one.high:+.1f}]") for one in found.values()),
         )
     return text
-
-
-def as_csv(table: str, results: Sequence[Result]) -> str:
-    """The same as CSV, with two decimals."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["images", "variant", *(f"{task} {measure}" for task, measure in TABLE_COLUMNS)])
-    for row in list_rows(table, results):
-        cells = ("" if figure is None else round(figure, 2) for figure in row.figures)
-        writer.writerow([row.encoder, row.variant, *cells])
-    return text.getvalue()
