@@ -1,7 +1,6 @@
 import socket
 import threading
 import time
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +28,6 @@ class DoubtfulModel(TinyModel):
         super().__init__()
         sentences = [f"a picture in {name}" for name in NAMES] + [f"grey number {i}" for i in range(40)]
         self.pool = SimpleNamespace(sentences=sentences, points=self.encode_text(sentences))
-        self.word_counts = Counter(dict.fromkeys(NAMES, 100))  # everyday words: no names of folders
 
     def describe_points(self, points, beam=1):
         sentences = self.captioner.caption(points, beam)
