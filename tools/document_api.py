@@ -28,7 +28,7 @@ MODULES = {
     "fishermix_photos.transformer": "SentenceTransformer",
     "fishermix_photos.lab.training": "train_model evaluate_model",
     "fishermix_photos.lab.recipe": "Recipe find_recipe",
-    "fishermix_photos.lab.datasets": "Dataset open_dataset combine",
+    "fishermix_photos.lab.datasets": "open_dataset combine",
 }
 
 

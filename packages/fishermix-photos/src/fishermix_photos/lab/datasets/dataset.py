@@ -38,34 +38,14 @@ class Protocol:
         return splits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Images and their sentences; each image has one or more sentences.
 
-    Attributes
-    ----------
-    name : str
-        The name of the data set.
-    image_names, image_paths
-        N_images names and files.
-    sentences
-        N_sentences texts.
-    image_of
-        Int64 (n_sentences,), the row of the image that each sentence describes.
-    splits
-        Str (n_images,), "train", "dev", "test", or "" for an image in no split.
-    protocol
-        The paper's random splits, for a set without official splits.
-
-    See Also
-    --------
-    fishermix_photos.lab.datasets.open_dataset : reads a data set.
-
-    Examples
-    --------
-    >>> from fishermix_photos.lab.datasets import open_dataset
-    >>> open_dataset("folder:holiday").counts()
-    {'train': 36}
+    image_names, image_paths : of the images
+    image_of : int64 (n_sentences,), the row of the image that each sentence describes
+    splits : str (n_images,), "train", "dev", "test", or "" for an image in no split
+    protocol : the paper's random splits, for a set without official splits
     """
 
     name: str
@@ -100,27 +80,12 @@ class Dataset:
         return self.protocol.repeats if self.protocol else 1
 
     def counts(self) -> dict[str, int]:
-        """The number of images in train, dev, test and "" (no split), in this order, without empty ones.
-
-        Returns
-        -------
-        counts : dict of str to int
-        """
+        """The number of images in train, dev, test and "" (no split), in this order, without empty ones."""
         found = Counter(self.splits.tolist())
         return {split: found[split] for split in (*SPLITS, "") if found[split]}
 
     def select(self, image_rows: Sequence[int] | np.ndarray) -> Dataset:
-        """The images of these rows, in this order, with all their sentences, ordered by image.
-
-        Parameters
-        ----------
-        image_rows : array of int
-            Rows of photos.
-
-        Returns
-        -------
-        dataset : Dataset
-        """
+        """The images of these rows, each once, in this order, with all their sentences, ordered by image."""
         rows = np.asarray(image_rows, dtype=np.int64)
         new_row = np.full(len(self), -1, dtype=np.int64)
         new_row[rows] = np.arange(len(rows))
@@ -137,17 +102,7 @@ class Dataset:
         )
 
     def part(self, split: str) -> Dataset:
-        """The images of one split.
-
-        Parameters
-        ----------
-        split : str
-            "train", "dev" or "test".
-
-        Returns
-        -------
-        dataset : Dataset
-        """
+        """The images of one split: "train", "dev" or "test"."""
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
             found = ", ".join(f"{count} {name or 'in no split'}" for name, count in self.counts().items())
@@ -155,21 +110,7 @@ class Dataset:
         return self.select(rows)
 
     def sample(self, split: str, n_images: int, seed: int = 0) -> Dataset:
-        """Random images of a split, in their original order, such as the paper's 1,000 COCO test images.
-
-        Parameters
-        ----------
-        split : str
-            "train", "dev" or "test".
-        n_images : int
-            The number of photos.
-        seed : int
-            The seed.
-
-        Returns
-        -------
-        dataset : Dataset
-        """
+        """Random images of a split, in their original order, such as the paper's 1,000 COCO test images."""
         part = self.part(split)
         if not 0 < n_images <= len(part):
             raise FishermixError(
@@ -178,17 +119,7 @@ class Dataset:
         return part.select(np.sort(np.random.default_rng(seed).permutation(len(part))[:n_images]))
 
     def paper_splits(self, repeat: int) -> Dataset:
-        """The paper's random split number `repeat`, from 0; a set with official splits returns itself.
-
-        Parameters
-        ----------
-        repeat : int
-            The number of the random split, from 0.
-
-        Returns
-        -------
-        dataset : Dataset
-        """
+        """The paper's random split number `repeat`, from 0; a set with official splits returns itself."""
         if self.protocol is None:
             return self
         return replace(self, splits=self.protocol.draw(len(self), repeat))
@@ -207,11 +138,9 @@ def combine(datasets: Sequence[Dataset]) -> Dataset:
     >>> len(combine([open_dataset("flickr8k:DIR").part("test"), open_dataset("folder:holiday")]).sentences)
     210
     """
-    if not datasets:
-        raise ValueError("There are no data sets to combine.")
     if len(datasets) == 1:
         return datasets[0]
-    starts = np.cumsum([0, *(len(dataset) for dataset in datasets)])
+    starts = np.cumsum([0, *map(len, datasets)])
     return Dataset(
         name="+".join(dataset.name for dataset in datasets),
         image_names=[name for dataset in datasets for name in dataset.image_names],
