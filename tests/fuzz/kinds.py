@@ -169,7 +169,7 @@ def make_sidecar(folder):
 
 def make_result(folder):
     figures = {task: {"r@1": 10.0, "median": 3.0} for task in ("search", "annotation")}
-    result = Result("hglmm", "vgg19", figures, [{"reg_x": 0.1}], 0.5, {"test": 1.0})
+    result = Result("hglmm", "vgg19", figures, [{"reg_x": 0.1}], {"test": 1.0})
     (folder / "result.json").write_text(json.dumps(dump(result)))
 
 

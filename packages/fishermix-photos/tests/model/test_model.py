@@ -194,7 +194,7 @@ def test_without_validation_images_a_tenth_is_held_out(folder):
     held = with_dev(dataset, seed=0)
     assert held.counts() == {"train": 33, "dev": 3}
     assert with_dev(held, seed=1) is held
-    with pytest.raises(FishermixError, match="at least ten"):
+    with pytest.raises(FishermixError, match="at least 10"):
         with_dev(dataset.select(range(5)), seed=0)
 
 
@@ -287,7 +287,7 @@ def test_a_config_without_a_part_is_named(model, tmp_path, missing):
 def test_training_needs_photos_and_sentences_that_say_something(folder, vectors, tmp_path):
     dataset = open_dataset(f"folder:{folder}")
     few = dataset.select([int(np.flatnonzero(dataset.splits == split)[0]) for split in ("train", "dev")])
-    with pytest.raises(FishermixError, match="Training needs at least two"):
+    with pytest.raises(FishermixError, match="Training needs at least 2"):
         train_model(few, vectors, RECIPE)
     mute = replace(dataset, sentences=["zorblax"] * len(dataset.sentences))
     for recipe in (RECIPE, RECIPE.with_(csls_neighbors=0)):
@@ -315,8 +315,6 @@ def measure_two_variants(folder, vectors, work):
 
 def test_variants_are_measured_and_resumed(results, folder, vectors, work, monkeypatch):
     assert [result.variant for result in results] == ["mean", "hglmm"]
-    assert results[0].laplacian is None
-    assert 0 <= results[1].laplacian <= 1
     monkeypatch.setattr("fishermix_photos.lab.reproduce.train_model", None)
     assert measure_two_variants(folder, vectors, work) == results
 

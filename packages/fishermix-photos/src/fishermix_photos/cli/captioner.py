@@ -143,7 +143,7 @@ def measure_captions(
     begin = time.monotonic()
     found = evaluate_captioner(loaded, captioner, dataset, split, work, decoding)
     seconds = round(time.monotonic() - begin, 1)
-    title = f"{dataset.name} {split}, {len(found.sentences)} photos, beam {decoding['beam']}"
+    title = f"{dataset.name} {split}, {found.images} photos, beam {decoding['beam']}"
     say_table(title, list(found.scores), [[f"{value:.1f}" for value in found.scores.values()]])
     _print_originality(found.originality)
     if json_file:

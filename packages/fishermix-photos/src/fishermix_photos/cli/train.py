@@ -87,9 +87,9 @@ SeedsOption = Annotated[
 FamilyOption = Annotated[
     list[str],
     typer.Option(
-        metavar="MODULE:CLASS",
-        help="A custom family of an installed module, or of a file (FILE.py:CLASS). Its name can be part of "
-        "a variant; without --variants, two variants with it are added. Can be given several times.",
+        metavar="FILE.py:CLASS",
+        help="A custom family, the class of a Python file. Its name can be part of a variant; without "
+        "--variants, two variants with it are added. Can be given several times.",
     ),
 ]
 HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]

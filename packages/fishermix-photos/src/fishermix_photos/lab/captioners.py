@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +68,8 @@ def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, wor
             raise
         raise FishermixError(f"Training a captioner needs torch. Run: {install_command('torch')}") from error
     return Training(
-        make_caption_set(model, dataset.part("train"), work)[1],
-        make_caption_set(model, dataset.part("dev"), work)[1],
+        make_caption_set(model, dataset.part("train"), work),
+        make_caption_set(model, dataset.part("dev"), work),
         model.encode_text,
         recipe,
         folder=work / CHECKPOINT,
@@ -92,24 +91,19 @@ def _calibrate(model: ImageTextModel, captioner: Captioner, captions: CaptionSet
     )
 
 
-def make_caption_set(
-    model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None
-) -> tuple[Dataset, CaptionSet]:
-    """The readable photos of `dataset` that have sentences, and the same as a `CaptionSet`.
-
-    work : the folder that keeps image features, or None
-    """
+def make_caption_set(model: ImageTextModel, dataset: Dataset, work: Path | None) -> CaptionSet:
+    """The readable photos of `dataset` that have sentences; `work` keeps image features."""
     dataset = dataset.select(np.unique(dataset.image_of))
-    features = None if work is None else Path(work) / "features"
+    features = work and work / "features"
     dataset, vectors = image_features(dataset, model.image_encoder, features)
-    return dataset, CaptionSet(model.joint_space.image_points(vectors), dataset.sentences, dataset.image_of)
+    return CaptionSet(model.joint_space.image_points(vectors), dataset.sentences, dataset.image_of)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a captioner wrote for photos, its measures in percent, and the originality of its sentences."""
+    """The number of photos, the measures of their captions in percent, and how original these are."""
 
-    sentences: dict[str, str]
+    images: int
     scores: dict[str, float]
     originality: dict[str, Originality]
 
@@ -123,7 +117,7 @@ def evaluate_captioner(
     decoding: dict[str, Any],
 ) -> Evaluation:
     """Compare the captions of a split with the true ones; `decoding` are options of `Captioner.describe`."""
-    part, captions = make_caption_set(model, dataset.part(split), work)
+    captions = make_caption_set(model, dataset.part(split), work)
     written = captioner.caption(captions.points, encode_text=model.encode_text, **decoding)
     true = captions.references()
     has_training = bool((dataset.splits == "train").any())
@@ -133,4 +127,4 @@ def evaluate_captioner(
         "true, the first of each photo": originality([sentences[0] for sentences in true], known),
         "true, all": originality([sentence for sentences in true for sentence in sentences], known),
     }
-    return Evaluation(dict(zip(part.image_names, written)), caption_scores(written, true), found)
+    return Evaluation(len(written), caption_scores(written, true), found)

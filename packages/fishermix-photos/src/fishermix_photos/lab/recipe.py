@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from fishermix.errors import FishermixError
@@ -21,8 +16,7 @@ from fishermix.storage import Size
 class Variant(NamedTuple):
     """A row of the paper's tables: its label there, and the families of each mixture.
 
-    The Fisher vectors of several mixtures are concatenated; without a mixture a sentence is the mean of its
-    word vectors.
+    The Fisher vectors of several mixtures are concatenated; without any, a sentence is the mean of its words.
     """
 
     label: str
@@ -171,37 +165,19 @@ class Recipe:
 
 
 def load_family(place: str) -> Family:
-    """Register and check a family of the command line: MODULE:CLASS or FILE.py:CLASS.
-
-    This imports code of the user. The current folder is not searched for modules.
-    """
-    module, _, name = place.rpartition(":")
-    with _without_current_folder():
-        try:
-            if module.endswith(".py"):
-                found = runpy.run_path(module).get(name)
-            else:
-                found = getattr(import_module(module), name, None) if module else None
-        except (ImportError, OSError, ValueError) as error:
-            raise FishermixError(f"--family {place}: {error}.") from error
-    if not (isinstance(found, type) and issubclass(found, Family)):
-        raise FishermixError(f"--family {place}: there is no subclass of Family there. Write MODULE:CLASS.")
+    """Register a family of the command line, FILE.py:CLASS; this runs the user's file."""
+    file, _, name = place.rpartition(":")
     try:
+        found = runpy.run_path(file).get(name)
+        if not (isinstance(found, type) and issubclass(found, Family)):
+            raise FishermixError(
+                f"--family {place}: there is no subclass of Family there. Write FILE.py:CLASS."
+            )
         family = found()
-    except TypeError as error:
-        raise FishermixError(f"--family {place}: {name}() needs arguments ({error}).") from error
+    except (ImportError, OSError, SyntaxError, TypeError, ValueError) as error:
+        raise FishermixError(f"--family {place}: {error}.") from error
     register_family(found)
     return family
-
-
-@contextmanager
-def _without_current_folder() -> Iterator[None]:
-    kept, here = list(sys.path), os.getcwd()
-    sys.path[:] = [folder for folder in kept if folder and os.path.realpath(folder) != os.path.realpath(here)]
-    try:
-        yield
-    finally:
-        sys.path[:] = kept
 
 
 _BEST = Recipe(

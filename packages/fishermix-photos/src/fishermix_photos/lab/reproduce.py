@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fishermix.errors import FishermixError
 from fishermix.measures.ranks import Comparison, Figures, compare_recalls, figures
 from fishermix.storage import Count, Name, Number, Text, dump, hash_values, parse_json, write_atomically
 from fishermix.text.word_vectors import WordVectors
 
-from fishermix_photos.lab.datasets import Dataset
+from fishermix_photos.lab.datasets import SPLITS, Dataset
 from fishermix_photos.lab.recipe import VARIANTS, Recipe
 from fishermix_photos.lab.record import describe_software, hash_dataset, hide_folders
 from fishermix_photos.lab.stages import VERSIONS, Stages
@@ -39,7 +38,6 @@ class Result:
     variant : a key of `VARIANTS`, or names of families
     changes : what differs from the recipe, as in --set
     software : the version, the commit and the machine that measured them
-    laplacian : share of the (component, dimension) cells of the hybrid mixture that chose the Laplacian
     inputs : hash of the data, word vectors, networks and parameters
     stages : the versions of the stages that computed the figures
     seeds : the seeds
@@ -52,7 +50,6 @@ class Result:
     encoder: Text
     figures: dict[Name, dict[Name, Number]]
     chosen: list[dict[Name, Number]]
-    laplacian: Number | None = None
     seconds: dict[Name, Number] = field(default_factory=dict)
     inputs: Text = ""
     stages: dict[Name, Count] = field(default_factory=dict)
@@ -114,14 +111,12 @@ class Experiment:
                 )
 
     def _check_splits(self) -> None:
-        name, counts = self.dataset.name, self.dataset.paper_splits(0).counts()
-        for split in ("train", "dev", "test"):
-            if not counts.get(split):
-                raise FishermixError(f"{name} has no {split} images. A table needs train, dev and test.")
-        if self.test_images is not None and not 1 <= self.test_images <= counts["test"]:
-            raise FishermixError(
-                f"{name} has {counts['test']} test images, so {self.test_images} cannot be drawn."
-            )
+        """Raise before the work begins."""
+        first = self.dataset.paper_splits(0)
+        for split in SPLITS:
+            first.part(split)
+        if self.test_images is not None:
+            first.sample("test", self.test_images)
 
     def _load_or_measure(self, recipe: Recipe, stages: Stages) -> Result:
         """The result of one seed."""
@@ -143,7 +138,6 @@ class Experiment:
             encoder=_name_encoders(recipe),
             figures=_combine([figures(run[0]) for run in runs], np.mean),
             chosen=[{name: run[2].report[name] for name in ("reg_x", "reg_y", "scale")} for run in runs],
-            laplacian=_laplacian_share(runs[0][2]),
             seconds={name: round(value, 1) for name, value in stages.seconds.items()},
             software=describe_software(),
             ranks=ranks,
@@ -239,11 +233,3 @@ def _combine(found: list[Figures], combine: Callable[[list[float]], Any]) -> Fig
         task: {measure: float(combine([one[task][measure] for one in found])) for measure in measures}
         for task, measures in found[0].items()
     }
-
-
-def _laplacian_share(model: ImageTextModel) -> float | None:
-    for mixture in model.sentence_encoder.mixtures:
-        names = [family.name for family in mixture.families_]
-        if "laplace" in names and len(names) > 1:
-            return float(np.mean(mixture.choice_ == names.index("laplace")))
-    return None

@@ -64,18 +64,12 @@ def train_model(
     work : path, optional
         The folder where finished stages are kept, so that an interrupted training continues.
     n_words : int, optional
-        The vocabulary of the model: all words of the data set, then the most frequent others. Default: all
-        words of the vectors.
+        The vocabulary of the model: all words of the data set, then the most frequent others. Default: all.
 
     Returns
     -------
     model : ImageTextModel
         Its `report` says what was chosen and how long each stage took.
-
-    See Also
-    --------
-    fishermix_photos.lab.recipe.find_recipe : the recipes.
-    fishermix_photos.lab.training.evaluate_model : measures a model.
 
     Examples
     --------
@@ -154,10 +148,6 @@ def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathL
     figures : dict of str to dict
         For each task `r@1`, `r@5`, `r@10`, `median` and `mean`.
 
-    See Also
-    --------
-    fishermix.measures.figures : defines the figures.
-
     Examples
     --------
     >>> from fishermix_photos import ImageTextModel
@@ -171,20 +161,18 @@ def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathL
 
 def with_dev(dataset: Dataset, seed: int) -> Dataset:
     """The data set, with a tenth of the training images held out as "dev" if it has none."""
-    if (dataset.splits == "dev").any():
-        if (n_train := int((dataset.splits == "train").sum())) < 2:
-            raise FishermixError(
-                f"{dataset.name} has {n_train} training images. Training needs at least two."
-            )
-        return dataset
+    has_dev = bool((dataset.splits == "dev").any())
     splits = dataset.splits.copy()
-    rows = np.flatnonzero(splits == "train")
-    if not len(rows):
-        rows = np.flatnonzero(splits == "")
-        splits[rows] = "train"
-    if len(rows) < 10:
-        raise FishermixError(f"{dataset.name} has {len(rows)} training images. Training needs at least ten.")
-    held_out = np.random.default_rng(seed).permutation(rows)[: max(1, int(len(rows) * HELD_OUT))]
+    if not (has_dev or (splits == "train").any()):
+        splits[splits == ""] = "train"
+    rows, fewest = np.flatnonzero(splits == "train"), 2 if has_dev else 10
+    if len(rows) < fewest:
+        raise FishermixError(
+            f"{dataset.name} has {len(rows)} training images. Training needs at least {fewest}."
+        )
+    if has_dev:
+        return dataset
+    held_out = np.random.default_rng(seed).permutation(rows)[: int(len(rows) * HELD_OUT)]
     splits[held_out] = "dev"
     return replace(dataset, splits=splits)
 
