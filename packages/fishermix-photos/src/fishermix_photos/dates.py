@@ -123,24 +123,28 @@ def _read_dates(text: str, today: date) -> Reading:
         if first and last:
             return _limit(text, found.span(), min(first[0], last[0]), max(first[1], last[1]))
     for found in _ONE.finditer(text):
-        days = _find_days(found, "", today)
-        how = (found["how"] or "").lower()
-        alone = not how and found["year"] and text[found.end() :].strip(" .")
-        # "2000 people", "a crowd of 2000 and more": a number, not a year
-        if days is None or alone or (how == "of" and found["year"]):
-            continue
-        start, end = _apply(how, *days)
-        span = found.span()
-        if (start is None or end is None) and (
-            second := _find_other_bound(text, found.end(), start is None, today)
-        ):
-            day, at = second
-            start, end, span = start or day, end or day, (found.start(), at)
-        return _limit(text, span, start, end)
+        if reading := _read_one(text, found, today):
+            return reading
     if found := _ODD.search(text):
         remark = f"'{found[0]}' was not read as a date. Dates are 2019, 2019-07 or 2019-07-14, up to today."
         return Reading(text, remarks=[remark])
     return Reading(text)
+
+
+def _read_one(text: str, found: re.Match[str], today: date) -> Reading | None:
+    """The reading of one date, or of one that bounds another; None if it is a number."""
+    days = _find_days(found, "", today)
+    how = (found["how"] or "").lower()
+    alone = not how and found["year"] and text[found.end() :].strip(" .")
+    # "2000 people", "a crowd of 2000 and more": a number, not a year
+    if days is None or alone or (how == "of" and found["year"]):
+        return None
+    start, end = _apply(how, *days)
+    span = found.span()
+    if start is None or end is None:
+        day, at = _find_other_bound(text, found.end(), start is None, today)
+        start, end, span = start or day, end or day, (found.start(), at)
+    return _limit(text, span, start, end)
 
 
 def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
@@ -152,16 +156,16 @@ def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
     return start, end
 
 
-def _find_other_bound(text: str, at: int, is_first: bool, today: date) -> tuple[date, int] | None:
-    """The other end of a range such as "since 2015 and before 2019", and where its words end."""
+def _find_other_bound(text: str, at: int, is_first: bool, today: date) -> tuple[date | None, int]:
+    """The other end of a range such as "since 2015 and before 2019", if there is one, and where it ends."""
     gap = _BETWEEN.match(text, at)
     found = _ONE.match(text, gap.end()) if gap else None
     days = _find_days(found, "", today) if found else None
     if found is None or days is None:
-        return None
+        return None, at
     start, end = _apply((found["how"] or "").lower(), *days)
     wanted, other = (start, end) if is_first else (end, start)
-    return (wanted, found.end()) if wanted and not other else None
+    return (wanted, found.end()) if wanted and not other else (None, at)
 
 
 def _find_first_days(found: re.Match[str], today: date) -> tuple[date, date] | None:
@@ -193,22 +197,17 @@ def _find_days(found: re.Match[str], number: str, today: date, year: int = 0) ->
     try:
         if text := group(f"recent{number}"):
             return _find_recent(text.lower(), today)
-        if text := group(f"iso{number}"):
-            parts = [int(part) for part in text.split("-")]
-        elif text := group(f"month{number}"):
-            parts = [int(group(f"month_year{number}") or year), MONTHS.index(text[:3].lower()) + 1]
-            if day := group(f"day{number}") or group(f"later_day{number}"):
-                parts.append(int(day))
-        elif text := group(f"season{number}") or group(f"feast{number}"):
+        if text := group(f"season{number}") or group(f"feast{number}"):
             year = int(group(f"season_year{number}") or group(f"feast_year{number}") or year)
             return _check(*_find_named(text, year), today)
-        else:
-            parts = [int(group(f"year{number}") or 0)]
+        parts = [int(part) for part in (group(f"iso{number}") or group(f"year{number}") or "0").split("-")]
+        if text := group(f"month{number}"):
+            day = group(f"day{number}") or group(f"later_day{number}")
+            parts = [int(group(f"month_year{number}") or year), MONTHS.index(text[:3].lower()) + 1]
+            parts += map(int, filter(None, [day]))
         if len(parts) == 3:
-            day_itself = date(*parts)
-            return _check(day_itself, day_itself + timedelta(1), today)
-        months = 1 if len(parts) == 2 else 12
-        year, month = parts[0], parts[1] if len(parts) == 2 else 1
+            return _check(date(*parts), date(*parts) + timedelta(1), today)
+        year, month, months = (*parts, 1) if len(parts) == 2 else (*parts, 1, 12)
         return _check(date(year, month, 1), _first_of_month(year, month + months), today)
     except (ValueError, OverflowError):  # no such day
         return None

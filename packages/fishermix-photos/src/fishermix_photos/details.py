@@ -34,21 +34,13 @@ DetailsTypes: Any = (
 class Details:
     """What a photo says of itself; None is unknown.
 
-    Parameters
-    ----------
-    taken : str, optional
-        Local time as YYYY-MM-DDTHH:MM:SS.
-    taken_from : {"exif", "name", "folder", "file"}, optional
-        Where the time is from: the camera, the name of the file or of a folder that contains it, or the time
-        of the last change.
-    camera : str, optional
-        Maker and model.
-    latitude, longitude : float, optional
-        Where the photo was taken, in degrees.
-    width, height : int, optional
-        The size of the upright photo in pixels.
-    place, region : str, optional
-        The name of the place: city and country ("Lima, Peru"); district, county and state.
+    taken : local time as YYYY-MM-DDTHH:MM:SS
+    taken_from : "exif", "name", "folder" or "file": the camera, the name of the file or of a folder that
+        contains it, or the time of the last change
+    camera : maker and model
+    latitude, longitude : in degrees
+    width, height : of the upright photo, in pixels
+    place : city and country ("Lima, Peru"); region: district, county and state
     """
 
     taken: str | None = None

@@ -341,7 +341,8 @@ class PhotoLibrary:
         encoded = encode_terms(named.terms, model, self._find_point)
         remarks += [*near, *suggest_words(encoded.unknown_words, model, query.terms)]
         preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
-        remarks += [f"Photos named '{name}' come first: {counts}." for name, counts in preferred.items()]
+        for name, counts in preferred.items():
+            remarks.append(f"Photos named '{name}' come first: {counts}.")
         found = self._search.find(query, encoded, model, scope, list(preferred))
         return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
 

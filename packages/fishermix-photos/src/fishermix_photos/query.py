@@ -72,24 +72,9 @@ class UnknownTerm(FishermixError):
 
 @dataclass(frozen=True)
 class Term:
-    """A sentence, the path of a photo or the id of a photo, added or subtracted `weight` times.
+    """A sentence, the path of a photo or the id of a photo, added ("+") or subtracted ("-") `weight` times.
 
-    Parameters
-    ----------
-    sign : {"+", "-"}
-        Whether the term is added or subtracted.
-    kind : {"text", "photo", "id"}
-        What `value` is: a sentence, the path of a picture file, or the id of a photo of the library.
-    value : str
-        The sentence, the path or the id.
-    weight : float
-        How often the term counts.
-    is_quoted : bool
-        Whether the words are taken as they are: no dates, no negations.
-
-    See Also
-    --------
-    fishermix_photos.query.parse_query : makes terms of a line.
+    is_quoted : whether the words are taken as they are: no dates, no negations
 
     Examples
     --------
@@ -573,28 +558,17 @@ class BadFilter(FishermixError):
 class Filter:
     """Which photos a search considers; a photo must meet all conditions that are given.
 
-    Parameters
-    ----------
-    after : str, optional
-        Taken on this day or later: YYYY, YYYY-MM or YYYY-MM-DD.
-    before : str, optional
-        Taken before this day.
-    folder : str, optional
-        Words of the names of the folders that contain the photo, in a row; the last one may be incomplete:
-        "peru", "2019/rome". One that begins with a slash is a single folder, by its path from the name of the
-        library's folder on: "/Pictures/2019".
-    camera : str, optional
-        Part of the name of the camera.
-    near : str, optional
-        "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a city, a
-        region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km".
-    shape : {"portrait", "landscape"}, optional
-        The orientation.
-    kind : str, optional
-        The name of a format, for example "JPEG" or "video".
-    names : tuple of str
-        Words that must follow each other in the name of the file, of a folder that contains it, or of the
-        place where it was taken.
+    after, before : taken on this day or later, and before this day: YYYY, YYYY-MM or YYYY-MM-DD
+    folder : words of the names of the folders that contain the photo, in a row; the last one may be
+        incomplete: "peru", "2019/rome". One that begins with a slash is a single folder, by its path from the
+        name of the library's folder on: "/Pictures/2019"
+    camera : part of the name of the camera
+    near : "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a city,
+        a region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km"
+    shape : "portrait" or "landscape"
+    kind : the name of a format, for example "JPEG" or "video"
+    names : words that must follow each other in the name of the file, of a folder that contains it, or of the
+        place where it was taken
 
     Examples
     --------

@@ -27,7 +27,7 @@ from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.duplicates import find_originals
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
-from fishermix_photos.results import Band, Facets, OtherModel, Photo, Query, Results
+from fishermix_photos.results import NO_FILTER, Band, Facets, OtherModel, Photo, Query, Results
 
 if TYPE_CHECKING:
     from fishermix_photos.model import Calibration, ImageTextModel
@@ -61,11 +61,11 @@ class Scope(NamedTuple):
             raise OtherModel("The photo library was made with another model. Update it.")
 
 
+@dataclass(frozen=True)
 class PhotoSearch:
     """Searches and lists the photos of a store."""
 
-    def __init__(self, store: LocalStore | PostgresStore):
-        self._store = store
+    _store: LocalStore | PostgresStore
 
     def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
@@ -94,22 +94,16 @@ class PhotoSearch:
         photos = self.find_files(encoded.vector, n, query, scope)
         if not photos:
             return Results()
-        best = photos[0].score or 0.0
-        probabilities, threshold = self._estimate(encoded, model, query, scope, best)
+        probabilities, threshold = self._estimate(encoded, model, query, scope, photos[0].score or 0.0)
+        is_understood, nothing = True, False
         if probabilities is not None:
             photos = probabilities.add_to(photos)
+            is_understood, nothing = probabilities.most == 1, probabilities.exclude(photos[0])
             for name in reversed(preferred):
                 filter = replace(query.filter, names=(*query.filter.names, name))
                 named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
                 photos = _put_first(probabilities.add_to(named), photos)
-        chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
-        if query.sort != "score":
-            is_limited = query.min_probability is not None or query.min_score is not None
-            chosen = _sort(chosen if chosen or is_limited else photos[: query.n], query.sort)
-        elif query.merge_copies:
-            chosen = self._merge_copies(chosen, model.dimension)
-        is_understood = probabilities is None or probabilities.most == 1
-        nothing = probabilities is not None and is_understood and probabilities.exclude(best)
+        chosen = self._choose(photos, threshold, query, model.dimension)
         shown = tuple(chosen[query.offset : end])
         return Results(
             shown,
@@ -118,6 +112,14 @@ class PhotoSearch:
             is_understood=is_understood,
             verdict=_judge(shown, nothing, is_understood),
         )
+
+    def _choose(self, photos: list[Photo], threshold: float, query: Query, dimension: int) -> list[Photo]:
+        """The photos from a score on, in the order of the query."""
+        chosen = [photo for photo in photos if (photo.score or 0.0) >= threshold]
+        if query.sort != "score":
+            is_limited = query.min_probability is not None or query.min_score is not None
+            return _sort(chosen if chosen or is_limited else photos[: query.n], query.sort)
+        return self._merge_copies(chosen, dimension) if query.merge_copies else chosen
 
     def _merge_copies(self, photos: list[Photo], dimension: int) -> list[Photo]:
         """The photos without near copies of earlier ones, which become their `similar`."""
@@ -164,15 +166,7 @@ class PhotoSearch:
         scores = self._store.sample_scores(encoded.vector, SCORES_SAMPLED, scope.prefixes)
         probabilities = None
         if calibration is not None:
-            few = len(scores) < FEWEST_SCORES
-            hubness = model.joint_space.hubness
-            others = hubness.score_bank(encoded.vector) if few and hubness is not None else None
-            hub = 0.0 if hubness is None else read_hubness(encoded.vector)
-            scale = measure_scale(scores, encoded.n_words, others, hub)
-            is_guess = encoded.is_guess or encoded.nearness < calibration.understood
-            if scale is not None:
-                scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS))
-                probabilities = Probabilities(calibration, scale, MOST_OF_A_GUESS if is_guess else 1.0)
+            probabilities = _make_probabilities(scores, encoded, model, calibration)
         if is_limited and probabilities is not None:
             threshold = max(threshold, probabilities.threshold(query.min_probability or MAYBE))
         elif is_limited:
@@ -204,9 +198,9 @@ class PhotoSearch:
 
     def _select(self, query: Query, scope: Scope) -> dict[str, int] | None:
         """The rows, by id, of the photos that meet the filter and are not excluded; None if all are."""
-        query.filter.check()
-        if not query.filter and not query.exclude:
+        if query.filter == NO_FILTER and not query.exclude:
             return None
+        query.filter.check()
         rows = self._store.select(scope.prefixes, query.filter)
         if not query.exclude:
             return rows
@@ -222,6 +216,22 @@ class PhotoSearch:
             if not is_inside_ignored(photo.path[len(top) :], rules):
                 kept.append(photo)
         return kept
+
+
+def _make_probabilities(
+    scores: np.ndarray, encoded: EncodedQuery, model: ImageTextModel, calibration: Calibration
+) -> Probabilities | None:
+    """What turns the scores of a query into probabilities; None if there are too few of them."""
+    hubness, others, of_query = model.joint_space.hubness, None, 0.0
+    if hubness is not None:
+        of_query = read_hubness(encoded.vector)
+        others = hubness.score_bank(encoded.vector) if len(scores) < FEWEST_SCORES else None
+    scale = measure_scale(scores, encoded.n_words, others, of_query)
+    if scale is None:
+        return None
+    is_guess = encoded.is_guess or encoded.nearness < calibration.understood
+    scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS))
+    return Probabilities(calibration, scale, MOST_OF_A_GUESS if is_guess else 1.0)
 
 
 def _judge(photos: Sequence[Photo], nothing_matches: bool, is_understood: bool) -> str:
@@ -359,9 +369,9 @@ class Probabilities:
             for photo, chance in zip(photos, chances)
         ]
 
-    def exclude(self, best: float) -> bool:
-        """Whether nothing matches if the best photo has this score: true nine times out of ten."""
-        return self.of_scores([best])[0] < self.calibration.nothing
+    def exclude(self, best: Photo) -> bool:
+        """Whether nothing matches if this photo is the best: true nine times out of ten."""
+        return self.most == 1 and (best.probability or 0.0) < self.calibration.nothing
 
     def threshold(self, probability: float) -> float:
         """The score with this probability; -inf if the probability does not grow with the score; a score that

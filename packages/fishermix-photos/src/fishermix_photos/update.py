@@ -114,13 +114,12 @@ def update_folders(
     check : is called with the names of the photos of a new folder, in lower case, before they are encoded
     """
     wanted, state = [resolve(folder) for folder in folders], store.state()
-    known = [Path(path) for path in state.folders]
     for folder in wanted:
-        if not folder.is_dir() and not any(folder.is_relative_to(path) for path in known):
+        if not folder.is_dir() and not add_slash(folder).startswith(tuple(map(add_slash, state.folders))):
             problem = "is not a folder" if folder.exists() else "does not exist"
             raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
     if state.model_key not in ("", model.key):  # the points of all folders are lost: encode them again
-        wanted += [path for path in known if path.is_dir()]
+        wanted += filter(Path.is_dir, map(Path, state.folders))
     if len(wanted) > 1:
         wanted = drop_covered(wanted, exclude)
     total, problems = Changes(), dict[Path, FishermixError]()
@@ -164,21 +163,21 @@ class FolderUpdate:
         state: State,
     ):
         self.folder, self.store, self.model, self.exclude, self.state = folder, store, model, exclude, state
+        self._expect_folder()
         self.prefix = add_slash(folder)
         self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
         self.inner = find_covered(state.folders, folder, exclude)
         self.is_new = str(self.root) not in state.folders
+        self.listing = scan_folder(folder, exclude, self.root)
 
     def run(self, check: Check | None = None) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
-        listing = self._list()
-        is_current = (self.state.model_key, self.state.dimension) == (
-            self.model.key,
-            self.model.csls_dimension,
-        )
+        made_for, listing = (self.model.key, self.model.csls_dimension), self.listing
+        is_known = not self.is_new and not self.inner
+        is_current = is_known and made_for == (self.state.model_key, self.state.dimension)
         unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
-        if is_current and not self.is_new and not self.inner and not self._plan(listing):
+        if is_current and not self._plan(listing):
             return Changes(unreadable=unreadable)
         if self.is_new and not listing.photos and not listing.unreadable:
             remarks = f"There are no photos in {self.folder}.", *listing.explain_left_out()
@@ -186,11 +185,12 @@ class FolderUpdate:
         if self.is_new and check is not None:
             check({path.rpartition("/")[2].lower() for path in listing.photos})
         with self.store.updating([str(self.root), *self.inner]):
-            was_dropped = self.store.adopt(self.model.key, self.model.csls_dimension)
+            was_dropped = self.store.adopt(*made_for)
             self.store.add_folder(str(self.root), self.inner)
             self.store.tidy()
             # Again: another process may have updated the folder meanwhile.
-            self.state, listing = self.store.state(), self._list()
+            self._expect_folder()
+            self.state, listing = self.store.state(), scan_folder(self.folder, self.exclude, self.root)
             plan, tally = self._plan(listing), Tally()
             try:
                 self._write(plan, tally)
@@ -219,10 +219,6 @@ class FolderUpdate:
                 f"{self.folder} has been replaced by a link to {place}, which is not followed.",
                 folder=self.folder,
             )
-
-    def _list(self) -> Listing:
-        self._expect_folder()
-        return scan_folder(self.folder, self.exclude, self.root)
 
     def _plan(self, listing: Listing) -> Plan:
         """Compare what the folder contains with what the library has of it."""
