@@ -58,21 +58,6 @@ def test_contradictory_tables_of_words_are_damage(tmp_path, name):
         WordVectors.load(tmp_path / "x")
 
 
-def test_verify_looks_every_word_up(tmp_path):
-    words = [f"word{number}" for number in range(1000)]
-    vectors = WordVectors(words, RNG.normal(size=(1000, 3)).astype(np.float32))
-    vectors.save(tmp_path / "good")
-    WordVectors.verify(tmp_path / "good")
-    tensors = vectors.to_tensors()
-    order = tensors["word_order"].copy()
-    order[[500, 501]] = order[[501, 500]]
-    save_folder(
-        tmp_path / "x", VECTORS_KIND, VectorsConfig(1000, 3, "float32"), tensors | {"word_order": order}
-    )
-    with pytest.raises(FishermixError, match="The vocabulary is damaged"):
-        WordVectors.verify(tmp_path / "x")
-
-
 def test_a_fit_in_the_checkpoint_of_another_process_is_told(holder, tmp_path):
     rows = RNG.laplace(size=(60, 3))
     other = holder(tmp_path / "c")

@@ -12,19 +12,8 @@ class FishermixError(ValueError):
 
     The command line prints the message without a traceback and exits with code 1.
 
-    Parameters
-    ----------
-    message : str
-        What went wrong, and how to fix it.
-    **values
-        What the message is about, by name, for programs that word it in their own way.
-
-    Attributes
-    ----------
-    code : str
-        The kind of mistake; each subclass has its own.
-    values : dict
-        As given.
+    code : the kind of mistake; each subclass has its own
+    values : what the message is about, by name, for programs that word it in their own way
     """
 
     code = "error"

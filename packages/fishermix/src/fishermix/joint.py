@@ -240,32 +240,12 @@ class JointSpace:
     _space_keys: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def image_points(self, features: np.ndarray) -> np.ndarray:
-        """Unit points (n, d) float32 of image vectors.
-
-        Parameters
-        ----------
-        features : array of shape (n, p)
-            The vectors.
-
-        Returns
-        -------
-        points : ndarray of shape (n, d) float32
-        """
+        """Unit points (n, d) float32 of image vectors (n, p)."""
         prepared = prepare_features(features, self.image_power, self.image_l2, self.image_widths)
         return unit_rows(prepared @ self._image_map - self._image_origin)
 
     def sentence_points(self, vectors: np.ndarray) -> np.ndarray:
-        """Unit points (n, d) float32 of sentence vectors. The zero vector stays zero.
-
-        Parameters
-        ----------
-        vectors : array of shape (n, q)
-            The vectors.
-
-        Returns
-        -------
-        points : ndarray of shape (n, d) float32
-        """
+        """Unit points (n, d) float32 of sentence vectors (n, q). The zero vector stays zero."""
         points = vectors @ self._sentence_map - self._sentence_origin
         if self.n_word_features:
             words = slice(self.n_word_features)

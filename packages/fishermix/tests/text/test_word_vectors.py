@@ -103,7 +103,6 @@ def test_saved_and_loaded_are_the_same(vectors, tmp_path, dtype):
     assert isinstance(loaded.vectors, np.memmap)
     np.testing.assert_array_equal(loaded.vectors, vectors.vectors.astype(dtype or "float32"))
     assert loaded["cat"].dtype == np.float32
-    WordVectors.verify(tmp_path / "out")
     loaded.save(tmp_path / "out")
     assert WordVectors.load(tmp_path / "out").rows(WORDS).tolist() == list(range(6))
 
@@ -130,10 +129,6 @@ def test_damaged_folders(vectors, tmp_path):
     vectors.save(folder)
     (tensors,) = folder.glob("*.safetensors")
     content = bytearray(tensors.read_bytes())
-    content[-3] ^= 255
-    tensors.write_bytes(content)
-    with pytest.raises(FishermixError, match="does not match the hash"):
-        WordVectors.verify(folder)
     tensors.write_bytes(content[:-20])
     with pytest.raises(FishermixError, match="damaged"):
         WordVectors.load(folder)

@@ -100,19 +100,7 @@ class Captioner:
         return self.weights.dimension
 
     def caption(self, image_points: np.ndarray, **options: Any) -> list[str]:
-        """One sentence per image.
-
-        Parameters
-        ----------
-        image_points : array of shape (n, at least d)
-            Points of the images.
-        **options
-            The other parameters of `describe`.
-
-        Returns
-        -------
-        sentences : list of str
-        """
+        """One sentence per image; the options are those of `describe`."""
         return [description.sentence for description in self.describe(image_points, **options)]
 
     def describe(
@@ -172,21 +160,10 @@ class Captioner:
     def candidates(
         self, image_points: np.ndarray, *, encode_text: EncodeText | None = None, beam: int = BEAM
     ) -> list[list[tuple[str, float]]]:
-        """The sentences of the beam and their scores, per image, the best first.
+        """The sentences of the beam and their scores, per image, the best first; options as in `describe`.
 
         The score is log p / length^0.7, plus 8 times the cosine of sentence and image if `encode_text` is
         given.
-
-        Parameters
-        ----------
-        image_points : array of shape (n, at least d)
-            Points of the images.
-        encode_text, beam
-            As in `describe`.
-
-        Returns
-        -------
-        candidates : list of list of (str, float)
         """
         image_points = np.atleast_2d(image_points)
         starts = scale_points(image_points, self.dimension)
@@ -207,15 +184,7 @@ class Captioner:
         return " ".join(self.vocabulary.words[row] for row in rows)
 
     def save(self, folder: str | os.PathLike, half: bool = True) -> None:
-        """Write `config.json` and a safetensors file, in half precision by default.
-
-        Parameters
-        ----------
-        folder : path
-            Where to write. The folder is created if it does not exist.
-        half : bool
-            Store floats in half precision.
-        """
+        """Write a folder of `config.json` and a safetensors file, by default in half precision."""
         precision = np.float16 if half else np.float32
         tensors = {"points": self.points, **vars(self.weights)}
         config = CaptionerConfig(
@@ -226,17 +195,7 @@ class Captioner:
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Captioner:
-        """Read a folder that `save` wrote.
-
-        Parameters
-        ----------
-        folder : path
-            A folder that `save` wrote.
-
-        Returns
-        -------
-        captioner : Captioner
-        """
+        """Read a folder that `save` wrote."""
         saved = load_folder(folder, CAPTIONER_KIND)
         config = saved.config
         units, dimension, n_words = config.units, config.dimension, len(config.words)

@@ -93,11 +93,6 @@ def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
     score : callable
         Returns the score of a candidate.
 
-    Returns
-    -------
-    candidate : object
-        The best one of `candidates`.
-
     Examples
     --------
     >>> choose_best([1, 2, 3], lambda number: -abs(number - 2))

@@ -246,21 +246,10 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             yield clone(self).set_params(reg_x=chosen_x, reg_y=chosen_y)._set_fit(projections, fit)
 
     def fit_transform(self, X: Any, Y: Any = None, pairs: Any = None, *, y: Any = None) -> Any:
-        """Fit to the pairs and return the points of both sides, as scikit-learn's CCA does.
+        """Fit to the pairs and return the points (m, k) and (n, k) of both sides, as scikit-learn's CCA does.
 
         `y` is scikit-learn's name of Y. A `Pipeline` that goes on with the points of X alone calls this
         method too, and fails as it does with scikit-learn's CCA: fit the CCA before it.
-
-        Parameters
-        ----------
-        X, Y, pairs
-            As in `fit`.
-        y : array of shape (n, q), optional
-            scikit-learn's name of Y.
-
-        Returns
-        -------
-        points : tuple of (m, k) and (n, k) arrays
         """
         Y = y if Y is None else Y
         return self.fit(X, Y, pairs).transform(X, Y)
@@ -272,20 +261,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]: ...
 
     def transform(self, X: Any, Y: Any = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Points (m, k) of X in the joint space; with Y the tuple of the points of both.
-
-        Parameters
-        ----------
-        X : array of shape (m, p)
-            The rows of one side.
-        Y : array of shape (n, q)
-            The rows of the other side.
-
-        Returns
-        -------
-        points : array of shape (m, k), or two of them
-            With Y, the points of X and those of Y.
-        """
+        """Points (m, k) of rows (m, p) of X in the joint space; with Y the tuple of the points of both."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         points = self.projections_.project_x(X, self.power)
@@ -307,17 +283,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not
         numbers of directions, because the first directions correlate most. A direction without variance
-        counts as 0.
-
-        Parameters
-        ----------
-        X, y, pairs
-            As in `fit`; scikit-learn names its second argument y.
-
-        Returns
-        -------
-        score : float
-            At most 1; about 0 for unrelated pairs.
+        counts as 0. scikit-learn names its second argument y.
         """
         x, y = (np.asarray(points, np.float64) for points in self.transform(X, y))
         pairs = parse_pairs(pairs, len(x), len(y))

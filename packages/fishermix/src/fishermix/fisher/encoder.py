@@ -87,21 +87,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         self.threshold = threshold
 
     def fit(self, X: Any, y: Any = None, *, offsets: ArrayLike | None = None) -> Self:
-        """Fit the mixture if it is not fitted yet.
-
-        Parameters
-        ----------
-        X : sets of rows (n_i, D)
-            As in `transform`.
-        y : ignored
-            Present for the interface of scikit-learn.
-        offsets : array of shape (n_sets + 1,), optional
-            Set i is `X[offsets[i]:offsets[i + 1]]`.
-
-        Returns
-        -------
-        self : FisherEncoder
-        """
+        """Fit the mixture if it is not fitted yet; X and offsets are as in `transform`, y is ignored."""
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
         self.mixture_ = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
@@ -154,14 +140,7 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """location_k_d for every component k and dimension d, then scale_k_d.
 
-        Parameters
-        ----------
-        input_features : array-like of D str, optional
-            Names of the columns of the rows. They do not appear in the result, but must be D.
-
-        Returns
-        -------
-        names : ndarray of 2 K D str
+        `input_features`, names of the columns of the rows, do not appear in the result, but must be D.
         """
         check_is_fitted(self)
         n_components, dimension = self._find_mixture().parameters_.locations.shape
@@ -173,10 +152,6 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     def set_params(self, **params: Any) -> FisherEncoder:
         """Set parameters. Parameters of the mixture, such as `mixture__n_components=8`, ask for another fit:
         the encoder then holds an unfitted clone with these parameters, and the given mixture is unchanged.
-
-        Returns
-        -------
-        self : FisherEncoder
         """
         mixture = params.get("mixture", self.mixture)
         if any(name.startswith("mixture__") for name in params) and _is_fitted(mixture):
@@ -283,49 +258,23 @@ class OnRows(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sets of rows (n_i, D)
-            A list, an iterator or an object array of 2-D arrays; a 3-D array; a pair ``(rows, offsets)``; or
-            a 2-D array, each row of which is a set.
+            As in `FisherEncoder.transform`, with offsets as a pair ``(rows, offsets)``.
         y : array-like of shape (n_sets,), optional
             Labels of the sets. A supervised transformer gets the label of its set for each row.
-
-        Returns
-        -------
-        self : OnRows
         """
         self._fit(X, y, "fit")
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit the transformer and return the transformed sets.
-
-        Parameters
-        ----------
-        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
-            The sets.
-        y : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        sets : as X
-            See `transform`.
-        """
+        """Fit the transformer and return the transformed sets."""
         rows, form, out = self._fit(X, y, "fit_transform")
         return form.restore(self._check_rows(out, _num_samples(rows)))
 
     def transform(self, X: Any) -> Any:
         """Return the sets with transformed rows.
 
-        Parameters
-        ----------
-        X : list of arrays (n_i, D), array of shape (n, rows, D), or rows of shape (N, D)
-            The sets.
-
-        Returns
-        -------
-        sets : as X
-            A list for a list, an iterator or an object array; else a 3-D array, a pair or a 2-D array, as X.
-            An empty set stays empty.
+        X is as in `fit`. The result is a list for a list, an iterator or an object array; else a 3-D array,
+        a pair or a 2-D array, as X. An empty set stays empty.
         """
         check_is_fitted(self, "transformer_")
         rows, form = open_sets(X, self.n_features_in_)
@@ -336,32 +285,12 @@ class OnRows(TransformerMixin, BaseEstimator):
         return form.restore(out)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns of the transformed rows.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns of the transformed rows."""
         check_is_fitted(self, "transformer_")
         return self.transformer_.get_feature_names_out(input_features)
 
     def set_output(self, *, transform: Any = None) -> OnRows:
-        """Do nothing: sets stay sets, and later steps of a pipeline may return data frames.
-
-        Parameters
-        ----------
-        transform : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        self : OnRows
-        """
+        """Do nothing: sets stay sets, and later steps of a pipeline may return data frames."""
         return self
 
     def _fit(self, X: Any, y: Any, method: str) -> tuple[Any, Sets, Any]:

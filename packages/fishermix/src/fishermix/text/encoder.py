@@ -122,17 +122,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         return self.sentence_vectors.lookup
 
     def transform(self, X: Sequence[Sentence]) -> np.ndarray:
-        """Sentence vectors (n, n_features) float32.
-
-        Parameters
-        ----------
-        X : sequence of str or of lists of tokens
-            The sentences.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, n_features) float32
-        """
+        """Vectors (n, n_features) float32 of sentences, each a string or a list of tokens."""
         if isinstance(X, str | bytes) or not isinstance(X, Iterable):
             raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}.")
         X = X if isinstance(X, Sized) else list(X)
@@ -141,19 +131,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def blocks(self, sentences: Iterable[Sentence], rows: int = BLOCK_SENTENCES) -> Iterator[np.ndarray]:
-        """The rows of `transform(sentences)` in blocks of `rows`, with one block in memory at a time.
-
-        Parameters
-        ----------
-        sentences : iterable of str or of lists of tokens
-            The sentences.
-        rows : int
-            The number of sentences per block.
-
-        Returns
-        -------
-        blocks : iterator of ndarrays of shape (up to `rows`, n_features)
-        """
+        """The rows of `transform(sentences)` in blocks of `rows`, with one block in memory at a time."""
         return self.sentence_vectors.encode_blocks(sentences, rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -176,17 +154,6 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
         The vocabulary has all words of the sentences, including stop words, and the first of the others until
         there are `n_words`.
-
-        Parameters
-        ----------
-        sentences : iterable of str or of lists of tokens
-            The sentences.
-        n_words : int
-            Vocabulary size: all words of the sentences, then the most frequent others.
-
-        Returns
-        -------
-        encoder : SentenceEncoder
         """
         used = np.unique(WordLookup(self.vectors.words).find(sentences).rows)
         others = np.setdiff1d(np.arange(len(self.vectors)), used)

@@ -143,11 +143,6 @@ class SentenceVectors:
 
         Each sentence is tokenized once. A sentence without a word of the vocabulary has the zero vector,
         unless there is a transformer.
-
-        >>> dog_and_cat = SentenceVectors(WordVectors(["dog", "cat"], [[1, 0], [0, 1]]))
-        >>> vectors, bags = dog_and_cat.encode(["dog, cat", "A dog!"])
-        >>> vectors.tolist(), bags.out_of_vocabulary
-        ([[0.5, 0.5], [1.0, 0.0]], [[], ['a']])
         """
         out = np.empty((len(sentences), self.n_features), np.float32)
         # Meanwhile in another thread, since the system takes long to hand out so much memory.

@@ -74,16 +74,15 @@ class WordVectors:
         dtype: Literal["float32", "float16"] = "float32",
         errors: Literal["raise", "skip"] = "raise",
     ) -> WordVectors:
-        """Read word2vec binary or text, GloVe text, any of them gzipped, or a saved folder.
+        """Read word2vec binary or text, GloVe text, any of them compressed, or a saved folder.
 
         A folder is only mapped: opening it takes no time and little memory, `dtype` stays as saved, and its
-        hash is not compared (`verify` does that).
+        hash is not compared.
 
         Parameters
         ----------
         path : path
-            A file in the format of word2vec (binary or text) or GloVe, also compressed, or a saved
-            folder.
+            A file in the format of word2vec or GloVe, or a saved folder.
         limit : int, optional
             Read only this many words, from the first on.
         vocabulary : collection of str, optional
@@ -93,10 +92,6 @@ class WordVectors:
         errors : "raise" or "skip"
             What to do with words that are empty, repeated, not UTF-8, not finite or in a last line without a
             newline.
-
-        Returns
-        -------
-        vectors : WordVectors
         """
         path = Path(path)
         if not path.is_dir():
@@ -110,33 +105,13 @@ class WordVectors:
         return found
 
     def save(self, folder: str | os.PathLike, dtype: Literal["float32", "float16"] | None = None) -> None:
-        """Write a folder that `load` maps; float16 halves its size and keeps about three digits.
-
-        Parameters
-        ----------
-        folder : path
-            Where to write. The folder is created if it does not exist.
-        dtype : "float32" or "float16"
-            The type of the vectors.
-        """
+        """Write a folder that `load` maps; "float16" halves its size and keeps about three digits."""
         with np.errstate(over="ignore"):
             vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
         if dtype == "float16" and not np.isfinite(vectors).all():
             raise FishermixError("Some numbers are too large for float16. Save the vectors as float32.")
         config = VectorsConfig(len(self), self.dimension, str(vectors.dtype))  # type: ignore[arg-type]
         save_folder(folder, VECTORS_KIND, config, {**self.to_tensors(), "vectors": vectors})
-
-    @staticmethod
-    def verify(folder: str | os.PathLike) -> None:
-        """Read a saved folder in full, compare its hash, and look every word up.
-
-        Parameters
-        ----------
-        folder : path
-            A folder that `save` wrote.
-        """
-        vocabulary = Vocabulary.from_tensors(load_folder(folder, VECTORS_KIND, mapped=True).tensors)
-        vocabulary.check(range(len(vocabulary)))
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """The arrays that hold everything, to store in another file."""
@@ -178,33 +153,13 @@ class WordVectors:
         return WordVectors([self.words[int(row)] for row in rows], self.vectors[key])
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64.
-
-        Parameters
-        ----------
-        words : iterable of str
-            The words to look up.
-
-        Returns
-        -------
-        rows : ndarray of shape (len(words),) int64
-        """
+        """The row of each word, -1 for a word out of vocabulary: (len(words),) int64."""
         return np.array(self.words.rows(words), np.int64)
 
     def most_similar(self, query: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
         """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,).
 
-        Parameters
-        ----------
-        query : str or array of shape (D,)
-            A word or a vector.
-        n : int
-            The number of words to return.
-
-        Returns
-        -------
-        similar : list of (str, float)
-            Words and cosines, the highest first.
+        Returns a list of words and cosines, the highest first.
         """
         if isinstance(query, str):
             itself = self.words.rows([query])[0]
