@@ -177,7 +177,7 @@ def read_result(folder):
     from fishermix_photos.lab import tables
 
     results = [_load_result(folder / "result.json")]
-    tables.list_rows("flickr8k", results)
+    tables.as_text("flickr8k", results)
 
 
 def make_npy(folder):

@@ -206,8 +206,13 @@ def _average_seeds(found: list[Result]) -> Result:
     if len(found) == 1:
         return found[0]
     names = dict.fromkeys(name for result in found for name in result.seconds)
+    software = {
+        name: ", ".join(dict.fromkeys(result.software.get(name, "unknown") for result in found))
+        for name in found[0].software
+    }
     return replace(
         found[0],
+        software=software,  # of all seeds: they may have been measured on different days
         figures=_combine([result.figures for result in found], np.mean),
         by_seed=[result.figures for result in found],
         deviation=_combine([result.figures for result in found], lambda values: np.std(values, ddof=1)),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from fishermix.measures.ranks import Comparison, Figures
+from fishermix.measures.ranks import Comparison
 from rich.markup import escape
 from rich.table import Table
 
@@ -27,15 +27,11 @@ SHORT_TASKS = {"search": "search", "annotation": "annot.", "similarity": "sent."
 
 
 class TableRow(NamedTuple):
-    """Figures in the order of `TABLE_COLUMNS`; None where nothing was published.
-
-    deviation : their standard deviations over the seeds, if there are several
-    """
+    """Figures in the order of `TABLE_COLUMNS`; None where nothing was published."""
 
     encoder: str
     variant: str
     figures: tuple[float | None, ...]
-    deviation: tuple[float | None, ...] = ()
 
 
 def read_published() -> dict[str, list[TableRow]]:
@@ -58,41 +54,25 @@ def find_table(name: str, test_images: int | None) -> str:
     return name
 
 
-def list_rows(table: str, results: Sequence[Result]) -> list[TableRow]:
-    """The published rows of a table, then ours."""
-    ours = [
-        TableRow(
-            f"fishermix, {result.encoder}",
-            result.label,
-            _list_columns(result.figures),
-            _list_columns(result.deviation) if result.deviation else (),
-        )
-        for result in results
-    ]
-    return read_published().get(table, []) + ours
-
-
-def _list_columns(figures: Figures) -> tuple[float | None, ...]:
-    return tuple(figures.get(task, {}).get(measure) for task, measure in TABLE_COLUMNS)
-
-
-def _format_cell(figure: float | None, deviation: float | None) -> str:
-    spread = "" if deviation is None else f"\n±{deviation:.1f}"
-    return "" if figure is None else f"{figure:.1f}{spread}"
-
-
 def as_text(table: str, results: Sequence[Result]) -> Table:
-    """A table for the terminal."""
+    """A table for the terminal: the published rows, then ours with their deviations over the seeds."""
     title = f"{table}: search | annotation | sentences"
     text = Table("images", "variant", title=title, title_justify="left")
     for task, measure in TABLE_COLUMNS:
         text.add_column(f"{SHORT_TASKS[task]}\n{measure}", justify="right")
-    for row in list_rows(table, results):
-        spread = row.deviation or (None,) * len(row.figures)
-        cells = (_format_cell(figure, deviation) for figure, deviation in zip(row.figures, spread))
-        style = "bold" if row.encoder.startswith("fishermix") else None
-        text.add_row(row.encoder, row.variant, *cells, style=style)
+    for row in read_published().get(table, []):
+        cells = ("" if figure is None else f"{figure:.1f}" for figure in row.figures)
+        text.add_row(row.encoder, row.variant, *cells)
+    for result in results:
+        cells = (_format_cell(result, *column) for column in TABLE_COLUMNS)
+        text.add_row(f"fishermix, {result.encoder}", result.label, *cells, style="bold")
     return text
+
+
+def _format_cell(result: Result, task: str, measure: str) -> str:
+    figure, deviation = (one.get(task, {}).get(measure) for one in (result.figures, result.deviation))
+    spread = "" if deviation is None else f"\n±{deviation:.1f}"
+    return "" if figure is None else f"{figure:.1f}{spread}"
 
 
 def format_comparisons(compared: Mapping[str, Mapping[str, Comparison]]) -> Table:

@@ -103,7 +103,7 @@ def test_every_reader_refuses_hostile_names(tmp_path):
         (
             "captions.csv",
             "image,caption\na.jpg,A dog, running\n",
-            "line 2: the row has 3 fields, the header 2",
+            "line 2: the row does not have 2 fields",
         ),
         ("captions.csv", 'image,caption\na.jpg,"open\n', "line 2: unexpected end"),
         ("captions.csv", "image,caption,split\na.jpg,x,training\n", "unknown split 'training'"),

@@ -281,9 +281,9 @@ def read_folder(folder: Path) -> Dataset:
 
 
 def _gather_table(captions: Path, gatherer: Gatherer) -> None:
-    rows = csv.reader(io.StringIO(read_text(captions), newline=""), strict=True)
+    rows = csv.DictReader(io.StringIO(read_text(captions), newline=""), strict=True)
     try:
-        header = [column.strip().lower() for column in next(rows, [])]
+        header = rows.fieldnames = [column.strip().lower() for column in rows.fieldnames or ()]
         missing = " and ".join(column for column in ("image", "caption") if column not in header)
         if missing:
             raise FishermixError(
@@ -291,17 +291,14 @@ def _gather_table(captions: Path, gatherer: Gatherer) -> None:
             )
         for row in rows:
             where = f"{captions}, line {rows.line_num}"
-            if not any(field.strip() for field in row):
-                continue
-            if len(row) != len(header):
+            if None in row or None in row.values():
                 raise FishermixError(
-                    f"{where}: the row has {len(row)} fields, the header {len(header)}. "
+                    f"{where}: the row does not have {len(header)} fields, as the header has. "
                     "Put captions with commas in quotation marks."
                 )
-            record = dict(zip(header, row))
-            gatherer.add(record["image"].strip(), [record["caption"]], where, record.get("split"))
+            gatherer.add(row["image"].strip(), [row["caption"]], where, row.get("split"))
     except csv.Error as error:
-        raise FishermixError(f"{captions}, line {rows.line_num}: {error}.") from None
+        raise FishermixError(f"{captions}, line {rows.reader.line_num}: {error}.") from None
 
 
 READERS: dict[str, Callable[[Path], Dataset]] = {
