@@ -183,11 +183,11 @@ def test_collected_values_and_sums_are_those_of_a_loop(seed, n, d, part, dtype):
     posterior = rng.dirichlet(np.full(3, 0.3), n)
     posteriors = list_posteriors(posterior, np.ones(n), find_quantum(n))
     low = np.where(rng.random((3, d)) < part, rng.uniform(-3, 3, (3, d)), np.inf).astype(dtype)
-    high, center = low + dtype(1), np.zeros((3, d), dtype)
+    brackets = candidates.Brackets(low, high := low + dtype(1), np.zeros((3, d), dtype))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ENTRIES_PER_DIMENSION", 5)
         patch.setattr(candidates, "MOST_AT_FIRST", 1)
-        found = candidates.collect_candidates([x], [posteriors], low, high, center, most=10**9)
+        found = candidates.collect_candidates([x], [posteriors], brackets, most=10**9)
     (where, value, weight), *_ = found["entries"]
     for k, span in enumerate(map(slice, posteriors.start[:-1], posteriors.start[1:])):
         rows, weights = x[posteriors.row[span]], posteriors.weight[span]

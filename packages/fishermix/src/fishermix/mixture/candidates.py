@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,88 +16,124 @@ GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
 FEWEST_ENTRIES = 8  # per dimension, that a block may always collect
 FILLED = 0.9  # part of the room that is planned for
-Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # k D + d, value and weight of collected rows, each (n,)
+
+
+class Panel(NamedTuple):
+    """Rows x (n, D), their sparse posteriors, and the weights of these in the type of x."""
+
+    x: np.ndarray
+    start: np.ndarray
+    row: np.ndarray
+    weight: np.ndarray
+    light: np.ndarray
+
+
+class Brackets(NamedTuple):
+    """Brackets low <= x < high (K, D), and centers of the deviations; an infinite low skips the (k, d)."""
+
+    low: np.ndarray
+    high: np.ndarray
+    center: np.ndarray
+
+    def close(self, end: int) -> None:
+        """Skip the components after the place `end`, and collect no values from that place on."""
+        low, n_features = self.low.reshape(-1), self.low.shape[1]
+        low[-(-end // n_features) * n_features :] = np.inf
+        self.high.reshape(-1)[end:] = low[end:]
+
+
+class Work(NamedTuple):
+    """Work space of `kernels.collect`, each (D,)."""
+
+    wanted: np.ndarray  # (D + 1,)
+    hit: np.ndarray
+    eight_hits: np.ndarray  # the bytes of `hit` in words
+    under: np.ndarray
+    away: np.ndarray
+
+    @classmethod
+    def make(cls, n_features: int, dtype: np.dtype) -> Work:
+        """Return work space for D features of this type."""
+        wanted, under = np.empty(n_features + 1, np.int64), np.empty(n_features)
+        hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
+        return cls(wanted, hit, hit.view("<u8"), under, np.empty(n_features, dtype))
+
+
+class Found(NamedTuple):
+    """What `kernels.collect` finds: sums (K, D), the newest entry of each (k, d), and entries (capacity,)."""
+
+    below: np.ndarray
+    deviation: np.ndarray
+    newest: np.ndarray
+    newest_value: np.ndarray
+    where: np.ndarray  # k D + d
+    value: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def make(cls, shape: tuple[int, ...], dtype: np.dtype, capacity: int) -> Found:
+        """Return room for this many entries of brackets of this shape."""
+        newest, values = np.zeros(shape, np.int64), np.full(shape, np.nan, dtype)
+        entries = np.empty(capacity, np.int32), np.empty(capacity, dtype), np.empty(capacity)
+        return cls(np.zeros(shape), np.zeros(shape), newest, values, *entries)
+
+    def grow(self, count: int, capacity: int) -> Found:
+        """Return more room, with the first `count` entries in it."""
+        entries = [np.empty(capacity, part.dtype) for part in self[4:]]
+        for old, new in zip(self[4:], entries):
+            new[:count] = old[:count]
+        return Found(*self[:4], *entries)
+
+    def drop(self, count: int, end: int) -> int:
+        """Remove the entries of the brackets from the place `end` on; return how many are left."""
+        kept = self.where[:count] < end
+        self.newest[:] = (np.cumsum(kept) - 1)[self.newest]
+        left = int(kept.sum())
+        for part in self[4:]:
+            part[:left] = part[:count][kept]
+        return left
 
 
 def collect_candidates(
-    panels: Sequence[np.ndarray],
-    posteriors: Iterable[PanelPosteriors],
-    first: np.ndarray,
-    last: np.ndarray,
-    reference: np.ndarray,
-    most: int,
+    panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors], brackets: Brackets, most: int
 ) -> Statistics:
-    """Collect the values with first <= x < last of a block, and the sums outside of these brackets (K, D).
+    """Collect the values of a block that are in the brackets, and the sums outside of these.
 
     If there are more than `most`, those of the last brackets are dropped: only the brackets before the
     place `ends`, of which there is at least one, are complete. `count` is then an estimate.
     """
     from fishermix.mixture import kernels
 
-    (n_components, n_features), dtype = first.shape, first.dtype
-    below, deviation, newest = np.zeros(first.shape), np.zeros(first.shape), np.zeros(first.shape, np.int64)
-    sums = below, deviation, newest, np.full(first.shape, np.nan, dtype)
-    hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
-    work = (
-        np.empty(n_features, np.int64),
-        hit,
-        hit.view("<u8"),
-        np.empty(n_features),
-        np.empty(n_features, dtype),
-    )
+    (n_components, n_features), dtype = brackets.low.shape, brackets.low.dtype
+    work = Work.make(n_features, dtype)
     most = max(most, FEWEST_ENTRIES * n_features)
-    capacity, count = min(n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), most), 0
-    entries: Entries = np.empty(capacity, np.int32), np.empty(capacity, dtype), np.empty(capacity)
-    end, dropped = first.size, np.zeros(first.size, np.int64)
-    for number, (panel, posterior) in enumerate(zip(panels, posteriors), 1):
-        resume, light = np.zeros(2, np.int64), posterior.weight.astype(dtype, copy=False)
-        given = panel, *posterior, light, first, last, reference, *work, *sums
-        while True:
-            count = kernels.collect(*given, *entries, resume, count)
-            if resume[0] == n_components:
-                break
-            brackets = np.flatnonzero((first < last).ravel())
-            if len(entries[0]) < most or len(brackets) <= 1:
-                capacity = 2 * len(entries[0])
-                entries = _grow(entries, count, min(capacity, most) if len(brackets) > 1 else capacity)
+    capacity = min(n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), most)
+    found = Found.make(brackets.low.shape, dtype, capacity)
+    count, end, dropped = 0, brackets.low.size, np.zeros(brackets.low.size, np.int64)
+    for number, (rows, posterior) in enumerate(zip(panels, posteriors), 1):
+        panel = Panel(rows, *posterior, posterior.weight.astype(dtype, copy=False))
+        progress = np.array([0, 0, count])
+        while not kernels.collect(panel, brackets, work, found, progress):
+            count, capacity = int(progress[2]), 2 * len(found.where)
+            places = np.flatnonzero((brackets.low < brackets.high).ravel())
+            if len(found.where) < most or len(places) <= 1:
+                found = found.grow(count, min(capacity, most) if len(places) > 1 else capacity)
                 continue
             part = number / len(panels)
-            held = np.bincount(entries[0][:count], minlength=first.size)
-            kept = np.count_nonzero(np.cumsum(held)[brackets] <= FILLED * part * most)
-            end = int(brackets[min(max(int(kept), 1), len(brackets) - 1)])
+            held = np.bincount(found.where[:count], minlength=len(dropped))
+            kept = np.count_nonzero(np.cumsum(held)[places] <= FILLED * part * most)
+            end = int(places[min(max(int(kept), 1), len(places) - 1)])
             dropped[end:] += (held[end:] / part).astype(np.int64)
-            count = _drop(entries, count, newest, end)
-            first.reshape(-1)[-(-end // n_features) * n_features :] = np.inf
-            last.reshape(-1)[end:] = first.reshape(-1)[end:]
-    where, value, weight = entries
+            progress[2] = found.drop(count, end)
+            brackets.close(end)
+        count = int(progress[2])
     return Statistics(
-        below=below,
-        deviation=deviation,
-        entries=[(where[:count], value[:count], weight[:count])],
-        count=np.bincount(where[:count], minlength=first.size) + dropped,
+        below=found.below,
+        deviation=found.deviation,
+        entries=[tuple(part[:count] for part in found[4:])],
+        count=np.bincount(found.where[:count], minlength=len(dropped)) + dropped,
         ends=[end],
     )
-
-
-def _grow(entries: Entries, count: int, size: int) -> Entries:
-    """Return room for `size` entries, with the first `count` of these in it."""
-    where, value, weight = (np.empty(size, part.dtype) for part in entries)
-    for old, new in zip(entries, (where, value, weight)):
-        new[:count] = old[:count]
-    return where, value, weight
-
-
-def _drop(entries: Entries, count: int, newest: np.ndarray, end: int) -> int:
-    """Remove the entries of the brackets from the place `end` on; return how many are left.
-
-    newest (K, D), the last entry of each bracket, follows the entries to their new places.
-    """
-    kept = entries[0][:count] < end
-    newest[:] = (np.cumsum(kept) - 1)[newest]
-    left = int(kept.sum())
-    for part in entries:
-        part[:left] = part[:count][kept]
-    return left
 
 
 def select_medians(

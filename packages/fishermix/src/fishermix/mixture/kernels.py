@@ -278,103 +278,129 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, 
                 histogram[slot, place[d]] += row_weight[entry]
 
 
-@njit(fastmath={"contract"})  # fused multiply-add only changes the deviation: weights are not multiplied
-def collect(
-    x, start, row, row_weight, light, low, high, center, wanted, hit, eight_hits, under, away,
-    below, deviation, newest, newest_value, where, value, weight, resume, count,
-):  # fmt: skip
-    """Append the values of the listed rows with low <= x < high to the entries, of which `count` are in use.
+# Fused multiply-add only changes the deviation: weights are not multiplied.
 
-    light: row_weight in the type of x. low, high and center (K, D); an infinite low skips the (k, d).
-    wanted, hit, eight_hits (the same bytes in words), under and away (D,) are work space.
-    below (K, D) += the weight of the values under low; deviation (K, D) += row_weight |x - center|.
-    newest (K, D) is the last entry of each (k, d) and newest_value its value, at first NaN: a value equal to
-    it is merged into it, so that ties take little room.
-    The entries are where (capacity,), which is k D + d, value and weight of the same shape.
-    Returns the number of entries; if there is no room for four more rows, resume (2,) says where to continue,
-    else it is (K, 0). The work space keeps the sums until then, so that their bits do not depend on the room.
+
+@njit(fastmath={"contract"})
+def collect(panel, brackets, work, found, progress):
+    """Append the values of the listed rows of a panel that are in their brackets to the entries found.
+
+    The tuples are those of `candidates`. found.below += the weight of the values under a bracket;
+    found.deviation += weight |x - center|. progress (3,) is the component and the listed row to begin with,
+    and the number of entries in use. Returns False if there is no room for four more rows; progress then says
+    where to continue, and the work space keeps the sums, so that their bits do not depend on the room.
     """
-    k_count, d_count = low.shape
-    zero, none, one = 0.0, np.uint8(0), np.uint8(1)
-    for k in range(resume[0], k_count):
-        entry, end = start[k], start[k + 1]
-        if resume[1] > entry:
-            entry = resume[1]
+    k_count, d_count = brackets.low.shape
+    for k in range(progress[0], k_count):
+        entry, end, count = panel.start[k], panel.start[k + 1], progress[2]
+        if progress[1] > entry:
+            entry = progress[1]
         else:
             for d in range(d_count):
-                under[d] = away[d] = 0
-        resume[1] = 0
-        wanted_count = 0
-        for d in range(d_count):
-            hit[d] = 0
-            if low[k, d] < np.inf:
-                wanted[wanted_count] = d
-                wanted_count += 1
+                work.under[d] = work.away[d] = 0
+        progress[1] = 0
+        wanted_count = _list_wanted(brackets.low[k], work)
         if wanted_count == 0:
             continue
-        first, last, middle = low[k], high[k], center[k]
-        while entry < end and count + 4 * d_count <= len(where):
-            # Four rows at a time, because the sums are written to memory each time. Bit r of hit[d] says
-            # whether row r is in the bracket. At the end of the list the missing rows weigh nothing.
-            rows = end - entry
-            e1 = entry + 1 if rows > 1 else entry
-            e2 = entry + 2 if rows > 2 else entry
-            e3 = entry + 3 if rows > 3 else entry
-            x0, w0, v0 = x[row[entry]], row_weight[entry], light[entry]
-            x1, w1, v1, two = x[row[e1]], row_weight[e1], light[e1], np.uint8(2)
-            x2, w2, v2, four = x[row[e2]], row_weight[e2], light[e2], np.uint8(4)
-            x3, w3, v3, eight = x[row[e3]], row_weight[e3], light[e3], np.uint8(8)
-            if rows < 2:
-                w1, v1, two = zero, v1 * 0, none
-            if rows < 3:
-                w2, v2, four = zero, v2 * 0, none
-            if rows < 4:
-                w3, v3, eight = zero, v3 * 0, none
+        while entry < end and count + 4 * d_count <= len(found.where):
             if wanted_count * 8 < d_count:
-                for place in range(wanted_count):
-                    d = wanted[place]
-                    hit[d] = 0
-                    for r in range(rows if rows < 4 else 4):
-                        a0 = x[row[entry + r], d]
-                        away[d] += light[entry + r] * abs(a0 - middle[d])
-                        under[d] += row_weight[entry + r] if a0 < first[d] else zero
-                        hit[d] |= ((a0 >= first[d]) & (a0 < last[d])) << r
+                _add_wanted(panel, brackets, work, k, entry, end)
             else:
-                for d in range(d_count):
-                    l, h, m = first[d], last[d], middle[d]
-                    a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
-                    away[d] += (v0 * abs(a0 - m) + v1 * abs(a1 - m)) + (v2 * abs(a2 - m) + v3 * abs(a3 - m))
-                    under0 = (w0 if a0 < l else zero) + (w1 if a1 < l else zero)
-                    under[d] += under0 + ((w2 if a2 < l else zero) + (w3 if a3 < l else zero))
-                    hit0 = (one if (a0 >= l) & (a0 < h) else none) | (two if (a1 >= l) & (a1 < h) else none)
-                    hit2 = (four if (a2 >= l) & (a2 < h) else none) | (
-                        eight if (a3 >= l) & (a3 < h) else none
-                    )
-                    hit[d] = hit0 | hit2
-            for word in range(len(eight_hits)):
-                bits = np.int64(eight_hits[word])
-                while bits != 0:
-                    lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
-                    bits &= bits - 1
-                    column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
-                    found = x[row[e], column]
-                    if found == newest_value[k, column]:
-                        weight[newest[k, column]] += row_weight[e]
-                    else:
-                        where[count] = k * d_count + column
-                        value[count] = newest_value[k, column] = found
-                        weight[count] = row_weight[e]
-                        newest[k, column] = count
-                        count += 1
+                _add_four(panel, brackets, work, k, entry, end)
+            count = _append_hits(panel, work, found, k, entry, count)
             entry += 4
+        progress[2] = count
         if entry < end:
-            resume[0] = k
-            resume[1] = entry
-            return count
+            progress[0], progress[1] = k, entry
+            return False
         for d in range(d_count):
-            below[k, d] += under[d]
-            deviation[k, d] += away[d]
-    resume[0] = k_count
+            found.below[k, d] += work.under[d]
+            found.deviation[k, d] += work.away[d]
+    return True
+
+
+@njit_inner()
+def _list_wanted(low, work):
+    """List the dimensions that have a bracket in work.wanted, then -1; return their number."""
+    count = 0
+    for d in range(len(low)):
+        work.hit[d] = 0
+        if low[d] < np.inf:
+            work.wanted[count] = d
+            count += 1
+    work.wanted[count] = -1
+    return count
+
+
+@njit_inner(fastmath={"contract"})
+def _add_wanted(panel, brackets, work, k, entry, end):
+    """Do what `_add_four` does, for a few dimensions."""
+    place, last = 0, entry + 4 if entry + 4 < end else end
+    while work.wanted[place] >= 0:
+        d = work.wanted[place]
+        low, high, center = brackets.low[k, d], brackets.high[k, d], brackets.center[k, d]
+        work.hit[d] = 0
+        for e in range(entry, last):
+            value = panel.x[panel.row[e], d]
+            work.away[d] += panel.light[e] * abs(value - center)
+            work.under[d] += panel.weight[e] if value < low else 0.0
+            work.hit[d] |= ((value >= low) & (value < high)) << (e - entry)
+        place += 1
+
+
+@njit_inner(inline="always")
+def _add_four(panel, brackets, work, k, entry, end):
+    """Add up to four rows to the sums: four at a time, because these are written to memory each time.
+
+    Bit r of hit[d] says whether row r is in the bracket. At the end of the list missing rows weigh nothing.
+    """
+    zero, none, one, rows = 0.0, np.uint8(0), np.uint8(1), end - entry
+    e1, e2, e3 = entry + (rows > 1), entry + 2 * (rows > 2), entry + 3 * (rows > 3)
+    x, row, weight, light = panel.x, panel.row, panel.weight, panel.light
+    x0, w0, v0 = x[row[entry]], weight[entry], light[entry]
+    x1, w1, v1, two = x[row[e1]], weight[e1], light[e1], np.uint8(2)
+    x2, w2, v2, four = x[row[e2]], weight[e2], light[e2], np.uint8(4)
+    x3, w3, v3, eight = x[row[e3]], weight[e3], light[e3], np.uint8(8)
+    if rows < 2:
+        w1, v1, two = zero, v1 * 0, none
+    if rows < 3:
+        w2, v2, four = zero, v2 * 0, none
+    if rows < 4:
+        w3, v3, eight = zero, v3 * 0, none
+    low, high, center = brackets.low[k], brackets.high[k], brackets.center[k]
+    under, away, hit = work.under, work.away, work.hit
+    for d in range(len(low)):
+        l, h, m = low[d], high[d], center[d]
+        a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
+        away[d] += (v0 * abs(a0 - m) + v1 * abs(a1 - m)) + (v2 * abs(a2 - m) + v3 * abs(a3 - m))
+        under0 = (w0 if a0 < l else zero) + (w1 if a1 < l else zero)
+        under[d] += under0 + ((w2 if a2 < l else zero) + (w3 if a3 < l else zero))
+        hit0 = (one if (a0 >= l) & (a0 < h) else none) | (two if (a1 >= l) & (a1 < h) else none)
+        hit2 = (four if (a2 >= l) & (a2 < h) else none) | (eight if (a3 >= l) & (a3 < h) else none)
+        hit[d] = hit0 | hit2
+
+
+@njit_inner(inline="always")
+def _append_hits(panel, work, found, k, entry, count):
+    """Append the values in the brackets of up to four rows; return the number of entries.
+
+    A value equal to the newest of its bracket is merged into that, so that ties take little room.
+    """
+    for word in range(len(work.eight_hits)):
+        bits = np.int64(work.eight_hits[word])
+        while bits != 0:
+            lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
+            bits &= bits - 1
+            column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
+            value = panel.x[panel.row[e], column]
+            if value == found.newest_value[k, column]:
+                found.weight[found.newest[k, column]] += panel.weight[e]
+            else:
+                found.where[count] = k * work.under.shape[0] + column
+                found.value[count] = found.newest_value[k, column] = value
+                found.weight[count] = panel.weight[e]
+                found.newest[k, column] = count
+                count += 1
     return count
 
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fishermix.mixture.candidates import FILLED, collect_candidates, select_medians
+from fishermix.mixture.candidates import FILLED, Brackets, collect_candidates, select_medians
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.m_step import ComponentSums, FamilyFit, Plan, RowSorter
 from fishermix.rows.blocks import Statistics
@@ -242,7 +242,7 @@ class MedianSearch:
             last = np.where(collecting, np.where(high < limit, high, nowhere), first)
             part = sum(map(len, panels)) / self.plan.n_rows
             most = int(part * self.plan.room / self._entry_bytes)
-            statistics |= collect_candidates(panels, posteriors, first, last, reference, most)
+            statistics |= collect_candidates(panels, posteriors, Brackets(first, last, reference), most)
         return statistics
 
     def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianSearch:
