@@ -10,21 +10,19 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fishermix import __version__
 from fishermix.errors import FishermixError
-from starlette.routing import Match
 
 from fishermix_photos.query import UnknownTerm
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Guard, Limits, Work
 from fishermix_photos.server.live import LiveLibrary, NotReady
-from fishermix_photos.server.messages import Health, ProgressMessage, describe_errors
+from fishermix_photos.server.messages import Health, ProgressMessage
 from fishermix_photos.server.originals import Downloads
 from fishermix_photos.server.routes import Site, router
 
 STATIC = Path(__file__).with_name("static")
 # FastAPI passes requests on to OpenTelemetry if the environment says so.
 NO_TELEMETRY = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
-REFUSALS = describe_errors(400, 401, 403, 421, 429, 503, 504)
 
 
 def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access | None = None) -> FastAPI:
@@ -36,7 +34,6 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         description="Find and describe photos.",
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
-        responses=REFUSALS,
         telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
     app.state.site = Site(live, Work(limits), Downloads(limits.downloads), access)
@@ -82,18 +79,6 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(NotReady)
     async def loading(request: Request, error: NotReady) -> JSONResponse:
         return JSONResponse({"detail": f"The server is starting. {error}"}, 503, {"Retry-After": "1"})
-
-    @app.exception_handler(405)
-    async def not_allowed(request: Request, error: Exception) -> JSONResponse:
-        """The `Allow` header lists the methods of all routes with this path, not of the first one."""
-        methods = {
-            method
-            for route in (*app.routes, *router.routes)
-            if route.matches(request.scope)[0] is not Match.NONE
-            for method in getattr(route, "methods", None) or ()
-        }
-        headers = {"Allow": ", ".join(sorted(methods))}
-        return JSONResponse({"detail": "Method Not Allowed"}, 405, headers=headers)
 
 
 def _serve_file(file: Path) -> Callable[[], Awaitable[Response]]:

@@ -12,15 +12,16 @@ that send slowly, or nothing after the head, take nothing away from others.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fishermix_photos.server.access import SIGN_IN, SIGNED_IN, Access, find_token
@@ -55,8 +56,13 @@ class Limits:
 
 
 class Refused(Exception):
+    """A request that gets this response. The rest of its body is not read, so the connection ends."""
+
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, page: str = ""):
-        self.status, self.detail, self.headers, self.page = status, detail, headers or {}, page
+        headers = {"Connection": "close", **(headers or {})}
+        self.response: Response = JSONResponse({"detail": detail}, status, headers)
+        if page:
+            self.response = HTMLResponse(page, status, headers)
 
 
 class Guard:
@@ -75,7 +81,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_encode_headers(HEADERS)]
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         body = Body(self, receive)
@@ -84,7 +90,7 @@ class Guard:
             await self.app(scope, body.receive, send_guarded)
         except Refused as refused:
             if not status:
-                await _send_error(send_guarded, refused)
+                await refused.response(scope, receive, send_guarded)
         except ClientDisconnect:
             pass  # nobody is left to be answered
         finally:
@@ -100,8 +106,7 @@ class Guard:
             raise Refused(503, "Too many uploads at once. Try again in a moment.", {"Retry-After": "2"})
 
     def _check(self, scope: Scope) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        headers["cookie"] = _join_cookies(scope)
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self.access.allows_host(host):
             raise Refused(421, f"This server responds only to {self.access.describe_hosts()}.")
@@ -117,12 +122,12 @@ class Guard:
             raise Refused(413, self.limits.explain_size())
         self._check_uploads(int(length))
 
-    def _check_token(self, scope: Scope, headers: dict[str, str]) -> None:
+    def _check_token(self, scope: Scope, headers: Headers) -> None:
         """Raise unless the request carries the cookie or the token. The link signs in, once it is opened."""
         address, port = (scope.get("client") or ("",))[0], (scope.get("server") or ("", 0))[1]
         if not self.access.allows_rate(address):
             raise Refused(429, "Too many requests. Wait a few seconds.", {"Retry-After": "2"})
-        if self.access.accepts_cookie(headers.get("cookie", ""), port):
+        if self.access.accepts_cookie("; ".join(headers.getlist("cookie")), port):  # several, from proxies
             return
         link = find_token(scope["query_string"]) if scope["path"] == "/" else None
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
@@ -162,28 +167,6 @@ class Body:
             if self.size > self._limits.body_bytes:
                 raise Refused(413, self._limits.explain_size())
         return message
-
-
-def _join_cookies(scope: Scope) -> str:
-    """All `Cookie` headers as one: browsers and proxies may send several."""
-    return "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
-
-
-def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-
-
-async def _send_error(send: Send, refused: Refused) -> None:
-    body = refused.page.encode() if refused.page else json.dumps({"detail": refused.detail}).encode()
-    kind = "text/html; charset=utf-8" if refused.page else "application/json"
-    # The rest of a refused body is not read, so the connection cannot be reused.
-    headers = {
-        "Content-Type": kind,
-        "Content-Length": str(len(body)),
-        "Connection": "close",
-    } | refused.headers
-    await send({"type": "http.response.start", "status": refused.status, "headers": _encode_headers(headers)})
-    await send({"type": "http.response.body", "body": body})
 
 
 class Work:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from fishermix_photos import results
 from fishermix_photos.details import find_kind
@@ -15,45 +15,35 @@ from fishermix_photos.server.originals import find_type, stat_inside
 MOST_GROUPS = 500  # of duplicates in one answer
 
 
-class Mistake(BaseModel):
-    detail: str
-
-
 class PhotoMessage(BaseModel):
-    """A photo, a video or a page of a TIFF file; `time` and `page` say which part of the file matched."""
+    """A photo, a video or a page of a TIFF file; `time` and `page` say which part of the file matched.
+
+    path : from the name of the library's folder on, "Pictures/2019/dog.jpg"
+    version : differs when the file has changed
+    similar : the ids of near copies, which take no place of their own
+    """
 
     id: str
-    path: str = Field(description="From the name of the library's folder on: Pictures/2019/dog.jpg.")
-    kind: str = Field("", description="The format: JPEG, HEIC, RAW, video and so on.")
-    taken: str | None = Field(None, description="Local time, YYYY-MM-DDTHH:MM:SS.")
-    place: str | None = Field(None, description='City and country, by GeoNames: "Lima, Peru".')
+    path: str
+    kind: str = ""
+    taken: str | None = None
+    place: str | None = None
     width: int | None = None
     height: int | None = None
-    version: str = Field("", description="Differs when the file has changed.")
-    time: float | None = Field(None, description="The time in a video, in seconds.")
-    page: int | None = Field(None, description="The page of a TIFF file, if it is not the first.")
-    score: float | None = Field(
-        None,
-        description="How well the photo matches. Comparable within one query only: unrelated photos usually "
-        "score below 0.3, good matches around 0.5. null without a query.",
-    )
-    probability: float | None = Field(
-        None,
-        description="The probability, 0 to 1, that the photo is what the query describes. Comparable between "
-        "queries. null for queries of photos only, and for models without calibration.",
-    )
-    band: results.Band | None = Field(
-        None,
-        description="The probability in words: likely from 0.5 on, maybe from 0.2 on, otherwise unlikely.",
-    )
-    similar: list[str] = Field(
-        default_factory=list, description="The ids of near copies, which take no place of their own."
-    )
+    version: str = ""
+    time: float | None = None
+    page: int | None = None
+    score: float | None = None
+    probability: float | None = None
+    band: results.Band | None = None
+    similar: list[str] = []
 
 
 class RemarkMessage(BaseModel):
+    """A remark, and the query that it suggests instead."""
+
     text: str
-    query: str | None = Field(None, description="A query that the remark suggests instead.")
+    query: str | None = None
 
 
 class FacetCount(BaseModel):
@@ -62,24 +52,17 @@ class FacetCount(BaseModel):
 
 
 class ResultsMessage(BaseModel):
-    """The photos that a search found, or a part of the list without a query."""
+    """`results.Results`; `spelling` says whether unknown words are matched by spelling, or else ignored."""
 
     photos: list[PhotoMessage]
-    more: bool = Field(description="Whether a larger `offset` gives more photos.")
-    total: int | None = Field(
-        description="The number of all photos that meet the conditions. null for a search by score."
-    )
-    years: list[FacetCount] = Field(
-        description="The years of a list by date, in its order, with their numbers of photos."
-    )
-    remarks: list[RemarkMessage] = Field(description="How the query was understood.")
-    unknown_words: list[str] = Field(description="Words of the query that the model does not know.")
-    spelling: bool = Field(description="Whether unknown words are matched by spelling, or else ignored.")
-    nothing_matches: bool = Field(
-        description="Whether not one photo is right, which is true nine times out of ten."
-    )
-    is_understood: bool = Field(description="Whether the model can make something of the query.")
-    verdict: str = Field(description="What to say above the photos if all are unlikely; otherwise empty.")
+    more: bool
+    total: int | None
+    years: list[FacetCount]
+    remarks: list[RemarkMessage]
+    unknown_words: list[str]
+    spelling: bool
+    nothing_matches: bool
+    verdict: str
 
 
 class CopyMessage(PhotoMessage):
@@ -89,15 +72,15 @@ class CopyMessage(PhotoMessage):
 class GroupMessage(BaseModel):
     """Photos of the same picture. The first one has the most pixels and is best kept."""
 
-    exact: bool = Field(description="Whether the files are equal, byte by byte.")
+    exact: bool
     photos: list[CopyMessage]
 
 
 class DuplicatesMessage(BaseModel):
-    """The groups of duplicates, by path."""
+    """The groups of duplicates, by path, and whether there are more of them."""
 
     groups: list[GroupMessage]
-    more: bool = Field(description="Whether there are more groups than these.")
+    more: bool
 
 
 class FacetsMessage(BaseModel):
@@ -122,15 +105,15 @@ class DetailsMessage(PhotoMessage):
     camera: str | None = None
     latitude: float | None = None
     longitude: float | None = None
-    region: str | None = Field(None, description="District, county and state.")
-    taken_from: str | None = Field(None, description='"exif", "name", "folder" or "file".')
-    playable: bool = Field(False, description="Whether browsers can show the original.")
+    region: str | None = None
+    taken_from: str | None = None
+    playable: bool = False
 
 
 class ScoredSentence(BaseModel):
     sentence: str
     score: float
-    band: results.Band | None = Field(None, description="How sure a search for the sentence is of the photo.")
+    band: results.Band | None = None
 
 
 class Sentences(BaseModel):
@@ -139,28 +122,30 @@ class Sentences(BaseModel):
 
 class Caption(BaseModel):
     caption: str
-    confidence: float | None = Field(None, description="Probability that the caption is right, if estimated.")
+    confidence: float | None = None
     unsure: bool = False
 
 
 class Health(BaseModel):
     status: Literal["ok"]
     version: str
-    photos: int = Field(description="The number of files: photos, videos and TIFF files.")
-    folder: str = Field(description="What is served: the names of the folders.")
-    captions: bool = Field(description="Whether the model can write captions.")
+    photos: int
+    folder: str
+    captions: bool
 
 
 class ProgressMessage(BaseModel):
-    """What the server is doing. `version` changes whenever photos have been added, changed or removed."""
+    """What the server is doing. `version` changes whenever photos have been added, changed or removed;
+    `problem` says why a folder could not be updated the last time.
+    """
 
     state: Literal["starting", "updating", "ready"]
     message: str
     done: int | None = None
     total: int | None = None
     version: int
-    photos: int = Field(description="The number of files: photos, videos and TIFF files.")
-    problem: str | None = Field(None, description="Why a folder could not be updated the last time.")
+    photos: int
+    problem: str | None = None
 
 
 def show_photo(photo: results.Photo) -> dict[str, Any]:
@@ -209,7 +194,6 @@ def show_results(found: results.Results, spelling: bool = False) -> ResultsMessa
         unknown_words=list(found.unknown_words),
         spelling=spelling,
         nothing_matches=found.nothing_matches,
-        is_understood=found.is_understood,
         verdict=found.verdict,
     )
 
@@ -235,7 +219,3 @@ def show_group(group: DuplicateGroup) -> GroupMessage:
         status = stat_inside(photo)
         copies.append(CopyMessage(**show_photo(photo), bytes=status.st_size if status else None))
     return GroupMessage(exact=group.is_exact, photos=copies)
-
-
-def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Mistake} for status in statuses}

@@ -4,16 +4,12 @@ is sent.
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
@@ -36,7 +32,6 @@ SHOWN = {
     ".mov": "video/mp4",
     ".webm": "video/webm",
 }
-EARLIEST_IN_ZIP = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,11 @@ class Original:
     path: Path
     handle: int
     status: os.stat_result
+
+    @property
+    def place(self) -> str | Path:
+        """The file by its descriptor: what the path leads to may have changed since it was opened."""
+        return f"/dev/fd/{self.handle}" if os.name == "posix" else self.path
 
 
 def find_inside(photo: Photo) -> Path | None:
@@ -112,10 +112,8 @@ class Downloads:
     def send_file(self, original: Original, download: bool) -> Response:
         """The file, or the part of it that a `Range` header asks for."""
         kind = find_type(original.path.name)
-        # By its descriptor: what the path leads to may have changed since the file was opened.
-        path = f"/dev/fd/{original.handle}" if os.name == "posix" else original.path
         response = FileResponse(
-            path,
+            original.place,
             media_type=kind or "application/octet-stream",
             filename=replace_undecodable(original.path.name),
             stat_result=original.status,
@@ -149,29 +147,26 @@ class Download(Response):
                 os.close(self._original.handle)
 
 
-class _Pieces(io.RawIOBase):
+class _Pieces(list[bytes]):
     """A file to write to, whose content is taken piece by piece."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
+    def write(self, data: bytes, /) -> int:
+        self.append(bytes(data))
         return len(data)
 
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
     def take(self) -> bytes:
-        data = b"".join(self._parts)
-        self._parts.clear()
+        data = b"".join(self)
+        self.clear()
         return data
 
 
 def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
     """A zip file with these files, not compressed: photos are. Files that are gone are skipped."""
     pieces, names = _Pieces(), set[str]()
-    with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for number, photo in enumerate(photos, 1):
             original = open_original(photo)
             if original is None:
@@ -180,8 +175,8 @@ def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
             if name in names:  # two folders of the library may have the same name
                 name = f"{number}/{name}"
             names.add(name)
-            entry = zipfile.ZipInfo(name, _zip_time(original.status.st_mtime))
-            entry.external_attr = 0o600 << 16
+            # Times that a zip file cannot hold become the nearest that it can.
+            entry = zipfile.ZipInfo.from_file(original.place, name, strict_timestamps=False)
             with (
                 os.fdopen(original.handle, "rb") as file,
                 archive.open(entry, "w", force_zip64=True) as target,
@@ -190,11 +185,3 @@ def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
                     target.write(data)
                     yield pieces.take()
     yield pieces.take()
-
-
-def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
-    with suppress(OSError, OverflowError, ValueError):
-        moment = datetime.fromtimestamp(seconds)
-        if 1980 <= moment.year < 2108:
-            return (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)
-    return EARLIEST_IN_ZIP

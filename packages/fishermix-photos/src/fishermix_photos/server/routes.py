@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
@@ -26,14 +26,12 @@ from fishermix_photos.server.messages import (
     ScoredSentence,
     Sentences,
     Topics,
-    describe_errors,
     show_details,
     show_duplicates,
     show_facets,
     show_results,
 )
 from fishermix_photos.server.originals import (
-    SHOWN,
     Downloads,
     has_any_file,
     open_original,
@@ -49,29 +47,6 @@ DAY = (
     r"|(19(0[48]|[2468][048]|[13579][26])|20([02468][048]|[13579][26]))-02-29)$"
 )
 KINDS = "|".join(format.name for format in FORMATS)
-BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-UPLOAD_KINDS = ("image/jpeg", "image/png", "image/webp", "image/gif")
-FILE_CONTENT = BINARY | {kind: {} for kind in SHOWN.values()}
-ORIGINAL: dict[int | str, dict[str, Any]] = {
-    200: {"content": FILE_CONTENT},
-    206: {"description": "A part of the file", "content": FILE_CONTENT},
-    416: {"description": "The file has no such part"},
-    **describe_errors(404),
-}
-EXPORT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/zip": BINARY["application/octet-stream"], "text/plain": {}}},
-    **describe_errors(404),
-}
-UPLOAD = {
-    "requestBody": {
-        "required": True,
-        "description": "The bytes of a photo, not a form. The content decides: BMP, TIFF and other content "
-        "types are accepted as well. Status 400: the body is empty or cannot be decoded.",
-        "content": {
-            kind: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for kind in UPLOAD_KINDS
-        },
-    }
-}
 router = APIRouter(prefix="/api")
 
 
@@ -90,33 +65,16 @@ async def get_site(request: Request) -> Site:
 
 
 async def read_filter(
-    after: Annotated[str | None, Query(pattern=DAY, description="Taken on this day or later.")] = None,
-    before: Annotated[str | None, Query(pattern=DAY, description="Taken before this day.")] = None,
+    after: Annotated[str | None, Query(pattern=DAY)] = None,
+    before: Annotated[str | None, Query(pattern=DAY)] = None,
     folder: Annotated[
-        str | None,
-        Query(
-            alias="in",
-            min_length=1,
-            max_length=500,
-            pattern=r"^/|[^/ ]",
-            description="In folders with these words in their names; /Pictures/2019 is one folder only.",
-        ),
+        str | None, Query(alias="in", min_length=1, max_length=500, pattern=r"^/|[^/ ]")
     ] = None,
-    near: Annotated[
-        str | None,
-        Query(
-            min_length=3,
-            max_length=100,
-            pattern=r"\w",
-            description="Taken near this city, in this country, or around a point: Lima; Lima,50km; Peru; "
-            "52.5,13.4,10km.",
-        ),
-    ] = None,
-    kind: Annotated[str | None, Query(pattern=f"^({KINDS})$", description="Files of this format.")] = None,
-    shape: Literal["portrait", "landscape"] | None = None,
+    near: Annotated[str | None, Query(min_length=3, max_length=100, pattern=r"\w")] = None,
+    kind: Annotated[str | None, Query(pattern=f"^({KINDS})$")] = None,
 ) -> Filter:
     """The conditions that photos must meet."""
-    return Filter(after=after, before=before, folder=folder, near=near, shape=shape, kind=kind)
+    return Filter(after=after, before=before, folder=folder, near=near, kind=kind)
 
 
 async def read_upload(site: Annotated[Site, Depends(get_site)], request: Request) -> np.ndarray:
@@ -130,32 +88,22 @@ async def read_upload(site: Annotated[Site, Depends(get_site)], request: Request
 Here = Annotated[Site, Depends(get_site)]
 Conditions = Annotated[Filter, Depends(read_filter)]
 Upload = Annotated[np.ndarray, Depends(read_upload)]
-PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$", description="A photo's id, from a search.")]
-AtMost = Annotated[int, Query(ge=1, le=200, description="Return at most this many.")]
-QueryText = Annotated[
-    str,
-    Query(
-        min_length=1,
-        max_length=500,
-        pattern=r"\S",
-        description='A sentence; terms combine as in `beach - people` or `photo:ID + "at night"`.',
-    ),
-]
+PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
+AtMost = Annotated[int, Query(ge=1, le=200)]
+QueryText = Annotated[str, Query(min_length=1, max_length=500, pattern=r"\S")]
 
 
 # Lists of photos
 
 
-@router.get("/search", responses=describe_errors(404))
+@router.get("/search")
 async def search_photos(
     site: Here,
     q: QueryText,
     filter: Conditions,
     n: AtMost = 30,
-    offset: Annotated[int, Query(ge=0, le=10_000, description="Skip this many photos.")] = 0,
-    sort: Annotated[
-        Literal["score", "date"], Query(description="Best first; or likely photos and maybes, newest first.")
-    ] = "score",
+    offset: Annotated[int, Query(ge=0, le=10_000)] = 0,
+    sort: Literal["score", "date"] = "score",
 ) -> ResultsMessage:
     """Find the photos that a sentence, or a combination of sentences and photos, describes."""
     query = site.live.make_query(parse_query(q), filter, sort, n, offset)
@@ -173,10 +121,8 @@ async def browse_photos(
     site: Here,
     filter: Conditions,
     n: AtMost = 60,
-    offset: Annotated[int, Query(ge=0, le=100_000_000, description="Skip this many photos.")] = 0,
-    sort: Annotated[
-        Literal["date", "oldest", "name"], Query(description="Newest first, oldest first, by path.")
-    ] = "date",
+    offset: Annotated[int, Query(ge=0, le=100_000_000)] = 0,
+    sort: Literal["date", "oldest", "name"] = "date",
 ) -> ResultsMessage:
     """List photos without a query."""
     query = site.live.make_query((), filter, sort, n, offset)
@@ -204,43 +150,43 @@ async def find_topics(site: Here) -> Topics:
 # A photo of the library, or the one in the body
 
 
-@router.get("/similar", responses=describe_errors(404))
+@router.get("/similar")
 async def find_similar(site: Here, id: PhotoId, n: AtMost = 12) -> ResultsMessage:
     """Find photos that are similar to one of the library."""
     return await show_similar(site, (await find_photo(site, id)).id, n)
 
 
-@router.post("/similar", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+@router.post("/similar")
 async def similar_to_upload(site: Here, point: Upload, n: AtMost = 12) -> ResultsMessage:
     """Find photos that are similar to the one in the body."""
     return await show_similar(site, point, n)
 
 
-@router.get("/annotate", responses=describe_errors(404))
+@router.get("/annotate")
 async def annotate_photo(site: Here, id: PhotoId, n: AtMost = 5) -> Sentences:
     """Find the sentences with the highest scores for a photo of the library."""
     return await rank_sentences(site, (await find_photo(site, id)).id, n)
 
 
-@router.post("/annotate", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+@router.post("/annotate")
 async def annotate_upload(site: Here, point: Upload, n: AtMost = 5) -> Sentences:
     """Find the sentences with the highest scores for the photo in the body."""
     return await rank_sentences(site, point, n)
 
 
-@router.get("/caption", responses=describe_errors(404))
+@router.get("/caption")
 async def caption_photo(site: Here, id: PhotoId) -> Caption:
     """Write a sentence for a photo of the library."""
     return await write_caption(site, (await find_photo(site, id)).id)
 
 
-@router.post("/caption", openapi_extra=UPLOAD, responses=describe_errors(408, 413))
+@router.post("/caption")
 async def caption_upload(site: Here, point: Upload) -> Caption:
     """Write a sentence for the photo in the body."""
     return await write_caption(site, point)
 
 
-@router.get("/explain", responses=describe_errors(404))
+@router.get("/explain")
 async def explain_photo(site: Here, q: QueryText, id: PhotoId) -> Explanation:
     """Show how much each word, and each component of the mixtures, contributes to a score."""
     photo = await find_photo(site, id)
@@ -284,18 +230,12 @@ async def write_caption(site: Site, photo: str | np.ndarray) -> Caption:
 # Pictures and files
 
 
-@router.get(
-    "/photos/{id}",
-    response_class=Response,
-    responses={200: {"content": {"image/jpeg": {}}}, **describe_errors(404)},
-)
+@router.get("/photos/{id}", response_class=Response)
 async def send_picture(
     site: Here,
     id: str,
     size: Literal["small", "large"] = "small",
-    v: Annotated[
-        str, Query(max_length=40, description="Ignored; gives a changed file another address.")
-    ] = "",
+    v: Annotated[str, Query(max_length=40)] = "",  # ignored; gives a changed file another address
 ) -> Response:
     """A photo as JPEG, its longest side at most 480 (small) or 1600 (large) pixels."""
     data = await site.work.run(site.live.thumbnails.make_picture, await find_photo(site, id), size)
@@ -304,13 +244,13 @@ async def send_picture(
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
 
 
-@router.get("/photos/{id}/details", responses=describe_errors(404))
+@router.get("/photos/{id}/details")
 async def describe_photo(site: Here, id: str) -> DetailsMessage:
     """What is known of a photo: when, where and with what it was taken, and where it is."""
     return await run_in_threadpool(show_details, await find_photo(site, id), site.access.local)
 
 
-@router.get("/photos/{id}/original", response_class=Response, responses=ORIGINAL)
+@router.get("/photos/{id}/original", response_class=Response)
 async def send_original(site: Here, id: str, download: bool = False) -> Response:
     """The file itself, with everything that is in it. Formats that browsers show are shown."""
     found = await run_in_threadpool(open_original, await find_photo(site, id))
@@ -319,13 +259,10 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
     return site.downloads.send_file(found, download)
 
 
-@router.get("/export", response_class=Response, responses=EXPORT)
+@router.get("/export", response_class=Response)
 async def export_photos(
     site: Here,
-    id: Annotated[
-        list[PhotoId],
-        Query(min_length=1, max_length=MOST_EXPORTED, description="Ids of photos, from a search."),
-    ],
+    id: Annotated[list[PhotoId], Query(min_length=1, max_length=MOST_EXPORTED)],
     kind: Literal["zip", "list"] = "zip",
 ) -> Response:
     """Several photos as a zip file of the originals, or the list of their paths, one per line."""
