@@ -177,6 +177,7 @@ def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
             names.add(name)
             # Times that a zip file cannot hold become the nearest that it can.
             entry = zipfile.ZipInfo.from_file(original.place, name, strict_timestamps=False)
+            entry.external_attr = 0o600 << 16
             with (
                 os.fdopen(original.handle, "rb") as file,
                 archive.open(entry, "w", force_zip64=True) as target,
