@@ -43,7 +43,7 @@ def tune(photos, *more):
     classes.write_text("\n".join(f"class {number}" for number in range(1000)))
     arguments = ["networks", "tune", photos / "network", "--out", photos / "model", "--steps", 3]
     arguments += ["--data", f"folder:{photos / 'one'}", "--data-only-train", f"folder:{photos / 'two'}"]
-    arguments += ["--classes", classes, "--half", *more]
+    arguments += ["--classes", classes, *more]
     return CliRunner().invoke(
         load_commands(), [str(argument) for argument in arguments], catch_exceptions=False
     )

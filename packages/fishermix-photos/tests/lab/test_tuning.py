@@ -13,20 +13,15 @@ onnx = pytest.importorskip("onnx")
 from fishermix.errors import FishermixError  # noqa: E402
 from fishermix.joint import CanonicalProjections, JointSpace  # noqa: E402
 from fishermix_photos.lab.cut_network import Activations, cut_graph  # noqa: E402
-from fishermix_photos.lab.depthwise import DepthwiseFunction  # noqa: E402
 from fishermix_photos.lab.mixing import extend_sentences, make_tuned_space, mix_spaces  # noqa: E402
 from fishermix_photos.lab.tuning import TunedSpace, Tuning, TuningData, TuningOptions  # noqa: E402
-from fishermix_photos.lab.upper_layers import UpperLayers  # noqa: E402
-from fishermix_photos.vision.network import (  # noqa: E402
-    Network,
-    describe_network,
-    open_session,
-)
+from fishermix_photos.lab.upper_layers import DepthwiseFunction, UpperLayers  # noqa: E402
+from fishermix_photos.vision.network import Network, describe_network, open_session  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-SIDE, CLASSES = 24, 5
+SIDE, CLASSES, NAMES = 24, 5, ["features", "logits", "depths"]
 
 
 def make_network(folder, seed=0):
@@ -97,33 +92,23 @@ def make_network(folder, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("size", "channels", "taps", "stride"), [(17, 32, 5, 1), (9, 16, 3, 1), (8, 16, 5, 2)]
+    ("size", "channels", "taps", "stride"), [(17, 32, 5, 1), (9, 16, 3, 1), (8, 10, 5, 2), (9, 16, 3, 2)]
 )
-def test_the_depthwise_kernel_has_the_gradients_of_torch(size, channels, taps, stride):
+def test_the_depthwise_convolution_has_the_gradients_of_torch(size, channels, taps, stride):
     torch.manual_seed(0)
-    z = (2 * torch.randn(3, size, size, channels)).bfloat16().requires_grad_()
-    weights = (0.1 * torch.randn(taps, taps, channels)).requires_grad_()
+    x = torch.randn(3, size, size, channels).bfloat16().requires_grad_()
+    weights = (0.1 * torch.randn(channels, 1, taps, taps)).requires_grad_()
     bias = torch.randn(channels).requires_grad_()
-    y = DepthwiseFunction.apply(z, weights, bias, stride)
+    y = DepthwiseFunction.apply(x, weights, bias, stride)
     of_y = torch.randn_like(y)
     y.backward(of_y)
-    z2, weights2, bias2 = (one.detach().double().requires_grad_() for one in (z, weights, bias))
-    kernel = weights2.permute(2, 0, 1)[:, None]
-    clipped = z2.clamp(0, 6).permute(0, 3, 1, 2)
-    wanted = functional.conv2d(clipped, kernel, bias2, stride, taps // 2, groups=channels).clamp(0, 6)
-    wanted = wanted.permute(0, 2, 3, 1)
+    x2, weights2, bias2 = (one.detach().double().requires_grad_() for one in (x, weights, bias))
+    given = x2.permute(0, 3, 1, 2), weights2, bias2
+    wanted = functional.conv2d(*given, stride, taps // 2, groups=channels).permute(0, 2, 3, 1)
     wanted.backward(of_y.double())
-    pairs = [(y, wanted), (z.grad, z2.grad), (weights.grad, weights2.grad), (bias.grad, bias2.grad)]
+    pairs = [(y, wanted), (x.grad, x2.grad), (weights.grad, weights2.grad), (bias.grad, bias2.grad)]
     for found, expected in pairs:
-        assert (
-            found.double() - expected
-        ).norm() < 0.04 * expected.norm()  # bfloat16 rounds 5.99 to 6, where the slope is 0
-
-
-def test_wide_activations_are_refused():
-    z = torch.zeros(1, 40, 40, 16, dtype=torch.bfloat16)
-    with pytest.raises(FishermixError, match="too wide"):
-        DepthwiseFunction.apply(z, torch.zeros(3, 3, 16), torch.zeros(16), 1)
+        assert (found.double() - expected).norm() < 0.01 * expected.norm()
 
 
 def test_lower_and_upper_layers_make_the_network_and_tuned_weights_come_back(tmp_path):
@@ -132,16 +117,15 @@ def test_lower_and_upper_layers_make_the_network_and_tuned_weights_come_back(tmp
     (low,) = open_session(cut_graph(network, "low")).run(["low"], {"image": images})
     activations = torch.from_numpy(low.transpose(0, 2, 3, 1).copy())
     graph = onnx.load(network.graph)
-    layers = UpperLayers(graph, "low")
+    layers = UpperLayers(graph, "low", NAMES)
     for change in (0.0, 0.05):
         with torch.no_grad():
             for weight in layers.weights:
                 weight += change * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2))
             found = layers(activations.bfloat16())
         layers.write_into(graph)
-        names = ["features", "logits", "depths"]
-        wanted = open_session(graph.SerializeToString()).run(names, {"image": images})
-        for name, expected in zip(names, wanted):
+        wanted = open_session(graph.SerializeToString()).run(NAMES, {"image": images})
+        for name, expected in zip(NAMES, wanted):
             error = np.linalg.norm(found[name].numpy() - expected) / np.linalg.norm(expected)
             assert error < 0.02, (name, change)
 
@@ -153,10 +137,10 @@ def test_a_network_that_cannot_be_read_says_what_it_has(tmp_path):
     graph = onnx.load(network.graph)
     next(node for node in graph.graph.node if node.op_type == "Add").op_type = "Sub"
     with pytest.raises(FishermixError, match="operation Sub"):
-        UpperLayers(graph, "low")
+        UpperLayers(graph, "low", NAMES)
     graph = onnx.load(network.graph)
     with pytest.raises(FishermixError, match="does not depend"):
-        UpperLayers(graph, "sum")
+        UpperLayers(graph, "sum", NAMES)
 
 
 def test_activations_continue_where_they_stopped(tmp_path, monkeypatch):
@@ -164,7 +148,7 @@ def test_activations_continue_where_they_stopped(tmp_path, monkeypatch):
     random = np.random.default_rng(0)
     paths = []
     for number in range(9):
-        paths.append(tmp_path / f"{number}.png")
+        paths.append(str(tmp_path / f"{number}.png"))
         Image.fromarray(random.integers(0, 255, (30, 30, 3), np.uint8)).save(paths[-1])
     whole = Activations(tmp_path / "a", network, "low", paths).open()
     assert whole.shape == (9, SIDE // 4, SIDE // 4, 16)
@@ -172,19 +156,18 @@ def test_activations_continue_where_they_stopped(tmp_path, monkeypatch):
     run = Activations._run
     calls: list = []
 
-    def fail_late(self, session, batch):
-        if "8.png" in str(batch[-1]) and len(calls) < 10:
+    def fail_late(self, session, start):
+        if start == 8:
             raise KeyboardInterrupt
-        return run(self, session, batch)
+        return run(self, session, start)
 
     monkeypatch.setattr("fishermix_photos.lab.cut_network.BATCHES_BETWEEN_SAVES", 1)
     monkeypatch.setattr(Activations, "_run", fail_late)
     with pytest.raises(KeyboardInterrupt):
         Activations(tmp_path / "b", network, "low", paths).open()
-    calls.extend(range(10))
     monkeypatch.setattr(Activations, "_run", lambda *given: calls.append(given) or run(*given))
     np.testing.assert_array_equal(Activations(tmp_path / "b", network, "low", paths).open(), whole)
-    assert len(calls) == 11  # only the last batch was missing
+    assert len(calls) == 1  # only the last batch was missing
 
 
 def make_tuning(folder, n_photos=64, steps=30):
@@ -207,7 +190,7 @@ def make_tuning(folder, n_photos=64, steps=30):
         np.ones(n_photos, np.float32),
         random.normal(size=(CLASSES, 12)).astype(np.float16),
     )
-    layers = UpperLayers(onnx.load(network.graph), "low")
+    layers = UpperLayers(onnx.load(network.graph), "low", NAMES)
     space = TunedSpace(layers, "depths", random.normal(size=(40, 8)), np.zeros(8), 12)
     options = TuningOptions(
         steps,
@@ -216,7 +199,7 @@ def make_tuning(folder, n_photos=64, steps=30):
         more_sentences=16,
         more_photos=32,
         distilled=4,
-        sizes=(4, 6),
+        squares=(0.67, 1.0),
         alike=2.0,
     )
     return Tuning(space, data, options, folder / "run")
@@ -269,7 +252,7 @@ def test_a_mixed_space_adds_the_scores_of_both():
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     np.testing.assert_allclose(tuned.sentence_points(sentences), points, atol=1e-4)
 
-    same = mix_spaces(tuned, solved, 1.0, images, sentences, start)  # all of the tuned space, turned
+    same = mix_spaces((tuned, solved), 1.0, images, sentences, start)  # all of the tuned space, turned
     np.testing.assert_allclose(
         same.sentence_points(sentences) @ same.image_points(images).T,
         tuned.sentence_points(sentences) @ tuned.image_points(images).T,

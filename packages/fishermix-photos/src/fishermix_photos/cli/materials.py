@@ -15,10 +15,8 @@ from fishermix_photos.cli import App, app
 from fishermix_photos.cli.common import ModelOption, open_model, say
 from fishermix_photos.cli.train import (
     DataOption,
-    HalfOption,
     OnlyTrainOption,
     OutOption,
-    RecipeOption,
     SetOption,
     WordsOption,
     apply_changes,
@@ -40,12 +38,14 @@ WeightOption = Annotated[
         "to solve the joint space."
     ),
 ]
-MoreVectorsOption = Annotated[
-    Path | None, typer.Option(help="Word vectors with more words, of the same space as the model's.")
-]
 ClassesOption = Annotated[
     Path | None, typer.Option(help="The names of the network's classes, one per line, so that it keeps them.")
 ]
+CutOption = Annotated[
+    str,
+    typer.Option(help="Activations after which the network learns. Default: those of EfficientNet-lite2."),
+]
+PROMPT = "a photo of a {}"
 
 networks = App(help="List, add and tune the networks that encode photos.")
 vectors = App(help="Import word vectors.")
@@ -93,9 +93,7 @@ def add_network(
     say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
 
 
-@networks.command(
-    "tune", epilog="Example: fishermix networks tune network/ --data flickr8k:DIR --out model/ --half"
-)
+@networks.command("tune", epilog="Example: fishermix networks tune network/ --data flickr8k:DIR --out model/")
 def tune_network(
     network: Annotated[Path, typer.Argument(help="The folder to write the tuned network to.")],
     out: OutOption,
@@ -104,47 +102,36 @@ def tune_network(
     share: ShareOption = [],  # noqa: B006
     weight: WeightOption = [],  # noqa: B006
     model: ModelOption = None,
-    vectors: MoreVectorsOption = None,
     words: WordsOption = None,
     classes: ClassesOption = None,
-    recipe: RecipeOption = "shipped",
+    cut: CutOption = "/_blocks.13/Add_output_0",
     changes: SetOption = [],  # noqa: B006
     steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
     work: Annotated[
         Path | None, typer.Option(help="Folder for activations and checkpoints. Default: OUT.work.")
     ] = None,
-    half: HalfOption = False,
 ) -> None:
     """Let the network of a model learn from captions, and solve its joint space again.
 
-    A photo takes 70 kB in the work folder. Run the same command again to resume after an interruption.
+    Run the same command again to resume after an interruption.
     """
     from fishermix.storage import make_place
-    from fishermix.text.word_vectors import WordVectors
 
     from fishermix_photos.lab.recipe import find_recipe
     from fishermix_photos.lab.stages import Stages
     from fishermix_photos.model import MODEL_KIND
 
     with _explain_missing_packages():
-        from fishermix_photos.lab.tuned_model import tune_model
+        from fishermix_photos.lab.tuned_model import ModelTuning
         from fishermix_photos.lab.tuning import TuningOptions
     sets = _weigh_sets(open_training_data(data, data_only_train), share, weight)
+    sentences = [PROMPT.format(name) for name in classes.read_text("utf8").splitlines()] if classes else []
     out = make_place(out.absolute(), MODEL_KIND)
     stages = Stages(work or out.with_name(f"{out.name}.work"))
     with stages.hold():
-        tuned = tune_model(
-            open_model(model),
-            sets,
-            network,
-            apply_changes(find_recipe(recipe), changes),
-            TuningOptions(steps=steps),
-            stages,
-            vectors=WordVectors.load(vectors) if vectors else None,
-            n_words=words,
-            class_names=classes.read_text("utf8").splitlines() if classes else (),
-        )
-        tuned.save(out, half=half)
+        tuning = ModelTuning(open_model(model), sets, stages, cut, words)
+        recipe = apply_changes(find_recipe("shipped"), changes)
+        tuning.run(TuningOptions(steps), recipe, network, sentences).save(out, half=True)
     say(f"The model is in {out}, its network in {network}. You can delete {stages.folder}.")
 
 
@@ -167,7 +154,7 @@ def _weigh_sets(sets: list[Dataset], share: list[float], weight: list[float]) ->
     shares, weights = share or [float(len(dataset)) for dataset in sets], weight or [1.0] * len(sets)
     if not len(sets) == len(shares) == len(weights):
         raise FishermixError(f"Give --share and --weight once for each of the {len(sets)} data sets.")
-    return [TuningSet(*values, solve=values[2] >= 1) for values in zip(sets, shares, weights)]
+    return [TuningSet(*values) for values in zip(sets, shares, weights)]
 
 
 @vectors.command(

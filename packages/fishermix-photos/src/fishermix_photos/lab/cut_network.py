@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 from fishermix.rows.blocks import count_threads
@@ -32,75 +32,52 @@ BATCHES_BETWEEN_SAVES = 500
 
 def cut_graph(network: Network, cut: str) -> bytes:
     """The graph that computes the activations named `cut` from an image."""
-    import onnx
-
-    model = onnx.load(network.graph)
-    nodes = {name: node for node in model.graph.node for name in node.output}
-    if cut not in nodes:
+    model = onnx.shape_inference.infer_shapes(onnx.load(network.graph))
+    if not any(cut in node.output for node in model.graph.node):
         raise FishermixError(f"{network.graph} has no activations named {cut}.")
-    needed: set[str] = set()
-    waiting = [cut]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += nodes[name].input if name in nodes else ()
-    kept = [node for node in model.graph.node if needed & set(node.output)]
-    tensors = [tensor for tensor in model.graph.initializer if tensor.name in needed]
-    output = onnx.helper.make_tensor_value_info(cut, onnx.TensorProto.FLOAT, None)
-    graph = onnx.helper.make_graph(kept, "lower", list(model.graph.input), [output], tensors)
-    lower = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    return lower.SerializeToString()
+    return onnx.utils.Extractor(model).extract_model([network.input], [cut]).SerializeToString()
 
 
 class Activations:
     """The activations (n, height, width, channels) float16 of photos, in a memory-mapped file of a folder."""
 
-    def __init__(self, folder: Path, network: Network, cut: str, paths: Sequence[str | os.PathLike]):
-        self.folder, self.network, self.cut = folder, network, cut
-        self.paths = [os.fspath(path) for path in paths]
-        self.file = folder / "activations.npy"
+    def __init__(self, folder: Path, network: Network, cut: str, paths: Sequence[str]):
+        self.network, self.cut, self.paths = network, cut, list(paths)
+        self.file, self.state = folder / "activations.npy", folder / "activations.json"
+        described = json.dumps([sha256_of_file(network.graph), cut, self.paths])
+        self.key = hashlib.sha256(described.encode()).hexdigest()
 
     def open(self) -> np.ndarray:
         """The array; photos that the file lacks are computed first. A stopped run continues."""
         session = open_session(cut_graph(self.network, self.cut))
-        key, done = self._describe(), 0
-        state = self.folder / "activations.json"
-        if state.is_file() and (saved := json.loads(state.read_text()))["key"] == key:
-            done = saved["photos"]
+        done = self._count_done()
+        if done:
             rows = np.load(self.file, mmap_mode="r+")
         else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shape = len(self.paths), *self._run(session, self.paths[:1]).shape[1:]
+            shape = len(self.paths), *self._run(session, 0).shape[1:]
+            self.file.parent.mkdir(parents=True, exist_ok=True)
             rows = np.lib.format.open_memmap(self.file, "w+", np.float16, shape)
-        starts = deque(range(done, len(self.paths), BATCH))
-        running: deque = deque()
-        with (
-            progress("activations", len(self.paths)) as bar,
-            ThreadPoolExecutor(threads := THREADS_PER_CORE * count_threads(None)) as pool,
-        ):
+        n_threads = THREADS_PER_CORE * count_threads(None)
+        with progress("activations", len(self.paths)) as bar, ThreadPoolExecutor(n_threads) as pool:
             bar.advance(done)
-            while starts or running:
-                while starts and len(running) < 3 * threads:
-                    batch = self.paths[starts[0] : starts[0] + BATCH]
-                    running.append((starts.popleft(), pool.submit(self._run, session, batch)))
-                start, future = running.popleft()
-                found = future.result()
-                rows[start : start + len(found)] = found
-                bar.advance(len(found))
-                done = start + len(found)
-                if done % (BATCH * BATCHES_BETWEEN_SAVES) == 0 or not running:
-                    rows.flush()
-                    write_atomically(state, json.dumps({"key": key, "photos": done}).encode())
+            while done < len(self.paths):
+                starts = range(done, len(self.paths), BATCH)[:BATCHES_BETWEEN_SAVES]
+                for found in pool.map(lambda start: self._run(session, start), starts):
+                    rows[done : done + len(found)] = found
+                    done += len(found)
+                    bar.advance(len(found))
+                rows.flush()
+                write_atomically(self.state, json.dumps({"key": self.key, "photos": done}).encode())
         return np.load(self.file, mmap_mode="r")
 
-    def _run(self, session, paths: list[str]) -> np.ndarray:
+    def _count_done(self) -> int:
+        saved = json.loads(self.state.read_text()) if self.state.is_file() else {}
+        return saved["photos"] if saved.get("key") == self.key else 0
+
+    def _run(self, session: Any, start: int) -> np.ndarray:
+        """The activations of a batch of photos."""
         size, limit = self.network.size, allow_pixels(None)
-        crops = [cut_crops(open_photo(path, limit, side=size), "squeeze", size) for path in paths]
-        image = self.network.prepare(np.concatenate(crops))
+        photos = (open_photo(path, limit, side=size) for path in self.paths[start : start + BATCH])
+        image = self.network.prepare(np.concatenate([cut_crops(photo, "squeeze", size) for photo in photos]))
         (values,) = session.run([self.cut], {self.network.input: image})
         return values.transpose(0, 2, 3, 1).astype(np.float16)
-
-    def _describe(self) -> str:
-        described = json.dumps([sha256_of_file(self.network.graph), self.cut, self.paths])
-        return hashlib.sha256(described.encode()).hexdigest()

@@ -20,13 +20,8 @@ def extend_sentences(space: JointSpace, vectors: np.ndarray) -> np.ndarray:
     """What the sentence side of a tuning learns from, (n, d + t): points before they are scaled to length 1,
     and the transformer's part of the sentence vectors.
     """
-    return np.hstack(
-        [vectors @ space._sentence_map - space._sentence_origin, _get_transformer(space, vectors)]
-    )
-
-
-def _get_transformer(space: JointSpace, vectors: np.ndarray) -> np.ndarray:
-    return vectors[:, space.n_word_features :] if space.n_word_features else vectors[:, :0]
+    transformed = vectors[:, space.n_word_features :] if space.n_word_features else vectors[:, :0]
+    return np.hstack([vectors @ space._sentence_map - space._sentence_origin, transformed])
 
 
 def make_tuned_space(
@@ -42,55 +37,50 @@ def make_tuned_space(
 
 
 def mix_spaces(
-    tuned: JointSpace,
-    solved: JointSpace,
+    spaces: tuple[JointSpace, JointSpace],
     share: float,
     images: np.ndarray,
     sentences: np.ndarray,
     start: JointSpace,
 ) -> JointSpace:
-    """The space whose scores are `share` times those of `tuned` plus the rest of those of `solved`.
+    """The space whose scores are `share` times those of the first plus the rest of those of the second.
 
     images (m, p), sentences (n, q) : vectors that show which directions matter
     start : the space whose axes the result has; it has as many dimensions
     """
-    prepared = prepare_features(images, tuned.image_power, tuned.image_l2, tuned.image_widths)
-    parts = [(tuned, share), (solved, 1 - share)]
-    of_images = _concatenate([(s._image_map, s._image_origin, share) for s, share in parts], prepared)
+    prepared = prepare_features(images, start.image_power, start.image_l2, start.image_widths)
+    of_images = _concatenate([(one._image_map, one._image_origin) for one in spaces], share, prepared)
     of_sentences = _concatenate(
-        [(s._sentence_map, s._sentence_origin, share) for s, share in parts], sentences
+        [(one._sentence_map, one._sentence_origin) for one in spaces], share, sentences
     )
     points = [
-        unit_rows(rows @ of[0] - of[1]) for rows, of in ((prepared, of_images), (sentences, of_sentences))
+        unit_rows(rows @ linear - origin)
+        for rows, (linear, origin) in ((prepared, of_images), (sentences, of_sentences))
     ]
     moments = sum(p.T.astype(np.float64) @ p / len(p) for p in points)
     kept = np.linalg.eigh(moments)[1][:, ::-1][:, : start._image_map.shape[1]]
     left, _, right = np.linalg.svd((points[1] @ kept).T @ start.sentence_points(sentences))
     turned = kept @ (left @ right)
-    return _make_space(
-        start,
-        *((np.asarray(m @ turned), np.asarray(origin @ turned)) for m, origin in (of_images, of_sentences)),
-    )
+    maps = [(linear @ turned, origin @ turned) for linear, origin in (of_images, of_sentences)]
+    return _make_space(start, *maps)
 
 
-def _concatenate(parts: list[tuple[np.ndarray, np.ndarray, float]], rows: np.ndarray) -> LinearMap:
-    """The maps side by side, each scaled so that its points have the length 1 on average, times its share."""
-    maps, origins = [], []
-    for linear, origin, share in parts:
-        length = np.linalg.norm(rows @ linear - origin, axis=1).mean()
-        maps.append(np.sqrt(share) / length * linear)
-        origins.append(np.sqrt(share) / length * origin)
-    return np.hstack(maps), np.concatenate(origins)
+def _concatenate(maps: list[LinearMap], share: float, rows: np.ndarray) -> LinearMap:
+    """Two maps side by side, each scaled so that its points have the length 1 on average, times its share."""
+    scales = [
+        np.sqrt(part) / np.linalg.norm(rows @ linear - origin, axis=1).mean()
+        for (linear, origin), part in zip(maps, (share, 1 - share), strict=True)
+    ]
+    scaled = [(scale * linear, scale * origin) for scale, (linear, origin) in zip(scales, maps, strict=True)]
+    return np.hstack([linear for linear, _ in scaled]), np.concatenate([origin for _, origin in scaled])
 
 
 def _make_space(start: JointSpace, of_images: LinearMap, of_sentences: LinearMap) -> JointSpace:
     """A joint space with these maps; its means are those of `start`, changed as the origins need."""
+    pairs = (start.projections.x_mean, of_images), (start.projections.y_mean, of_sentences)
     means = [
         mean + np.linalg.lstsq(linear.T.astype(np.float64), origin - mean @ linear, rcond=None)[0]
-        for mean, (linear, origin) in (
-            (start.projections.x_mean, of_images),
-            (start.projections.y_mean, of_sentences),
-        )
+        for mean, (linear, origin) in pairs
     ]
     ones = np.ones(of_images[0].shape[1])
     weights = [linear.astype(np.float32) for linear, _ in (of_images, of_sentences)]

@@ -15,7 +15,6 @@ from fishermix.errors import FishermixError
 from fishermix.joint import HubnessCorrection, JointSpace
 from fishermix.storage import write_atomically
 from fishermix.text.encoder import SentenceEncoder
-from fishermix.text.word_vectors import WordVectors
 
 from fishermix_photos.lab.cut_network import Activations
 from fishermix_photos.lab.datasets import Dataset, combine
@@ -37,9 +36,8 @@ from fishermix_photos.vision.network import (
     describe_network,
 )
 
-CUT = "/_blocks.13/Add_output_0"  # EfficientNet-lite2: the upper third learns
 SHOWN = 6000  # pairs that show which directions of two spaces matter
-PROMPT = "a photo of a {}"
+TUNED_SHARE = 0.6  # of the tuned maps in the scores; the CCA has the rest
 
 
 @dataclass(frozen=True)
@@ -48,159 +46,145 @@ class TuningSet:
 
     dataset : photos and sentences; "train" photos are tuned on, "dev" photos choose the ridges
     share : how often its photos are drawn, against those of the other sets
-    weight : how much its sentences count
-    solve : whether the CCA learns from it too
+    weight : how much its sentences count; with less than 1, the CCA does not learn from it
     """
 
     dataset: Dataset
     share: float
     weight: float = 1.0
-    solve: bool = True
 
 
-def tune_model(
-    model: ImageTextModel,
-    sets: Sequence[TuningSet],
-    network: str | os.PathLike,
-    recipe: Recipe,
-    options: TuningOptions,
-    stages: Stages,
-    vectors: WordVectors | None = None,
-    n_words: int | None = None,
-    class_names: Sequence[str] = (),
-    tuned_share: float = 0.6,
-    cut: str = CUT,
-) -> ImageTextModel:
-    """Tune the upper layers of a model's image network, and solve the joint space again.
+class ModelTuning:
+    """A model to start from, the data sets, and the work folder, where a stopped tuning continues.
 
-    The axes of the space stay nearly the same. So the result has the captioner of the model, to be trained
-    further with the recipe "fine-tune".
-
-    Parameters
-    ----------
-    model : ImageTextModel
-        The model to start from. It has one image network.
-    sets : sequence of TuningSet
-        Photos and their sentences.
-    network : path
-        The folder to write the tuned network to.
-    recipe : Recipe
-        The ridges and the powers of the CCA, and the hubness correction.
-    options : TuningOptions
-        How to tune.
-    stages : Stages
-        The folder for activations, sentence vectors and the checkpoint; a stopped tuning continues there.
-    vectors : WordVectors, optional
-        Word vectors in place of the model's; they must be of the same space.
-    n_words : int, optional
-        The vocabulary of the model: all words of the sets, then the first others.
-    class_names : sequence of str
-        The names of the network's classes, in the order of its logits; none: without this term.
-    tuned_share : float
-        The share of the tuned maps in the scores; the CCA has the rest.
-    cut : str
-        The activations of the graph after which the network learns.
+    cut : the activations of the graph after which the network learns
+    n_words : the vocabulary of the result: all words of the sets, then the first others; None: the model's
     """
-    Path(network).mkdir(parents=True, exist_ok=True)  # before hours of work
-    space, old = model.joint_space, Network.find(model.image_encoder.encoders[0])
-    dataset = combine([one.dataset for one in sets])
-    encoder = _prepare_encoder(model, dataset.sentences, vectors, n_words, stages)
-    paths, rows = _find_photos(dataset)
-    activations = Activations(stages.folder, old, cut, paths).open()
-    data = _gather(sets, dataset, rows, space, encoder, stages, activations, class_names)
-    graph = onnx.load(old.graph)
-    layers = UpperLayers(graph, cut)
-    tuned = TunedSpace(layers, old.output, space._image_map, space._image_origin, data.sentences.shape[1])
-    with stages.clock("tuning"):
-        tuned = Tuning(tuned, data, options, stages.folder).run()
-    tuned.layers.write_into(graph)
-    image_encoder = ImageEncoder(_save_network(graph, old, Path(network)), view=model.image_encoder.view)
-    solved_sets = combine([one.dataset for one in sets if one.solve])
-    positions = {path: row for row, path in enumerate(paths)}
-    solved_rows = np.array([positions[os.path.realpath(path)] for path in solved_sets.image_paths])
-    features = encode(tuned, activations, solved_rows)
-    recipe = recipe.with_(n_components=space.projections.x_weights.shape[1])
-    _, solved = fit_joint_space(solved_sets, features, list(space.image_widths), encoder, recipe, stages)
-    joint = _mix(tuned, space, solved, tuned_share, solved_sets, features, encoder, recipe)
-    if recipe.csls_neighbors:
-        sizes = [len(one.dataset.sentences) for one in sets if one.solve]
-        joint = replace(joint, hubness=_draw_banks(joint, solved_sets, sizes, features, encoder, recipe))
-    if isinstance(encoder.transformer, CachedTransformer):  # the work folder may go
-        encoder.set_params(transformer=encoder.transformer.transformer)
-    report = {"data": dataset.name, "images": dataset.counts(), "tuning": asdict(options)}
-    result = ImageTextModel(encoder, image_encoder, joint, report | {"tuned_share": tuned_share})
-    if model.captioner is not None:
-        model.captioner.model_key = ""  # of any space: it is fine-tuned for this one
-        result.captioner = model.captioner
-    return result
+
+    def __init__(
+        self,
+        model: ImageTextModel,
+        sets: Sequence[TuningSet],
+        stages: Stages,
+        cut: str,
+        n_words: int | None = None,
+    ):
+        self.model, self.sets, self.stages, self.space = model, sets, stages, model.joint_space
+        self.dataset = combine([one.dataset for one in sets])
+        self.encoder = self._prepare_encoder(n_words)
+        self.network = Network.find(model.image_encoder.encoders[0])
+        self.graph = onnx.load(self.network.graph)
+        outputs = {self.network.output} | {"logits"} & {value.name for value in self.graph.graph.output}
+        self.layers = UpperLayers(self.graph, cut, sorted(outputs))
+        self.photos = list(dict.fromkeys(map(os.path.realpath, self.dataset.image_paths)))
+        self.activations = Activations(stages.folder, self.network, cut, self.photos).open()
+
+    def _prepare_encoder(self, n_words: int | None) -> SentenceEncoder:
+        """The model's sentence encoder, with other words if wanted, and a transformer that remembers."""
+        encoder = self.model.sentence_encoder
+        if n_words is not None:
+            encoder = encoder.with_words_of(self.dataset.sentences, n_words)
+        if not isinstance(encoder.transformer, SentenceTransformer):
+            raise FishermixError("Tuning needs a model with a sentence transformer.")
+        return encoder.set_params(transformer=CachedTransformer(encoder.transformer, self.stages.folder))
+
+    def run(
+        self, options: TuningOptions, recipe: Recipe, network: Path, class_names: Sequence[str]
+    ) -> ImageTextModel:
+        """Tune, write the network to a folder, and solve the joint space again.
+
+        recipe : ridges and powers of the CCA, and the hubness correction
+        class_names : of the network's classes, as sentences in the order of its logits; may be none
+        """
+        network.mkdir(parents=True, exist_ok=True)  # before hours of work
+        data = self._gather(class_names)
+        maps = self.space._image_map, self.space._image_origin
+        start = TunedSpace(self.layers, self.network.output, *maps, data.sentences.shape[1])
+        with self.stages.clock("tuning"):
+            tuned = Tuning(start, data, options, self.stages.folder).run()
+        tuned.layers.write_into(self.graph)
+        name = _save_network(self.graph, self.network, network)
+        joint = self._solve(tuned, recipe)
+        self.encoder.set_params(transformer=self.encoder.transformer.transformer)  # the work folder may go
+        report = {"data": self.dataset.name, "images": self.dataset.counts(), "tuning": asdict(options)}
+        images = ImageEncoder(name, view=self.model.image_encoder.view)
+        result = ImageTextModel(self.encoder, images, joint, report | {"tuned_share": TUNED_SHARE})
+        if self.model.captioner is not None:
+            self.model.captioner.model_key = ""  # of any space: it is fine-tuned for this one
+            result.captioner = self.model.captioner
+        return result
+
+    def _find_rows(self, dataset: Dataset) -> np.ndarray:
+        """The row of the activations of each image."""
+        positions = {path: row for row, path in enumerate(self.photos)}
+        return np.array([positions[os.path.realpath(path)] for path in dataset.image_paths])
+
+    def _gather(self, class_names: Sequence[str]) -> TuningData:
+        """All that the tuning reads. A photo of two sets is drawn as one of the first."""
+        dataset = self.dataset
+        of_sentence = self._find_rows(dataset)[dataset.image_of]
+        is_train = dataset.splits[dataset.image_of] == "train"
+        order = np.flatnonzero(is_train)[np.argsort(of_sentence[is_train], kind="stable")]
+        bounds = np.searchsorted(of_sentence[order], np.arange(len(self.photos) + 1))
+        weights = [np.full(len(one.dataset.sentences), one.weight, np.float32) for one in self.sets]
+        taken = np.zeros(0, np.int64)
+        sources = []
+        for one in self.sets:
+            sources.append(np.setdiff1d(self._find_rows(one.dataset.part("train")), taken))
+            taken = np.union1d(taken, sources[-1])
+        total = sum(one.share for one in self.sets)
+        return TuningData(
+            self.activations,
+            self._map_sentences(),
+            [order[start:end] for start, end in pairwise(bounds)],
+            sources,
+            [one.share / total for one in self.sets],
+            np.concatenate(weights),
+            extend_sentences(self.space, self.encoder.transform(class_names)) if class_names else None,
+        )
+
+    def _map_sentences(self) -> np.ndarray:
+        """What the sentence side learns from, in a memory-mapped file."""
+        width = self.space._sentence_map.shape[1] + self.encoder.n_features - self.space.n_word_features
+        shape, done = (len(self.dataset.sentences), width), 0
+        file = self.stages.folder / "sentences.npy"
+        sentences = np.lib.format.open_memmap(file, "w+", np.float16, shape)
+        for block in self.encoder.blocks(self.dataset.sentences):
+            sentences[done : done + len(block)] = extend_sentences(self.space, block)
+            done += len(block)
+        return sentences
+
+    def _solve(self, tuned: TunedSpace, recipe: Recipe) -> JointSpace:
+        """The mixture of the tuned maps with a CCA of the tuned vectors, and its hubness correction."""
+        start, sets = self.space, [one.dataset for one in self.sets if one.weight >= 1]
+        dataset = combine(sets)
+        features = encode(tuned, self.activations, self._find_rows(dataset))
+        recipe = recipe.with_(n_components=start.projections.x_weights.shape[1])
+        widths = list(start.image_widths)
+        solved = fit_joint_space(dataset, features, widths, self.encoder, recipe, self.stages)[1]
+        with torch.no_grad():
+            maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
+        pairs = _draw_pairs(sets, max(SHOWN, recipe.csls_bank_size), recipe.seed)
+        images = features[dataset.image_of[pairs]]
+        sentences = self.encoder.transform([dataset.sentences[row] for row in pairs])
+        spaces = make_tuned_space(start, *maps), solved
+        joint = mix_spaces(spaces, TUNED_SHARE, images, sentences, start)
+        if not recipe.csls_neighbors:
+            return joint
+        bank = slice(recipe.csls_bank_size)
+        points = joint.image_points(images[bank]), joint.sentence_points(sentences[bank])
+        return replace(joint, hubness=HubnessCorrection.from_points(*points, recipe.csls_neighbors))
 
 
-def _prepare_encoder(
-    model: ImageTextModel,
-    sentences: Sequence[str],
-    vectors: WordVectors | None,
-    n_words: int | None,
-    stages: Stages,
-) -> SentenceEncoder:
-    """The model's sentence encoder, with other words if they are given, and a transformer that remembers."""
-    encoder = model.sentence_encoder
-    if vectors is not None:
-        encoder.set_params(vectors=vectors)
-    if n_words is not None:
-        encoder = encoder.with_words_of(sentences, n_words)
-    if not isinstance(encoder.transformer, SentenceTransformer):
-        raise FishermixError("Tuning needs a model with a sentence transformer.")
-    return encoder.set_params(transformer=CachedTransformer(encoder.transformer, stages.folder))
-
-
-def _find_photos(dataset: Dataset) -> tuple[list[str], np.ndarray]:
-    """The different photo files, and which of them each image of the data set is."""
-    files = [os.path.realpath(path) for path in dataset.image_paths]
-    positions = {path: row for row, path in enumerate(dict.fromkeys(files))}
-    return list(positions), np.array([positions[path] for path in files])
-
-
-def _gather(
-    sets: Sequence[TuningSet],
-    dataset: Dataset,
-    rows: np.ndarray,
-    space: JointSpace,
-    encoder: SentenceEncoder,
-    stages: Stages,
-    activations: np.ndarray,
-    class_names: Sequence[str],
-) -> TuningData:
-    """All that the tuning reads. A photo of two sets is drawn as one of the first."""
-    width = space.projections.x_weights.shape[1] + encoder.n_features - space.n_word_features
-    sentences = np.lib.format.open_memmap(
-        stages.folder / "sentences.npy", "w+", np.float16, (len(dataset.sentences), width)
-    )
-    done = 0
-    for block in encoder.blocks(dataset.sentences):
-        sentences[done : done + len(block)] = extend_sentences(space, block)
-        done += len(block)
-    of_sentence = rows[dataset.image_of]
-    is_train = dataset.splits[dataset.image_of] == "train"
-    order = np.flatnonzero(is_train)[np.argsort(of_sentence[is_train], kind="stable")]
-    bounds = np.searchsorted(of_sentence[order], np.arange(len(activations) + 1))
-    sentences_of = [order[start:end] for start, end in pairwise(bounds)]
-    weights = np.repeat(
-        np.array([one.weight for one in sets], np.float32), [len(one.dataset.sentences) for one in sets]
-    )
-    taken = np.zeros(len(activations), bool)
-    sources, start = [], 0
+def _draw_pairs(sets: Sequence[Dataset], n: int, seed: int) -> np.ndarray:
+    """Rows of training sentences of combined sets, in random order, about as many of each set."""
+    random = np.random.default_rng(seed)
+    chosen, start = [], 0
     for one in sets:
-        of_set = rows[start : start + len(one.dataset)][one.dataset.splits == "train"]
-        sources.append(np.unique(of_set[~taken[of_set]]))
-        taken[of_set] = True
-        start += len(one.dataset)
-    names = None
-    if class_names:
-        names = extend_sentences(space, encoder.transform([PROMPT.format(name) for name in class_names]))
-    shares = np.array([one.share for one in sets])
-    return TuningData(
-        activations, sentences, sentences_of, sources, list(shares / shares.sum()), weights, names
-    )
+        rows = np.flatnonzero(one.splits[one.image_of] == "train")
+        chosen.append(start + random.permutation(rows)[: -(-n // len(sets))])
+        start += len(one.sentences)
+    return random.permutation(np.concatenate(chosen))
 
 
 def _save_network(graph: onnx.ModelProto, old: Network, folder: Path) -> str:
@@ -209,47 +193,3 @@ def _save_network(graph: onnx.ModelProto, old: Network, folder: Path) -> str:
     write_atomically(folder / SIDECAR, describe_network(old).encode())
     is_named = folder.absolute().parent in (SHIPPED_NETWORKS.absolute(), added_networks().absolute())
     return folder.name if is_named else str(folder.absolute())
-
-
-def _mix(
-    tuned: TunedSpace,
-    start: JointSpace,
-    solved: JointSpace,
-    share: float,
-    dataset: Dataset,
-    features: np.ndarray,
-    encoder: SentenceEncoder,
-    recipe: Recipe,
-) -> JointSpace:
-    """The mixture of both spaces."""
-    with torch.no_grad():
-        maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
-    is_train = np.flatnonzero(dataset.splits[dataset.image_of] == "train")
-    pairs = np.random.default_rng(recipe.seed).permutation(is_train)[:SHOWN]
-    shown = features[dataset.image_of[pairs]], encoder.transform([dataset.sentences[row] for row in pairs])
-    return mix_spaces(make_tuned_space(start, *maps), solved, share, *shown, start)
-
-
-def _draw_banks(
-    space: JointSpace,
-    dataset: Dataset,
-    sizes: Sequence[int],
-    features: np.ndarray,
-    encoder: SentenceEncoder,
-    recipe: Recipe,
-) -> HubnessCorrection:
-    """A hubness correction with as many training photos and sentences of each set; `sizes` of the sets."""
-    random = np.random.default_rng(recipe.seed)
-    is_train = dataset.splits[dataset.image_of] == "train"
-    ends = np.cumsum(sizes)
-    chosen = np.concatenate(
-        [
-            random.permutation(start + np.flatnonzero(is_train[start:end]))[
-                : recipe.csls_bank_size // len(sizes)
-            ]
-            for start, end in zip(ends - sizes, ends)
-        ]
-    )
-    sentences = encoder.transform([dataset.sentences[row] for row in chosen])
-    points = space.image_points(features[dataset.image_of[chosen]]), space.sentence_points(sentences)
-    return HubnessCorrection.from_points(*points, recipe.csls_neighbors)

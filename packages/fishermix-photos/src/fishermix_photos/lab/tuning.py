@@ -31,45 +31,20 @@ SMALLEST = 1e-6  # added before the square root: its slope at 0 is infinite
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """How to tune.
+    """How to tune."""
 
-    Parameters
-    ----------
-    steps : int
-        The number of batches.
-    batch : int
-        Photos per batch.
-    learning_rate : float
-        The largest one, of AdamW; it falls to 0 along half a cosine.
-    more_sentences : int
-        Further sentences that each photo of a batch is compared with.
-    more_photos : int
-        Photos of earlier batches that each sentence is compared with.
-    alike : float
-        Sentences whose transformer vectors have a higher cosine than this are not held against a photo.
-    distill, classes : float
-        The weights of the two terms that keep what the network knew.
-    distilled : int
-        Photos per batch for these two terms.
-    sizes : tuple of int
-        A batch sees random squares of one of these sizes of the activations, half of them mirrored.
-    averaging : float
-        The decay of the running mean of the weights, which is the result.
-    seed : int
-        Seeds batches, squares and sentences.
-    """
-
-    steps: int
-    batch: int = 128
-    learning_rate: float = 2.5e-4
-    more_sentences: int = 2048
-    more_photos: int = 2048
-    alike: float = 0.9
-    distill: float = 0.1
-    classes: float = 0.15
-    distilled: int = 32
-    sizes: tuple[int, ...] = (13, 15, 17, 17)
-    averaging: float = 0.998
+    steps: int  # batches
+    batch: int = 128  # photos
+    learning_rate: float = 2.5e-4  # the largest, of AdamW; it falls to 0 along half a cosine
+    more_sentences: int = 2048  # that each photo of a batch is compared with
+    more_photos: int = 2048  # of earlier batches, that each sentence is compared with
+    alike: float = 0.9  # sentences whose transformer vectors have a higher cosine are no wrong answers
+    distill: float = 0.1  # weight of the logits of the network as it was
+    classes: float = 0.15  # weight of the names of its classes
+    distilled: int = 32  # photos of a batch for these two terms
+    # A batch sees random squares of one of these sizes of the activations, as shares of their side.
+    squares: tuple[float, ...] = (0.75, 0.875, 1.0, 1.0)
+    averaging: float = 0.998  # decay of the running mean of the weights, which is the result
     seed: int = 0
 
 
@@ -99,18 +74,13 @@ class TunedSpace(torch.nn.Module):
     """Both sides: the upper layers with a map into the joint space, and a map of the sentences."""
 
     def __init__(
-        self,
-        layers: UpperLayers,
-        output: str,
-        image_map: np.ndarray,
-        image_origin: np.ndarray,
-        n_sentence_features: int,
+        self, layers: UpperLayers, output: str, image_map: np.ndarray, origin: np.ndarray, n_features: int
     ):
         super().__init__()
         self.layers, self.output = layers, output
         self.image_map = torch.nn.Parameter(torch.from_numpy(image_map.astype(np.float32)))
-        self.image_origin = torch.nn.Parameter(torch.from_numpy(image_origin.astype(np.float32)))
-        start = torch.zeros(n_sentence_features, image_map.shape[1])
+        self.image_origin = torch.nn.Parameter(torch.from_numpy(origin.astype(np.float32)))
+        start = torch.zeros(n_features, image_map.shape[1])
         start.fill_diagonal_(1.0)
         self.sentence_map = torch.nn.Parameter(start)
         self.temperature = torch.nn.Parameter(torch.tensor(math.log(16.0)))
@@ -194,7 +164,8 @@ class Tuning:
         chosen = np.array([random.choice(data.sentences_of[photo]) for photo in photos])
         others = _draw_photos(random, data, options.more_sentences)
         more = np.array([random.choice(data.sentences_of[photo]) for photo in others])
-        full, size = data.activations.shape[1], int(random.choice(options.sizes))
+        full = data.activations.shape[1]
+        size = round(full * random.choice(options.squares))
         tops, lefts = random.integers(0, full - size + 1, (2, len(photos)))
         batch = np.empty((len(photos), size, size, data.activations.shape[3]), np.float16)
         for row, (photo, top, left) in enumerate(zip(photos, tops, lefts)):
