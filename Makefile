@@ -62,7 +62,11 @@ word2vec: $(CACHE)/word2vec/config.json
 $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_word2vec.py $(CACHE)
 
-# Trains the model in the package (see its card): make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR CLASSES=FILE
+# The names of ImageNet's classes, which the tuned network keeps.
+$(CACHE)/classes.txt: tools/fetch_classes.py | $(VENV)/.demo
+	$(BIN)/python tools/fetch_classes.py $(CACHE)
+
+# Trains the model in the package (see docs/model.md): make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR
 # First a model with the network as ImageNet left it, then the tuned network with the space that is solved again.
 PRETRAINED := packages/fishermix-photos/src/fishermix_photos/pretrained
 SHIPPED := $(PRETRAINED)/model
@@ -70,19 +74,19 @@ START := $(CACHE)/untuned
 CAPTIONED := --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO)
 MORE_FLICKR8K := $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K))
 SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
-model: $(VENV)/.test word2vec
-	@test -d "$(FLICKR8K)" -a -d "$(COCO)" -a -d "$(RESTORED)" -a -d "$(IAPR)" -a -f "$(CLASSES)" || \
-	  { echo "usage: make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR CLASSES=FILE" >&2; exit 2; }
+model: $(VENV)/.test word2vec $(CACHE)/classes.txt
+	@test -d "$(FLICKR8K)" -a -d "$(COCO)" -a -d "$(RESTORED)" -a -d "$(IAPR)" || \
+	  { echo "usage: make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR" >&2; exit 2; }
 	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO) --data folder:$(IAPR)
-	$(BIN)/fishermix train $(CAPTIONED) --recipe shipped --words 20000 --vectors $(CACHE)/word2vec-extended \
+	$(BIN)/fishermix train $(CAPTIONED) --recipe shipped --vectors $(CACHE)/word2vec-extended \
 	  --work $(CACHE)/model.work --out $(START)
 	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 --set bfloat16=true \
 	  --work $(CACHE)/model.work
 	$(BIN)/fishermix networks tune $(PRETRAINED)/efficientnet-lite2-captions --model $(START) $(CAPTIONED) \
-	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CLASSES) --steps 2900 \
+	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CACHE)/classes.txt --steps 2900 \
 	  --share 0.11 --share 0.44 --share 0.23 --share 0.22 --weight 1 --weight 1 --weight 0.5 --weight 1 \
-	  --vectors $(CACHE)/word2vec-extended --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
-	  --half --work $(CACHE)/tuning.work --out $(SHIPPED)
+	  --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
+	  --work $(CACHE)/tuning.work --out $(SHIPPED)
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
 	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(IAPR) --judgments tools/judgments.json \

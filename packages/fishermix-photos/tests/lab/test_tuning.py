@@ -17,6 +17,7 @@ from fishermix_photos.lab.mixing import extend_sentences, make_tuned_space, mix_
 from fishermix_photos.lab.tuning import TunedSpace, Tuning, TuningData, TuningOptions  # noqa: E402
 from fishermix_photos.lab.upper_layers import DepthwiseFunction, UpperLayers  # noqa: E402
 from fishermix_photos.vision.network import Network, describe_network, open_session  # noqa: E402
+from fishermix_photos.vision.networks.graph import Graph  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch.nn import functional  # noqa: E402
@@ -128,6 +129,34 @@ def test_lower_and_upper_layers_make_the_network_and_tuned_weights_come_back(tmp
         for name, expected in zip(NAMES, wanted):
             error = np.linalg.norm(found[name].numpy() - expected) / np.linalg.norm(expected)
             assert error < 0.02, (name, change)
+
+
+def test_layers_of_a_residual_network_are_read():
+    """A stride, a dense convolution, a shortcut, rectifiers, the mean and the classifier, as in ResNet-50."""
+    random = np.random.default_rng(0)
+
+    def draw(n_out, n_in, size=1):
+        scale = 1 / np.sqrt(n_in * size * size)
+        return random.normal(0, scale, (n_out, n_in, size, size)), random.normal(0, 0.1, n_out)
+
+    graph = Graph("residual", SIDE)
+    low = graph.add_convolution(Graph.INPUT, *draw(16, 3, 4), stride=4)
+    deep = graph.add_convolution(low, *draw(8, 16), stride=2)
+    deep = graph.add_convolution(deep, *draw(8, 8, 3), padding=1)
+    deep = graph.add_convolution(deep, *draw(32, 8), rectify=False)
+    value = graph.add_rectified_sum(deep, graph.add_convolution(low, *draw(32, 16), stride=2, rectify=False))
+    features = graph.add_mean_over_space(value)
+    logits = graph.add_dense(features, random.normal(size=(CLASSES, 32)), np.zeros(CLASSES), rectify=False)
+    model = graph.build({"features": features, "logits": logits, "low": low})
+    images = random.normal(size=(4, 3, SIDE, SIDE)).astype(np.float32)
+    *wanted, activations = open_session(model.SerializeToString()).run(None, {"image": images})
+    layers = UpperLayers(model, low, ["features", "logits"])
+    found = layers(torch.from_numpy(activations.transpose(0, 2, 3, 1).copy()).bfloat16())
+    for values, expected in zip(found.values(), wanted, strict=True):
+        error = np.linalg.norm(values.detach().numpy() - expected) / np.linalg.norm(expected)
+        assert error < 0.02
+    found["features"].sum().backward()
+    assert all(weight.grad.abs().sum() > 0 for weight in layers.weights)
 
 
 def test_a_network_that_cannot_be_read_says_what_it_has(tmp_path):

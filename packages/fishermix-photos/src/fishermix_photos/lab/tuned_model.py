@@ -1,4 +1,4 @@
-"""`tune_model`: a model whose image network has learned from captions, from one whose network has not."""
+"""A model whose image network has learned from captions, from one whose network has not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class ModelTuning:
             encoder = encoder.with_words_of(self.dataset.sentences, n_words)
         if not isinstance(encoder.transformer, SentenceTransformer):
             raise FishermixError("Tuning needs a model with a sentence transformer.")
-        return encoder.set_params(transformer=CachedTransformer(encoder.transformer, self.stages.folder))
+        self.transformer = encoder.transformer
+        return encoder.set_params(transformer=CachedTransformer(self.transformer, self.stages.folder))
 
     def run(
         self, options: TuningOptions, recipe: Recipe, network: Path, class_names: Sequence[str]
@@ -105,7 +106,7 @@ class ModelTuning:
         tuned.layers.write_into(self.graph)
         name = _save_network(self.graph, self.network, network)
         joint = self._solve(tuned, recipe)
-        self.encoder.set_params(transformer=self.encoder.transformer.transformer)  # the work folder may go
+        self.encoder.set_params(transformer=self.transformer)  # the work folder may go
         report = {"data": self.dataset.name, "images": self.dataset.counts(), "tuning": asdict(options)}
         images = ImageEncoder(name, view=self.model.image_encoder.view)
         result = ImageTextModel(self.encoder, images, joint, report | {"tuned_share": TUNED_SHARE})

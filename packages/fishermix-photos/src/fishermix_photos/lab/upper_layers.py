@@ -17,6 +17,7 @@ import torch
 from fishermix.errors import FishermixError
 from onnx import numpy_helper
 from torch.nn import functional
+from torch.nn.grad import conv2d_input
 
 Values = dict[str, torch.Tensor]
 Step = Callable[[Values], torch.Tensor]
@@ -167,7 +168,7 @@ class DepthwiseFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor):
         x, weights = ctx.saved_tensors
         slopes = grads[0].to(x.dtype)
-        of_x = torch.nn.grad.conv2d_input(
+        of_x = conv2d_input(
             x.permute(0, 3, 1, 2).shape,
             weights.to(x.dtype),
             slopes.permute(0, 3, 1, 2),

