@@ -22,9 +22,7 @@ from fishermix_photos.database import (
     CONTENTS,
     PHOTOS,
     VERSION,
-    WRITE_PHOTO,
     Condition,
-    Database,
     Entry,
     PhotoRow,
     Picture,
@@ -34,7 +32,7 @@ from fishermix_photos.database import (
 from fishermix_photos.details import DETAILS
 from fishermix_photos.query import EARTH_RADIUS_KM
 from fishermix_photos.results import LibraryBusy, LibraryDamaged, Photo
-from fishermix_photos.store import DAYS_DEAD
+from fishermix_photos.store import DAYS_DEAD, Store
 
 try:
     import psycopg
@@ -56,9 +54,9 @@ CREATE TABLE IF NOT EXISTS fishermix.folders (
     id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE
 );
 CREATE TABLE IF NOT EXISTS fishermix.contents (
-    row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, died integer, point vector NOT NULL,
-    fingerprint bytea
+    row bigserial PRIMARY KEY, sha256 bytea NOT NULL UNIQUE, point vector NOT NULL, fingerprint bytea
 );
+CREATE TABLE IF NOT EXISTS fishermix.dead (row bigint PRIMARY KEY, day integer NOT NULL);
 CREATE TABLE IF NOT EXISTS fishermix.photos (
     number bigserial PRIMARY KEY,
     id text NOT NULL UNIQUE,
@@ -87,16 +85,10 @@ CREATE OR REPLACE FUNCTION fishermix.distance_km(
         sin(radians(c - a) / 2) ^ 2 + cos(radians(a)) * cos(radians(c)) * sin(radians(d - b) / 2) ^ 2)))
 $$;
 """
-HAS_PHOTO = "EXISTS (SELECT FROM photos p WHERE p.row = c.row)"
-RULES = {
-    "points belong to no photo and are not listed as dead.": f"died IS NULL AND NOT {HAS_PHOTO}",
-    "dead points belong to a photo.": f"died IS NOT NULL AND {HAS_PHOTO}",
-    "points have another dimension than the library.": "vector_dims(point) != (SELECT dimension FROM state)",
-    "content hashes do not have 32 bytes.": "length(sha256) != 32",
-}
+ODD_POINTS = "SELECT count(*) FROM contents WHERE vector_dims(point) != (SELECT dimension FROM state)"
 
 
-class PostgresStore(Database):
+class PostgresStore(Store):
     """The library in a PostgreSQL database. It has the methods of `LocalStore`, which describes them."""
 
     _PATH = "encode(p.path, 'escape')"
@@ -110,7 +102,7 @@ class PostgresStore(Database):
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix schema'))")
             if connection.execute("SELECT to_regclass('fishermix.state')").fetchone() == (None,):
                 connection.execute(SCHEMA)
-        (version,) = self._execute("SELECT schema FROM state")[0]
+        (version,) = self._fetch("SELECT schema FROM state")[0]
         if version != VERSION:
             raise self._damaged("was made by another version of fishermix")
 
@@ -138,13 +130,13 @@ class PostgresStore(Database):
                 "Check the address, and that the server has the pgvector extension."
             ) from error
 
-    def _execute(self, query: str, *values: Any) -> list[tuple]:
+    def _fetch(self, query: str, *values: Any) -> list[tuple]:
         with self._explain_errors():
             cursor = self._connection.execute(query.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description else []
 
     def _ask(self, row: Any, query: str, *values: Any) -> list[Any]:
-        return self._convert(row, self._execute(query, *values))
+        return self._convert(row, self._fetch(query, *values))
 
     def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> Condition:
         text = f"n.{column}" if column else "concat_ws(' | ', n.file, n.folders, n.place)"
@@ -157,7 +149,6 @@ class PostgresStore(Database):
 
     @contextmanager
     def _writing(self) -> Iterator[psycopg.Connection]:
-        """A change: one client at a time; the others wait."""
         with self._explain_errors(), self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('fishermix change'))")
             self._connection.execute("UPDATE state SET version = version + 1")
@@ -190,74 +181,25 @@ class PostgresStore(Database):
         self._connections.clear()
         self._threads = threading.local()
 
-    # Folders
-
-    def adopt(self, model_key: str, dimension: int) -> bool:
-        state = self.state()
-        if (state.model_key, state.dimension) == (model_key, dimension):
-            return False
-        with self._writing() as connection:
-            gone = connection.execute("DELETE FROM photos").rowcount
-            connection.execute("DELETE FROM contents")
-            connection.execute("UPDATE state SET model_key = %s, dimension = %s", (model_key, dimension))
-            return gone > 0
-
-    def add_folder(self, folder: str, inner: Sequence[str] = ()) -> None:
-        with self._writing() as connection:
-            query = "INSERT INTO folders (path) VALUES (%s) ON CONFLICT DO NOTHING"
-            connection.execute(query, (os.fsencode(folder),))
-            number = self._find_folder(folder)
-            old = [self._find_folder(path) for path in inner]
-            connection.execute("UPDATE photos SET folder = %s WHERE folder = ANY(%s)", (number, old))
-            connection.execute("DELETE FROM folders WHERE id = ANY(%s)", (old,))
-            if inner:
-                self._rename(folder)
-
-    def remove_folder(self, folder: str) -> None:
-        with self._writing() as connection:
-            number = self._find_folder(folder)
-            connection.execute("DELETE FROM photos WHERE folder = %s", (number,))
-            connection.execute("DELETE FROM folders WHERE id = %s", (number,))
-            connection.execute(f"DELETE FROM contents c WHERE NOT {HAS_PHOTO}")
-
     # Changes
 
-    def write(self, folder: str, entries: Sequence[Entry], removed: Sequence[str] = ()) -> list[str]:
-        missing: list[str] = []
-        with self._writing() as connection:
-            number = self._find_folder(folder)
-            paths = [os.fsencode(path) for path in (*removed, *(entry.path for entry in entries))]
-            found = self._execute("SELECT row FROM photos WHERE path = ANY(?)", paths)
-            touched = {row for (row,) in found}
-            for entry in entries:
-                row = None
-                if entry.reason is None and (row := self._store_content(entry)) is None:
-                    missing.append(entry.path)
-                    continue
-                ((photo,),) = self._execute(WRITE_PHOTO, *entry.values(number, row))
-                self._write_names(photo, entry.path, folder, entry.details)
-                touched.add(row)
-            gone = [os.fsencode(path) for path in removed]
-            connection.execute("DELETE FROM photos WHERE path = ANY(%s)", (gone,))
-            connection.execute(
-                f"UPDATE contents c SET died = CASE WHEN {HAS_PHOTO} THEN NULL ELSE coalesce(died, %s) END "
-                "WHERE row = ANY(%s)",
-                (today(), list(touched - {None})),
-            )
-        return missing
+    def _add_content(self, entry: Entry) -> int:
+        query = "INSERT INTO contents (sha256, point, fingerprint) VALUES (?, ?, ?) RETURNING row"
+        point = np.asarray(entry.vector, np.float32)
+        return self._fetch(query, entry.sha256, point, entry.fingerprint)[0][0]
 
-    def _store_content(self, entry: Entry) -> int | None:
-        """The row of a content, new or known; None if it is not known and came without a vector."""
-        row = self._find_row(entry.sha256)
-        if row is None and entry.vector is not None:
-            query = "INSERT INTO contents (sha256, point, fingerprint) VALUES (?, ?, ?) RETURNING row"
-            point = np.asarray(entry.vector, np.float32)
-            return self._execute(query, entry.sha256, point, entry.fingerprint)[0][0]
-        return row
+    def _drop_dead(self) -> None:
+        self._drop(today() + 1)
 
     def tidy(self) -> None:
-        with self._writing() as connection:
-            connection.execute("DELETE FROM contents WHERE died <= %s", (today() - DAYS_DEAD,))
+        self._drop(today() - DAYS_DEAD)
+
+    def _drop(self, latest: int) -> None:
+        """Drop the points that died by this day."""
+        with self._writing():
+            gone = "(SELECT row FROM dead WHERE day <= ?)"
+            self._execute(f"DELETE FROM contents WHERE row IN {gone}", latest)
+            self._execute("DELETE FROM dead WHERE day <= ?", latest)
 
     def tune(self) -> None:
         with self._explain_errors():
@@ -267,7 +209,7 @@ class PostgresStore(Database):
 
     def pictures(self, ids: Sequence[str]) -> dict[str, Picture]:
         query = CONTENTS.replace("c.fingerprint", "c.fingerprint, c.point::real[]")
-        found = self._execute(f"{query} AND p.id = ANY(?)", list(ids))
+        found = self._fetch(f"{query} AND p.id = ANY(?)", list(ids))
         return {
             id: Picture(row, fingerprint, np.array(point, np.float32))
             for id, row, fingerprint, point in found
@@ -278,7 +220,7 @@ class PostgresStore(Database):
     ) -> list[Photo]:
         where, bounds = limit_to(prefixes)
         point, chosen = np.asarray(query, np.float32), [] if rows is None else [rows.tolist()]
-        found = self._execute(
+        found = self._fetch(
             f"SELECT -(c.point <#> ?), {COLUMNS} FROM {PHOTOS} JOIN contents c ON c.row = p.row "
             f"WHERE {where} {'AND p.row = ANY(?) ' if chosen else ''}"
             "ORDER BY c.point <#> ?, p.path LIMIT ?",
@@ -290,10 +232,10 @@ class PostgresStore(Database):
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         where, bounds = limit_to(prefixes)
         alive = f"c.row IN (SELECT p.row FROM photos p WHERE {where})"
-        (count,) = self._execute(f"SELECT count(*) FROM contents c WHERE {alive}", *bounds)[0]
+        (count,) = self._fetch(f"SELECT count(*) FROM contents c WHERE {alive}", *bounds)[0]
         step = max(1, -(-count // at_most))
         # The order of the hashes is random with respect to the points.
-        rows = self._execute(
+        rows = self._fetch(
             "WITH numbered AS (SELECT point, row_number() OVER (ORDER BY sha256) AS number "
             f"FROM contents c WHERE {alive}) SELECT -(point <#> ?) FROM numbered WHERE mod(number, ?) = 0",
             *(*bounds, np.asarray(query, np.float32), step),
@@ -304,11 +246,9 @@ class PostgresStore(Database):
 
     def size(self) -> int:
         query = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = ?"
-        return int(self._execute(query, "fishermix")[0][0] or 0)
+        return int(self._fetch(query, "fishermix")[0][0] or 0)
 
     def verify(self) -> list[str]:
-        counts = {
-            rule: self._execute(f"SELECT count(*) FROM contents c WHERE {condition}")[0][0]
-            for rule, condition in RULES.items()
-        }
-        return [f"{count} {rule}" for rule, count in counts.items() if count]
+        ((odd,),) = self._fetch(ODD_POINTS)
+        problems = [f"{odd} points have another dimension than the library."] if odd else []
+        return self._check_rules() + problems

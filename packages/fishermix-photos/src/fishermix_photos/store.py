@@ -24,8 +24,9 @@ import re
 import secrets
 import sqlite3
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,17 @@ from typing import Any
 import numpy as np
 from fishermix.errors import FishermixError
 
-from fishermix_photos.database import DATABASE, WRITE_PHOTO, Entry, LocalDatabase, Row, State, connect, today
+from fishermix_photos.database import (
+    DATABASE,
+    WRITE_PHOTO,
+    Database,
+    Entry,
+    LocalDatabase,
+    Row,
+    State,
+    connect,
+    today,
+)
 from fishermix_photos.disk import (
     NO_LOCKS,
     DiskFull,
@@ -64,15 +75,124 @@ RULES = {
     "(SELECT row FROM photos WHERE row IS NOT NULL) AND row NOT IN (SELECT row FROM dead)",
     "dead points belong to a photo.": "SELECT count(*) FROM dead WHERE row IN "
     "(SELECT row FROM photos WHERE row IS NOT NULL)",
-    "rows of the points are neither alive nor dead.": "SELECT coalesce(max(row) + 1, 0) - count(*) "
-    "FROM (SELECT row FROM contents UNION SELECT row FROM dead)",
     "photos have no names, or names have no photo.": "SELECT (SELECT count(*) FROM photos) - count(p.number) "
     "+ count(*) - count(p.number) FROM names n LEFT JOIN photos p ON p.number = n.rowid",
     "content hashes do not have 32 bytes.": "SELECT count(*) FROM contents WHERE length(sha256) != 32",
 }
+HOLES = (
+    "SELECT coalesce(max(row) + 1, 0) - count(*) FROM (SELECT row FROM contents UNION SELECT row FROM dead)"
+)
 
 
-class LocalStore(LocalDatabase):
+class Store(Database):
+    """How SQLite and PostgreSQL are changed, in the same SQL."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Any]:
+        """A change, all or nothing: one process at a time; the others wait."""
+
+    @abstractmethod
+    def _add_content(self, entry: Entry) -> int:
+        """Store the vector of a new content, and return its row."""
+
+    @abstractmethod
+    def _drop_dead(self) -> None:
+        """Drop the points that are listed as dead."""
+
+    def _start_again(self) -> None:
+        """Forget the points of all contents, whose rows are gone."""
+
+    def _execute(self, query: str, *values: Any) -> None:
+        self._ask(tuple, query, *values)
+
+    def adopt(self, model_key: str, dimension: int) -> bool:
+        """Make this the library of a model and drop the photos of any other. True if some were dropped."""
+        with self._writing():
+            state = self.state()
+            if (state.model_key, state.dimension) == (model_key, dimension):
+                return False
+            ((photos,),) = self._ask(tuple[int], "SELECT count(*) FROM photos")
+            for table in ("names", "photos", "dead", "contents"):
+                self._execute(f"DELETE FROM {table}")
+            self._execute("UPDATE state SET model_key = ?, dimension = ?", model_key, dimension)
+            self._start_again()
+        return photos > 0
+
+    def add_folder(self, folder: str, inner: Sequence[str] = ()) -> None:
+        """Add a folder, and make the photos of those inside it its own."""
+        with self._writing():
+            query = "INSERT INTO folders (path) VALUES (?) ON CONFLICT DO NOTHING"
+            self._execute(query, os.fsencode(folder))
+            number = self._find_folder(folder)
+            for path in inner:
+                old = self._find_folder(path)
+                self._execute("UPDATE photos SET folder = ? WHERE folder = ?", number, old)
+                self._execute("DELETE FROM folders WHERE id = ?", old)
+            if inner:
+                self._rename(folder)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and its photos, and the points that belong to no other photo."""
+        with self._writing():
+            number = self._find_folder(folder)
+            query = "SELECT DISTINCT row FROM photos WHERE folder = ? AND row IS NOT NULL"
+            rows = [row for (row,) in self._ask(tuple[Row], query, number)]
+            self._delete_photos("folder", number)
+            self._execute("DELETE FROM folders WHERE id = ?", number)
+            self._bury(rows)
+        self._drop_dead()
+
+    def write(self, folder: str, entries: Sequence[Entry], removed: Sequence[str] = ()) -> list[str]:
+        """Store photos of a folder and delete the removed paths, in one transaction.
+
+        Returns the paths that were not stored: they came without a vector, and another process has just
+        dropped the one of their content.
+        """
+        with self._writing():
+            number = self._find_folder(folder)
+            missing: list[str] = []
+            left: set[int] = set()
+            for entry in entries:
+                row = None
+                if entry.reason is None and (row := self._find_row(entry.sha256)) is None:
+                    if entry.vector is None:
+                        missing.append(entry.path)
+                        continue
+                    row = self._add_content(entry)
+                left |= self._rows_of_path(entry.path)
+                ((photo,),) = self._ask(tuple[int], WRITE_PHOTO, *entry.values(number, row))
+                self._write_names(photo, entry.path, folder, entry.details)
+                self._execute("DELETE FROM dead WHERE row = ?", row)
+            for path in removed:
+                left |= self._rows_of_path(path)
+                self._delete_photos("path", os.fsencode(path))
+            self._bury(left)
+        return missing
+
+    def _delete_photos(self, column: str, value: Any) -> None:
+        """Delete photos and their names, for which SQLite allows no trigger."""
+        photos = f"FROM photos WHERE {column} = ?"
+        self._execute(f"DELETE FROM names WHERE rowid IN (SELECT number {photos})", value)
+        self._execute(f"DELETE {photos}", value)
+
+    def _rows_of_path(self, path: str) -> set[int]:
+        query = "SELECT row FROM photos WHERE path = ? AND row IS NOT NULL"
+        return {row for (row,) in self._ask(tuple[Row], query, os.fsencode(path))}
+
+    def _bury(self, rows: Iterable[int]) -> None:
+        """List those of the rows as dead that have no photo any more."""
+        for row in rows:
+            if not self._ask(tuple[int], "SELECT 1 FROM photos WHERE row = ? LIMIT 1", row):
+                query = "INSERT INTO dead (row, day) VALUES (?, ?) ON CONFLICT DO NOTHING"
+                self._execute(query, row, today())
+
+    def _check_rules(self) -> list[str]:
+        """A sentence for each rule that the tables break."""
+        counts = {rule: self._ask(tuple[int], query)[0][0] for rule, query in RULES.items()}
+        return [f"{count} {rule}" for rule, count in counts.items() if count]
+
+
+class LocalStore(LocalDatabase, Store):
     """The library in a directory of this machine, which is created by the first change."""
 
     def _create(self) -> None:
@@ -98,11 +218,15 @@ class LocalStore(LocalDatabase):
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A change: one process at a time; the others wait."""
         self._create()
         with self._explain_damage(), transaction(self._connection):
+            self._appended: list[bytes] = []
             self._connection.execute("UPDATE state SET version = version + 1")
             yield self._connection
+            if self._appended:
+                state = self.state()
+                start = self._first * state.dimension * 4
+                _append(self._point_file(state.generation), start, b"".join(self._appended))
 
     @contextmanager
     def updating(self, folders: Sequence[str]) -> Iterator[None]:
@@ -132,122 +256,44 @@ class LocalStore(LocalDatabase):
         self.close()
         delete_library(self.folder)
 
-    # Folders
+    # Points
 
-    def adopt(self, model_key: str, dimension: int) -> bool:
-        """Make this the library of a model and drop the photos of any other. True if some were dropped."""
-        with self._writing() as connection:
-            state = self.state()
-            if (state.model_key, state.dimension) == (model_key, dimension):
-                return False
-            had_photos = connection.execute("SELECT EXISTS (SELECT 1 FROM photos)").fetchone()[0]
-            for table in ("photos", "contents", "dead", "names"):
-                connection.execute(f"DELETE FROM {table}")
-            connection.execute(
-                "UPDATE state SET generation = ?, model_key = ?, dimension = ?",
-                (next_generation(state.generation), model_key, dimension),
-            )
-        self._remove_stale_files()
-        return bool(had_photos)
-
-    def add_folder(self, folder: str, inner: Sequence[str] = ()) -> None:
-        """Add a folder, and make the photos of those inside it its own."""
-        with self._writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO folders (path) VALUES (?)", (os.fsencode(folder),))
-            number = self._find_folder(folder)
-            for path in inner:
-                old = self._find_folder(path)
-                connection.execute("UPDATE photos SET folder = ? WHERE folder = ?", (number, old))
-                connection.execute("DELETE FROM folders WHERE id = ?", (old,))
-            if inner:
-                self._rename(folder)
+    def _start_again(self) -> None:
+        self._execute("UPDATE state SET generation = ?", next_generation(self.state().generation))
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder and its photos, and the points that belong to no other photo."""
         try:
-            self._remove_folder(folder)
+            super().remove_folder(folder)
         except DiskFull:
             self._remove_codes()  # they can be made again, and take a quarter of the space of the points
-            self._remove_folder(folder)
+            super().remove_folder(folder)
+
+    def _drop_dead(self) -> None:
         with suppress(DiskFull, OSError):  # then the points stay, and are listed as dead
             with self._writing() as connection:
                 self._compact(connection, today() + 1)
             self._remove_stale_files()
 
-    def _remove_folder(self, folder: str) -> None:
-        with self._writing() as connection:
-            number = self._find_folder(folder)
-            query = "SELECT DISTINCT row FROM photos WHERE folder = ? AND row IS NOT NULL"
-            rows = [row for (row,) in self._ask(tuple[Row], query, number)]
-            self._delete_photos(connection, "folder", number)
-            connection.execute("DELETE FROM folders WHERE id = ?", (number,))
-            self._bury(connection, rows)
+    def _add_content(self, entry: Entry) -> int:
+        if not self._appended:
+            self._first = self._find_end()
+        row = self._first + len(self._appended)
+        self._appended.append(np.ascontiguousarray(entry.vector, "<f4").tobytes())
+        values = row, entry.sha256, zlib.crc32(self._appended[-1]), entry.fingerprint
+        self._execute("INSERT INTO contents VALUES (?, ?, ?, ?)", *values)
+        return row
 
-    # Photos
-
-    def write(self, folder: str, entries: Sequence[Entry], removed: Sequence[str] = ()) -> list[str]:
-        """Store photos of a folder and delete the removed paths, in one transaction.
-
-        Returns the paths that were not stored: they came without a vector, and another process has just
-        dropped the one of their content.
-        """
-        with self._writing() as connection:
-            state, number = self.state(), self._find_folder(folder)
-            end = self._find_end(connection, state) if entries else 0
-            appended: list[bytes] = []
-            missing: list[str] = []
-            left: set[int] = set()
-            for entry in entries:
-                row = None
-                if entry.reason is None and (row := self._find_row(entry.sha256)) is None:
-                    if entry.vector is None:
-                        missing.append(entry.path)
-                        continue
-                    row = end + len(appended)
-                    appended.append(np.ascontiguousarray(entry.vector, "<f4").tobytes())
-                    values = row, entry.sha256, zlib.crc32(appended[-1]), entry.fingerprint
-                    connection.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", values)
-                left |= self._rows_of_path(entry.path)
-                ((photo,),) = self._ask(tuple[int], WRITE_PHOTO, *entry.values(number, row))
-                self._write_names(photo, entry.path, folder, entry.details)
-                connection.execute("DELETE FROM dead WHERE row = ?", (row,))
-            for path in removed:
-                left |= self._rows_of_path(path)
-                self._delete_photos(connection, "path", os.fsencode(path))
-            self._bury(connection, left)
-            if appended:
-                offset = end * state.dimension * 4
-                _append(self._point_file(state.generation), offset, b"".join(appended))
-        return missing
-
-    def _delete_photos(self, connection: sqlite3.Connection, column: str, value: Any) -> None:
-        """Delete photos and their names, for which SQLite allows no trigger."""
-        photos = f"FROM photos WHERE {column} = ?"
-        connection.execute(f"DELETE FROM names WHERE rowid IN (SELECT number {photos})", (value,))
-        connection.execute(f"DELETE {photos}", (value,))
-
-    def _find_end(self, connection: sqlite3.Connection, state: State) -> int:
+    def _find_end(self) -> int:
         """The first row after all that was ever written. Rows that no commit refers to are listed as dead."""
+        state = self.state()
         file, width = self._point_file(state.generation), state.dimension * 4
         size = file.stat().st_size if file.is_file() else 0
         end = max(state.n_rows, -(-size // width)) if width else state.n_rows
         if end - state.n_rows > MOST_UNUSED_ROWS:
             raise self._damaged(f"is damaged: {file.name} is much longer than the database says")
-        unused = [(row,) for row in range(state.n_rows, end)]
-        connection.executemany("INSERT INTO dead (row, day) VALUES (?, 0)", unused)
+        for row in range(state.n_rows, end):
+            self._execute("INSERT INTO dead (row, day) VALUES (?, 0)", row)
         return end
-
-    def _rows_of_path(self, path: str) -> set[int]:
-        query = "SELECT row FROM photos WHERE path = ? AND row IS NOT NULL"
-        return {row for (row,) in self._ask(tuple[Row], query, os.fsencode(path))}
-
-    def _bury(self, connection: sqlite3.Connection, rows: Iterable[int]) -> None:
-        """List those of the rows as dead that have no photo any more."""
-        query = (
-            "INSERT OR IGNORE INTO dead (row, day) SELECT ?1, ?2 "
-            "WHERE NOT EXISTS (SELECT 1 FROM photos WHERE row = ?1)"
-        )
-        connection.executemany(query, [(row, today()) for row in rows])
 
     # Files
 
@@ -322,9 +368,9 @@ class LocalStore(LocalDatabase):
                 return [f"The database is damaged: {line}." for line in lines]
             state = self.state()
             self.photos()  # raises
-            counts = {rule: connection.execute(query).fetchone()[0] for rule, query in RULES.items()}
-            problems = [f"{count} {rule}" for rule, count in counts.items() if count]
-            problems += self._find_damaged_points(state)
+            ((holes,),) = self._ask(tuple[int], HOLES)
+            problems = [f"{holes} rows of the points are neither alive nor dead."] if holes else []
+            problems += self._check_rules() + self._find_damaged_points(state)
             codes = None if problems else self._point_codes(state)
             if codes and not codes.match(self._points(state)):
                 problems.append(f"A codes file in {self.folder} does not match the points. Delete it.")

@@ -435,4 +435,5 @@ def test_codes_follow_the_points_and_change_no_answer(store, monkeypatch):
     file.write_bytes(data)
     assert "does not match the points" in " ".join(LocalStore(store.folder).verify())
     store.adopt("another model", 4)
+    store.tidy()
     assert not file.exists()
