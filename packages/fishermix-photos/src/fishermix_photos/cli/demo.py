@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from fishermix.errors import FishermixError
@@ -14,10 +14,6 @@ from fishermix.errors import FishermixError
 from fishermix_photos.cli import app
 from fishermix_photos.cli.common import ModelOption, open_library, say
 from fishermix_photos.cli.describe import format_explanation
-
-if TYPE_CHECKING:
-    from fishermix_photos.library import PhotoLibrary
-    from fishermix_photos.results import Photo
 
 # Photos that are part of installed packages.
 PACKAGED_PHOTOS = {
@@ -54,21 +50,16 @@ def demo(
     with open_library(str(out / "library"), model) as library:
         library.update([folder])
         say(f"{library.count():,} photos in {folder}")
-        query, best = max(
-            ((query, _show_search(library, query)) for query in QUERIES),
-            key=lambda pair: pair[1].score or 0.0,
-        )
-        shown = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET)).photos
-        captions = [_caption_if_sure(library, photo) for photo in shown]
-        for photo, caption in zip(shown, captions):
-            if caption:
-                say("", f"fishermix caption {photo.relative}", f"  {caption}")
-                break
+        for query in QUERIES:
+            results = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET))
+            say("", f'fishermix search "{query}"', *([f"  {results.verdict}"] if results.verdict else []))
+            say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos[:3]))
+        best = results.photos[0]
+        if library.model.captioner is not None:
+            say("", f"fishermix caption {best.relative}", f"  {library.describe(best.id).sentence}")
         lines = format_explanation(library.explain(query, best.id))
         say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
-    cards = [
-        Card(photo.picture, photo.relative, photo.score, caption) for photo, caption in zip(shown, captions)
-    ]
+    cards = [Card(photo.picture, photo.relative, photo.score, band=photo.band) for photo in results.photos]
     sheet = out / "contact-sheet.html"
     write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
     program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
@@ -78,27 +69,6 @@ def demo(
         f'  {program} search "two dogs run on a beach" ~/Pictures',
         f"  {program} serve ~/Pictures --open",
     )
-
-
-def _show_search(library: PhotoLibrary, query: str) -> Photo:
-    """Print what a search finds, and return the best photo."""
-    from fishermix_photos.query import parse_query
-    from fishermix_photos.results import Query
-
-    results = library.search(Query(parse_query(query), n=3))
-    say("", f'fishermix search "{query}"')
-    if results.verdict:
-        say(f"  {results.verdict}")
-    say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos))
-    return results.photos[0]
-
-
-def _caption_if_sure(library: PhotoLibrary, photo: Photo) -> str:
-    """The caption of a photo; empty if there is no captioner or it is unsure."""
-    if library.model.captioner is None:
-        return ""
-    caption = library.describe(photo.id)
-    return "" if caption.unsure else caption.sentence
 
 
 def copy_packaged_photos(target: Path) -> Path:

@@ -150,7 +150,8 @@ def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool)
         if library.covering(folder) is not None:
             continue  # it may be away: its photos stay in the library
         if not folder.expanduser().is_dir():
-            raise FishermixError(f"{folder} is not a folder. Name the folder that contains your photos.")
+            problem = "is not a folder" if folder.expanduser().exists() else "does not exist"
+            raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
         if not update:
             raise FishermixError(f"{folder} is not in your library yet. Omit --no-update to add it.")
 
