@@ -22,7 +22,9 @@ from fishermix_photos.cli.common import (
 )
 from fishermix_photos.cli.train import (
     DataOption,
+    JsonFileOption,
     OnlyTrainOption,
+    SplitOption,
     WorkOption,
     apply_changes,
     open_combined,
@@ -114,7 +116,7 @@ def train_and_save(
 )
 def measure_captions(
     data: DataOption,
-    split: Annotated[str, typer.Option(help="The split to use: train, dev or test.")] = "test",
+    split: SplitOption = "test",
     model: ModelOption = None,
     changes: Annotated[
         list[str],
@@ -126,9 +128,7 @@ def measure_captions(
         ),
     ] = [],  # noqa: B006
     work: WorkOption = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Add the results to this JSON file.")
-    ] = None,
+    json_file: JsonFileOption = None,
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
     from fishermix_photos.lab.captioners import evaluate_captioner
@@ -161,15 +161,8 @@ def measure_captions(
 
 def _print_originality(rows: dict[str, Originality]) -> None:
     columns = ("", "sentences", "% new", "distinct", "words used", "mean length")
-    cells = [
-        (
-            name,
-            f"{row.sentences}",
-            "" if row.new is None else f"{row.new:.1f}",
-            f"{row.distinct}",
-            f"{row.words}",
-            f"{row.length:.1f}",
-        )
-        for name, row in rows.items()
-    ]
+    cells = []
+    for name, row in rows.items():
+        new = "" if row.new is None else f"{row.new:.1f}"
+        cells.append((name, f"{row.sentences}", new, f"{row.distinct}", f"{row.words}", f"{row.length:.1f}"))
     say_table("", columns, cells, caption="new: not in the training set")

@@ -94,6 +94,7 @@ FamilyOption = Annotated[
 ]
 HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]
 OutOption = Annotated[Path, typer.Option("--out", help="The folder to write the model to.")]
+SplitOption = Annotated[str, typer.Option(help="The part to measure: train, dev or test.")]
 JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Add the results to this JSON file.")]
 
 
@@ -146,7 +147,7 @@ def evaluate(
         Path | None, typer.Argument(help="Folder of a model. Default: the model in the package.")
     ] = None,
     data: DataOption = [],  # noqa: B006
-    split: Annotated[str, typer.Option(help="The part to measure: train, dev or test.")] = "test",
+    split: SplitOption = "test",
     sample: Annotated[
         int | None, typer.Option(min=1, help="Measure on this many random photos of the split.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from mimetypes import guess_type
 from pathlib import Path
@@ -17,7 +18,6 @@ from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Guard, Limits, Work
 from fishermix_photos.server.live import LiveLibrary, NotReady
 from fishermix_photos.server.messages import Health, ProgressMessage
-from fishermix_photos.server.originals import Downloads
 from fishermix_photos.server.routes import Site, router
 
 STATIC = Path(__file__).with_name("static")
@@ -36,7 +36,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         redoc_url=None,
         telemetry=NO_TELEMETRY,  # type: ignore[arg-type]
     )
-    app.state.site = Site(live, Work(limits), Downloads(limits.downloads), access)
+    app.state.site = Site(live, Work(limits), asyncio.Semaphore(limits.downloads), access)
     app.include_router(router)
     _add_error_handlers(app)
 
@@ -66,15 +66,9 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
 def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(FishermixError)
     async def mistaken(request: Request, error: FishermixError) -> JSONResponse:
-        return JSONResponse({"detail": replace_undecodable(str(error))}, 400)
-
-    @app.exception_handler(UnknownTerm)
-    async def unknown(request: Request, error: UnknownTerm) -> JSONResponse:
-        return JSONResponse({"detail": replace_undecodable(str(error))}, 404)
-
-    @app.exception_handler(UnknownPhoto)
-    async def missing(request: Request, error: UnknownPhoto) -> JSONResponse:
-        return JSONResponse({"detail": "There is no such photo in the library."}, 404)
+        detail = "There is no such photo in the library." if isinstance(error, UnknownPhoto) else str(error)
+        status = 404 if isinstance(error, UnknownPhoto | UnknownTerm) else 400
+        return JSONResponse({"detail": replace_undecodable(detail)}, status)
 
     @app.exception_handler(NotReady)
     async def loading(request: Request, error: NotReady) -> JSONResponse:

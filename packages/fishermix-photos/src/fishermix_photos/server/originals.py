@@ -4,6 +4,7 @@ is sent.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import zipfile
@@ -103,48 +104,45 @@ TOO_MANY_DOWNLOADS = JSONResponse(
 )
 
 
-class Downloads:
-    """Limits how many files are sent at the same time."""
-
-    def __init__(self, most: int):
-        self.free = most  # changed by the event loop's thread only
-
-    def send_file(self, original: Original, download: bool) -> Response:
-        """The file, or the part of it that a `Range` header asks for."""
-        kind = find_type(original.path.name)
-        response = FileResponse(
-            original.place,
-            media_type=kind or "application/octet-stream",
-            filename=replace_undecodable(original.path.name),
-            stat_result=original.status,
-            content_disposition_type="inline" if kind and not download else "attachment",
-            headers={"Cache-Control": "private, no-cache"},
-        )
-        return Download(self, response, original)
-
-    def send_zip(self, photos: Sequence[Photo]) -> Response:
-        """A zip file of the files of these photos."""
-        headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
-        pieces = zip_files(photos)
-        return Download(self, StreamingResponse(pieces, media_type="application/zip", headers=headers))
-
-
 class Download(Response):
-    """A response that gives its place back at the end, also if the client goes away."""
+    """A response that takes one of a few places until it is sent, or the client goes away."""
 
-    def __init__(self, downloads: Downloads, response: Response, original: Original | None = None):
+    def __init__(self, places: asyncio.Semaphore, response: Response, original: Original | None = None):
         super().__init__()
-        self._downloads, self._response, self._original = downloads, response, original
+        self._places, self._response, self._original = places, response, original
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = self._response if self._downloads.free > 0 else TOO_MANY_DOWNLOADS
-        self._downloads.free -= 1
         try:
-            await response(scope, receive, send)
+            if self._places.locked():
+                await TOO_MANY_DOWNLOADS(scope, receive, send)
+            else:
+                async with self._places:
+                    await self._response(scope, receive, send)
         finally:
-            self._downloads.free += 1
             if self._original is not None:
                 os.close(self._original.handle)
+
+
+def send_file(places: asyncio.Semaphore, original: Original, download: bool) -> Download:
+    """The file, or the part of it that a `Range` header asks for."""
+    kind = find_type(original.path.name)
+    response = FileResponse(
+        original.place,
+        media_type=kind or "application/octet-stream",
+        filename=replace_undecodable(original.path.name),
+        stat_result=original.status,
+        content_disposition_type="inline" if kind and not download else "attachment",
+        headers={"Cache-Control": "private, no-cache"},
+    )
+    return Download(places, response, original)
+
+
+def send_zip(places: asyncio.Semaphore, photos: Sequence[Photo]) -> Download:
+    """A zip file of the files of these photos."""
+    headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
+    return Download(
+        places, StreamingResponse(zip_files(photos), media_type="application/zip", headers=headers)
+    )
 
 
 class _Pieces(list[bytes]):

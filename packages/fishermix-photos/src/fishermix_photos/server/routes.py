@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -31,11 +32,7 @@ from fishermix_photos.server.messages import (
     show_facets,
     show_results,
 )
-from fishermix_photos.server.originals import (
-    Downloads,
-    has_any_file,
-    open_original,
-)
+from fishermix_photos.server.originals import has_any_file, open_original, send_file, send_zip
 from fishermix_photos.vision.formats import FORMATS
 from fishermix_photos.vision.worker import NetworkBytes
 
@@ -56,7 +53,7 @@ class Site:
 
     live: LiveLibrary
     work: Work
-    downloads: Downloads
+    downloads: asyncio.Semaphore
     access: Access
 
 
@@ -256,7 +253,7 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
     found = await run_in_threadpool(open_original, await find_photo(site, id))
     if found is None:
         raise UnknownPhoto(id)
-    return site.downloads.send_file(found, download)
+    return send_file(site.downloads, found, download)
 
 
 @router.get("/export", response_class=Response)
@@ -276,7 +273,7 @@ async def export_photos(
         return PlainTextResponse(text, headers=headers)
     if not await run_in_threadpool(has_any_file, photos):
         raise HTTPException(404, "The files of these photos are gone.")
-    return site.downloads.send_zip(photos)
+    return send_zip(site.downloads, photos)
 
 
 def find_files(live: LiveLibrary, ids: list[str]) -> list[results.Photo]:
