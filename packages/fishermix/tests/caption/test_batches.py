@@ -10,7 +10,7 @@ SENTENCES = [["a", "dog", "runs"], ["a", "zebra", "runs"], ["a", "dog"]]
 
 
 def table() -> WordTable:
-    return WordTable.from_sentences(
+    return WordTable(
         SENTENCES, CaptionVocabulary.from_sentences(SENTENCES, 2), toy.encode_text, toy.DIMENSION
     )
 

@@ -17,7 +17,7 @@ WORDS = [END, "a", "dog", "cat", "runs", "sleeps", "beach"]
 @pytest.fixture
 def captioner() -> Captioner:
     points = np.concatenate(
-        [np.zeros((1, toy.DIMENSION), np.float32), encode_words(WORDS[1:], toy.encode_text, toy.DIMENSION)[0]]
+        [np.zeros((1, toy.DIMENSION), np.float32), encode_words(WORDS[1:], toy.encode_text, toy.DIMENSION)]
     )
     # Sharp enough that rounding to half precision changes no choice.
     weights = toy.random_weights(toy.DIMENSION, 12, len(WORDS), seed=1, sharpness=3)

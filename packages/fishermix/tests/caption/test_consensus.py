@@ -153,7 +153,7 @@ def test_the_winner_has_the_best_expected_agreement_and_cosine():
 @pytest.fixture
 def captioner() -> Captioner:
     points = np.concatenate(
-        [np.zeros((1, toy.DIMENSION), np.float32), encode_words(WORDS[1:], toy.encode_text, toy.DIMENSION)[0]]
+        [np.zeros((1, toy.DIMENSION), np.float32), encode_words(WORDS[1:], toy.encode_text, toy.DIMENSION)]
     )
     weights = toy.random_weights(toy.DIMENSION, 12, len(WORDS), seed=1, sharpness=2)
     return Captioner(CaptionVocabulary(WORDS), points, weights)

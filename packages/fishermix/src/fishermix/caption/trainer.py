@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypedDict
@@ -32,6 +33,7 @@ from fishermix.storage import (
     Json,
     Name,
     Number,
+    SavedFolder,
     Struct,
     hash_values,
     hold_folder,
@@ -89,100 +91,11 @@ VERSION = 1  # increase it when a step of the training computes other numbers
 TRAINING_KIND = FolderKind("captioner training", 1, TrainingConfig)
 
 
-class TrainingCheckpoint:
-    """A folder: `state/` contains network, running mean, optimizer and position, `best/` the best captioner.
-
-    fingerprint : identifies data, recipe and seed; the checkpoint of another training is rejected
-    """
-
-    def __init__(self, folder: Path, fingerprint: dict[str, Any]):
-        self.folder, self.fingerprint = folder, fingerprint
-
-    def save_best(self, captioner: Captioner) -> None:
-        captioner.save(self.folder / "best", half=False)
-
-    def save(
-        self,
-        network: torch.nn.Module,
-        mean: dict[str, torch.Tensor],
-        optimizer: torch.optim.Optimizer,
-        position: Position,
-    ) -> None:
-        tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
-        tensors |= {f"mean.{name}": value for name, value in mean.items()}
-        for number, state in optimizer.state_dict()["state"].items():
-            tensors |= {
-                f"optimizer.{number}.{name}": value for name, value in state.items() if value is not None
-            }
-        arrays = {name: value.detach().numpy() for name, value in tensors.items()}
-        save_folder(self.folder / "state", TRAINING_KIND, TrainingConfig(self.fingerprint, position), arrays)
-
-    def restore(
-        self,
-        network: torch.nn.Module,
-        mean: dict[str, torch.Tensor],
-        optimizer: torch.optim.Optimizer,
-        position: Position,
-    ) -> Captioner | None:
-        """Load the saved state, if there is one, into these four; returns the best captioner so far."""
-        if is_vacant(self.folder / "state", TRAINING_KIND):
-            return None
-        saved = load_folder(self.folder / "state", TRAINING_KIND)
-        config, arrays = saved.config, saved.tensors
-        if config.fingerprint != self.fingerprint:
-            raise FishermixError(
-                f"{self.folder} contains the checkpoint of another training (other data, recipe or seed). "
-                "Delete the folder to start again, or repeat the command that created it."
-            )
-        parameters = network.state_dict()
-        weights = self._select(arrays, "network", parameters)
-        means = self._select(arrays, "mean", {name: parameters[name] for name in mean})
-        states = self._select_states(arrays, optimizer)
-        network.load_state_dict(weights)
-        for name, value in means.items():
-            mean[name].copy_(value)
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-        for attribute in fields(Position):
-            setattr(position, attribute.name, getattr(config.position, attribute.name))
-        return Captioner.load(self.folder / "best") if position.best_epoch else None
-
-    def _select(
-        self, arrays: Mapping[str, np.ndarray], prefix: str, like: Mapping[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
-        """The saved tensors that belong to those of `like`, checked."""
-        return {
-            name: torch.from_numpy(
-                require_tensor(arrays, f"{prefix}.{name}", tuple(value.shape), self.folder / "state")
-            )
-            for name, value in like.items()
-        }
-
-    def _select_states(
-        self, arrays: Mapping[str, np.ndarray], optimizer: torch.optim.Optimizer
-    ) -> dict[int, dict[str, torch.Tensor]]:
-        """The optimizer's state of each parameter; none has one before the first step."""
-        if not any(name.startswith("optimizer.") for name in arrays):
-            return {}
-        parameters = optimizer.param_groups[0]["params"]
-        states = {}
-        for number, parameter in enumerate(parameters):
-            like = {"momentum_buffer": parameter}
-            if isinstance(optimizer, torch.optim.AdamW):
-                like = {"step": torch.zeros(1), "exp_avg": parameter, "exp_avg_sq": parameter}
-            states[number] = self._select(arrays, f"optimizer.{number}", like)
-        return states
-
-    def remove(self) -> None:
-        """Remove the files of the checkpoint, and the folder if nothing else is in it."""
-        for name in ("state", "best"):
-            remove_saved(self.folder / name)
-        with suppress(OSError):  # Windows: the lock is held; or other files are there
-            (self.folder / LOCK).unlink(missing_ok=True)
-            self.folder.rmdir()
-
-
 class Training:
     """The training of a captioner; `run` resumes from the checkpoint in `folder` if there is one.
+
+    The checkpoint: `state/` contains network, running mean, optimizer and position, `best/` the best
+    captioner so far. That of other data, another recipe or seed is rejected.
 
     train, dev : points and sentences, to train on and to choose the best epoch
     encode_text : gives one point (a row) per one-word sentence, zeros for a word out of vocabulary
@@ -206,9 +119,7 @@ class Training:
         else:
             _check_start(start, self.dimension, recipe.units)
             vocabulary = start.vocabulary
-        self.table = WordTable.from_sentences(
-            [*train.words, *dev.words], vocabulary, encode_text, self.dimension
-        )
+        self.table = WordTable([*train.words, *dev.words], vocabulary, encode_text, self.dimension)
         self._word_inputs = torch.from_numpy(scale_points(self.table.points, self.dimension))
         self._train_inputs = torch.from_numpy(scale_points(train.points, self.dimension))
         self._dev_inputs = torch.from_numpy(scale_points(dev.points, self.dimension))
@@ -221,15 +132,12 @@ class Training:
         self._start = start
         self.best: Captioner | None = None
         self.steps_per_epoch = -(-len(train.sentences) // recipe.batch_size)
-        self.checkpoint = None
+        self.folder = None
         if folder is not None:
-            self.checkpoint = TrainingCheckpoint(Path(folder), self._fingerprint())
-            self._restore()
+            self.folder = Path(folder)
+            self._restore(self.folder)
 
-    def _restore(self) -> None:
-        assert self.checkpoint
-        self.best = self.checkpoint.restore(self.network, self.mean, self.optimizer, self.position)
-
+    @cached_property
     def _fingerprint(self) -> dict:
         """What must be equal for a checkpoint to be resumed.
 
@@ -249,10 +157,10 @@ class Training:
 
         Nobody else may train in the folder of the checkpoint meanwhile.
         """
-        if self.checkpoint is None:
+        if self.folder is None:
             return self._run()
-        with hold_folder(self.checkpoint.folder, "--checkpoint (in Python: folder=)"):
-            self._restore()  # another training may have gone on since
+        with hold_folder(self.folder, "--checkpoint (in Python: folder=)"):
+            self._restore(self.folder)  # another training may have gone on since
             return self._run()
 
     def _run(self) -> Captioner:
@@ -268,7 +176,7 @@ class Training:
                     self._step(batch, position.epoch * self.steps_per_epoch + position.step, total)
                     position.step += 1
                     bar.advance(1, self._describe_progress())
-                    if self.checkpoint and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                    if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                         self._save()
                         saved = time.monotonic()
                 self._finish_epoch()
@@ -329,18 +237,64 @@ class Training:
         value = -record["dev_loss"] if self.recipe.choose_by == "loss" else record[self.recipe.choose_by]
         if position.best is None or value > position.best:
             position.best, position.best_epoch, self.best = value, position.epoch, captioner
-            if self.checkpoint:
-                self.checkpoint.save_best(captioner)
+            if self.folder:
+                captioner.save(self.folder / "best", half=False)
         self._save()
 
     def _save(self) -> None:
-        if self.checkpoint:
-            self.checkpoint.save(self.network, self.mean, self.optimizer, self.position)
+        if self.folder is None:
+            return
+        tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        tensors |= {f"mean.{name}": value for name, value in self.mean.items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            kept = {name: value for name, value in state.items() if value is not None}
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
+        arrays = {name: value.detach().numpy() for name, value in tensors.items()}
+        config = TrainingConfig(self._fingerprint, self.position)
+        save_folder(self.folder / "state", TRAINING_KIND, config, arrays)
+
+    def _restore(self, folder: Path) -> None:
+        """Load the saved state, if there is one."""
+        if is_vacant(folder / "state", TRAINING_KIND):
+            return
+        saved = load_folder(folder / "state", TRAINING_KIND)
+        if saved.config.fingerprint != self._fingerprint:
+            raise FishermixError(
+                f"{folder} contains the checkpoint of another training (other data, recipe or seed). "
+                "Delete the folder to start again, or repeat the command that created it."
+            )
+        parameters = self.network.state_dict()
+        weights = _select(saved, "network", parameters)
+        means = _select(saved, "mean", {name: parameters[name] for name in self.mean})
+        states = self._select_states(saved)
+        self.network.load_state_dict(weights)
+        for name, value in means.items():
+            self.mean[name].copy_(value)
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": states})
+        self.position = saved.config.position
+        self.best = Captioner.load(folder / "best") if self.position.best_epoch else None
+
+    def _select_states(self, saved: SavedFolder) -> dict[int, dict[str, torch.Tensor]]:
+        """The optimizer's state of each parameter; none has one before the first step."""
+        if not any(name.startswith("optimizer.") for name in saved.tensors):
+            return {}
+        states = {}
+        for number, parameter in enumerate(self.optimizer.param_groups[0]["params"]):
+            like = {"momentum_buffer": parameter}
+            if isinstance(self.optimizer, torch.optim.AdamW):
+                like = {"step": torch.zeros(1), "exp_avg": parameter, "exp_avg_sq": parameter}
+            states[number] = _select(saved, f"optimizer.{number}", like)
+        return states
 
     def remove_checkpoint(self) -> None:
-        """Delete the checkpoint."""
-        if self.checkpoint:
-            self.checkpoint.remove()
+        """Remove the files of the checkpoint, and the folder if nothing else is in it."""
+        if self.folder is None:
+            return
+        for name in ("state", "best"):
+            remove_saved(self.folder / name)
+        with suppress(OSError):  # Windows: the lock is held; or other files are there
+            (self.folder / LOCK).unlink(missing_ok=True)
+            self.folder.rmdir()
 
     def make_captioner(self) -> Captioner:
         """A captioner with the current mean weights."""
@@ -360,6 +314,15 @@ class Training:
             loss, words = cross_entropy(scores, torch.from_numpy(batch.targets))
             total, count = total + loss.item(), count + words
         return total / max(count, 1)
+
+
+def _select(saved: SavedFolder, prefix: str, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The saved tensors that belong to those of `like`, checked."""
+    shapes = {name: tuple(value.shape) for name, value in like.items()}
+    return {
+        name: torch.from_numpy(require_tensor(saved.tensors, f"{prefix}.{name}", shape, saved.folder))
+        for name, shape in shapes.items()
+    }
 
 
 def _check_start(start: Captioner, dimension: int, units: int) -> None:

@@ -61,17 +61,16 @@ def draw_stand_in(word: str, dimension: int) -> np.ndarray:
 
 def encode_words(
     words: Sequence[str], encode_text: Callable[[list[str]], np.ndarray], dimension: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The points (n, dimension) of `words`, and a bool (n,) per word: whether it has a word vector.
+) -> np.ndarray:
+    """The points (n, dimension) of `words`.
 
     `encode_text` gives one row per one-word sentence, zeros for a word out of its vocabulary. Only the first
     `dimension` coordinates, those with the strongest correlations, are used.
     """
     points = np.array(encode_text(list(words)), dtype=np.float32)[:, :dimension]
-    known = np.asarray(points.any(axis=1))
-    for row in np.flatnonzero(~known).tolist():
+    for row in np.flatnonzero(~points.any(axis=1)).tolist():
         points[row] = draw_stand_in(words[row], points.shape[1])
-    return points, known
+    return points
 
 
 @dataclass(frozen=True)
@@ -121,25 +120,18 @@ class WordTable:
     """
 
     def __init__(
-        self, vocabulary: CaptionVocabulary, points: np.ndarray, known: np.ndarray, words: Sequence[str]
-    ):
-        self.vocabulary, self.points, self.known = vocabulary, points, known
-        self.row = {word: row for row, word in enumerate(words)}
-
-    @classmethod
-    def from_sentences(
-        cls,
+        self,
         sentences: Sequence[Sequence[str]],
         vocabulary: CaptionVocabulary,
         encode_text: Callable[[list[str]], np.ndarray],
         dimension: int,
-    ) -> WordTable:
+    ):
         rare = sorted({word for sentence in sentences for word in sentence if word not in vocabulary})
         words = [*vocabulary.words, *rare]
-        points, known = encode_words(words[1:], encode_text, dimension)
+        points = encode_words(words[1:], encode_text, dimension)
+        self.vocabulary, self.row = vocabulary, {word: row for row, word in enumerate(words)}
         # ENDSENT is only ever a target.
-        points = np.concatenate([np.zeros((1, points.shape[1]), np.float32), points])
-        return cls(vocabulary, points, np.concatenate([[False], known]), words)
+        self.points = np.concatenate([np.zeros((1, points.shape[1]), np.float32), points])
 
     def make_batch(self, sentences: Sequence[Sequence[str]], images: np.ndarray) -> Batch:
         """Sentences as columns; the shorter ones are padded with ignored targets."""
