@@ -209,12 +209,7 @@ RECIPES = {
 
 
 def find_recipe(name: str) -> Recipe:
-    """A recipe by its name.
-
-    Parameters
-    ----------
-    name : {"paper", "best", "shipped"}
-        The name.
+    """A recipe by its name: "paper", "best" or "shipped".
 
     Returns
     -------

@@ -80,8 +80,7 @@ def train_model(
     >>> model.encode_text(["a dog"]).shape[0]
     1
     """
-    if not isinstance(vectors, WordVectors):
-        vectors = WordVectors.load(vectors)
+    vectors = vectors if isinstance(vectors, WordVectors) else WordVectors.load(vectors)
     sentences, dataset = dataset.sentences, with_dev(dataset, recipe.seed)
     dataset = dataset.select(np.flatnonzero(np.isin(dataset.splits, ("train", "dev"))))
     with open_stages(work) as stages, stages.hold():
