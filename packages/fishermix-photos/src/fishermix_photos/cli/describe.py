@@ -136,24 +136,22 @@ def _describe_each(
 
     Photos that cannot be read are reported; a single one is a mistake.
     """
-    entries, unreadable = [], 0
+    entries = []
     for photo in photos:
         try:
             _check_photo(photo)
-            entry = describe(photo)
+            entries.append({"path": str(photo), **describe(photo)})
         except FishermixError as error:
             if len(photos) == 1:
                 raise
-            unreadable += 1
             tell(str(error))
             continue
         if show is not None:
-            show(photo, entry)
-        entries.append({"path": str(photo), **entry})
+            show(photo, entries[-1])
     if show is None:
         say_json(entries)
-    if unreadable:
-        raise FishermixError(f"{unreadable} of {len(photos)} photos could not be read.")
+    if len(entries) < len(photos):
+        raise FishermixError(f"{len(photos) - len(entries)} of {len(photos)} photos could not be read.")
 
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
