@@ -28,9 +28,9 @@ def fit_family(family, x, weight, steps=200):
 
 def run_iteration(state, source):
     """One iteration of EM."""
-    from fishermix.mixture.em import Progress, run_em
+    from fishermix.mixture.em import FitProgress, run_em
 
-    progress = Progress(state)
+    progress = FitProgress(state)
     run_em(progress, source, max_iter=state.iteration + 1, tol=0)
     return progress.state
 

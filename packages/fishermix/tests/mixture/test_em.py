@@ -17,8 +17,8 @@ from fishermix.mixture import (
     em,
 )
 from fishermix.mixture.e_step import MixtureParameters
-from fishermix.mixture.em import Pass, State, find_quantum
-from fishermix.mixture.m_step import Plan, RowSorter
+from fishermix.mixture.em import FitState, Pass, find_quantum
+from fishermix.mixture.m_step import FitPlan, RowSorter
 from fishermix.rows.blocks import ArraySource, Block
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def clusters(rng, n, d, k, dtype=np.float64):
 def start(families, X, k, rng, floor=1e-3):
     locations = X[rng.choice(len(X), k, replace=False)].astype(float)
     scales = np.maximum(np.tile(X.std(axis=0, dtype=float), (k, 1)), floor)
-    return State.start(families, (np.full(k, 1 / k), locations, scales), floor, len(X), seed=0)
+    return FitState.start(families, (np.full(k, 1 / k), locations, scales), floor, len(X), seed=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -224,7 +224,9 @@ def test_steps_travel():
 
     X = clusters(np.random.default_rng(5), 600, 5, 3)
     state = start(FAMILIES["all"], X, 3, np.random.default_rng(0))
-    plan = Plan(10**9, np.dtype(float), True, RowSorter(), room=1e9)  # enough rows for the search of medians
+    plan = FitPlan(
+        10**9, np.dtype(float), True, RowSorter(), room=1e9
+    )  # enough rows for the search of medians
     fits = tuple(fit.begin(state.rows, plan) for fit in state.fits)
     step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False, memo_bytes=0)
     here, there = step(Block(X)), pickle.loads(pickle.dumps(step))(Block(X))

@@ -1,6 +1,5 @@
 """Small data are fitted in NumPy, without a compiler: the same results, but for rounding."""
 
-import gc
 import pickle
 import subprocess
 import sys
@@ -15,11 +14,10 @@ from fishermix.mixture import (
     Laplace,
     LaplacianMixture,
     e_step,
-    kernels,
     weighted_median,
 )
-from fishermix.mixture.em import State
-from fishermix.mixture.m_step import Plan, RowSorter, sum_components
+from fishermix.mixture.em import FitState
+from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -37,7 +35,7 @@ def test_the_steps_agree_with_the_compiled_ones(dtype):
     x, k, n, d = clusters(dtype=dtype), 4, 300, 5
     x[7] = 1e30 if dtype == np.float32 else 1e200  # its distances overflow
     start = rng.dirichlet(np.ones(k)), rng.normal(size=(k, d)), 0.5 + rng.random((k, d))
-    state = State.start([Gaussian(), Laplace()], start, 1e-3, n, seed=0)
+    state = FitState.start([Gaussian(), Laplace()], start, 1e-3, n, seed=0)
     choice = np.eye(k, d, dtype=np.int64)  # in each component a Gaussian, whose squares overflow
     mixture = e_step.MixtureParameters([Gaussian(), Laplace()], *start, choice)
     weight, others, found = rng.random(n), np.arange(n) != 7, []
@@ -48,7 +46,7 @@ def test_the_steps_agree_with_the_compiled_ones(dtype):
             listed, sums = list(posteriors), posteriors.sums
         if dtype == np.float64:
             np.testing.assert_array_equal(posterior[:, 7], start[0])
-        plan = Plan(n, x.dtype, compiled, RowSorter(), room=1e9)
+        plan = FitPlan(n, x.dtype, compiled, RowSorter(), room=1e9)
         fits = [fit.begin(state.rows, plan) for fit in state.fits]
         fitted = [fit.summarize([x[others]], listed) for fit in fits]
         medians = fits[1].advance(fitted[1], sum_components(sums))
@@ -174,36 +172,3 @@ for kind in (np.float32, np.float64):
     for expected in (times, 0):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr.count("compiling for this processor") == expected
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_no_garbage_is_collected_while_a_kernel_is_compiled(collects):
-    """Afterwards it is as it was; other people's functions are none of our business."""
-    from numba import njit
-    from numba.core import event
-
-    def theirs(number):
-        return number + 1
-
-    seen = {}
-
-    class Listener(event.Listener):
-        def on_start(self, event):
-            seen[event.data["dispatcher"].py_func.__name__] = gc.isenabled()
-
-        def on_end(self, event):
-            pass
-
-    listener = Listener()
-    event.register("numba:compile", listener)
-    before = gc.isenabled()
-    try:
-        (gc.enable if collects else gc.disable)()
-        njit(kernels.group.py_func)(*(np.zeros(1, np.int64) for _ in range(6)))
-        assert gc.isenabled() == collects
-        njit(theirs)(1)
-    finally:
-        (gc.enable if before else gc.disable)()
-        event.unregister("numba:compile", listener)
-    assert seen["group"] is False
-    assert seen["theirs"] is collects

@@ -6,7 +6,7 @@ from fishermix.mixture import candidates, kernels
 from fishermix.mixture import weighted_median as medians_module
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.em import find_quantum
-from fishermix.mixture.m_step import Plan, RowSorter, sum_components
+from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
 from fishermix.mixture.weighted_median import MedianSearch
 from fishermix.rows.blocks import Statistics
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ def search(x, posterior, weight, cuts, guess, reach, scale, room=1e9):
     pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
     blocks = [(piece, list_posteriors(p, w, quantum)) for piece, p, w in pieces if len(piece)]
     sums = add_components([posteriors for _, posteriors in blocks])
-    plan = Plan(len(x), x.dtype, True, RowSorter(), room)
+    plan = FitPlan(len(x), x.dtype, True, RowSorter(), room)
     state, passes = MedianSearch.around(guess, reach, scale, sums.rows[:, 0], plan), 0
     while not state.done:
         total = None
@@ -242,7 +242,7 @@ def test_little_room_is_kept():
     quantum, ones = find_quantum(3000), np.ones((4, 8))
     blocks = [(part, list_posteriors(posterior[:1000], weight[:1000], quantum)) for part in np.split(x, 3)]
     sums = add_components([listed for _, listed in blocks])
-    plan = Plan(3000, x.dtype, True, RowSorter(), room=16 * 400)
+    plan = FitPlan(3000, x.dtype, True, RowSorter(), room=16 * 400)
     state = MedianSearch.around(0 * ones, ones, ones, sums.rows[:, 0], plan)
     seen = []
     while not state.done:

@@ -42,8 +42,8 @@ class Brackets(NamedTuple):
         self.high.reshape(-1)[end:] = low[end:]
 
 
-class Work(NamedTuple):
-    """Work space of `kernels.collect`, each (D,)."""
+class WorkSpace(NamedTuple):
+    """Work space of `kernels.collect_values`, each (D,)."""
 
     wanted: np.ndarray  # (D + 1,)
     hit: np.ndarray
@@ -52,7 +52,7 @@ class Work(NamedTuple):
     away: np.ndarray
 
     @classmethod
-    def make(cls, n_features: int, dtype: np.dtype) -> Work:
+    def make(cls, n_features: int, dtype: np.dtype) -> WorkSpace:
         """Return work space for D features of this type."""
         wanted, under = np.empty(n_features + 1, np.int64), np.empty(n_features)
         hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
@@ -60,7 +60,7 @@ class Work(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What `kernels.collect` finds: sums (K, D), the newest entry of each (k, d), and entries (capacity,)."""
+    """What `kernels.collect_values` finds: sums (K, D), the newest entry of each (k, d), and entries (n,)."""
 
     below: np.ndarray
     deviation: np.ndarray
@@ -105,7 +105,7 @@ def collect_candidates(
     from fishermix.mixture import kernels
 
     (n_components, n_features), dtype = brackets.low.shape, brackets.low.dtype
-    work = Work.make(n_features, dtype)
+    work = WorkSpace.make(n_features, dtype)
     most = max(most, FEWEST_ENTRIES * n_features)
     capacity = min(n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), most)
     found = Found.make(brackets.low.shape, dtype, capacity)
@@ -113,7 +113,7 @@ def collect_candidates(
     for number, (rows, posterior) in enumerate(zip(panels, posteriors), 1):
         panel = Panel(rows, *posterior, posterior.weight.astype(dtype, copy=False))
         progress = np.array([0, 0, count])
-        while not kernels.collect(panel, brackets, work, found, progress):
+        while not kernels.collect_values(tuple(panel), tuple(brackets), tuple(work), tuple(found), progress):
             count, capacity = int(progress[2]), 2 * len(found.where)
             places = np.flatnonzero((brackets.low < brackets.high).ravel())
             if len(found.where) < most or len(places) <= 1:

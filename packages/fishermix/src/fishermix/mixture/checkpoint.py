@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import MixtureParameters, check_parameters
-from fishermix.mixture.em import Progress, State
+from fishermix.mixture.em import FitProgress, FitState
 from fishermix.mixture.families import REGISTERED, Family
 from fishermix.rows.blocks import Block, RowSource, Statistics
 from fishermix.storage import (
@@ -119,7 +119,7 @@ def family_from_config(config: FamilyConfig) -> Family:
         raise FishermixError(f"The saved parameters of the family '{name}' are invalid ({error}).") from error
 
 
-def pack_state(state: State) -> tuple[StateConfig, dict[str, np.ndarray]]:
+def pack_state(state: FitState) -> tuple[StateConfig, dict[str, np.ndarray]]:
     """Return config and tensors from which a fit continues to the same bits."""
     config = StateConfig(
         families=[family_to_config(fit.family) for fit in state.fits],
@@ -139,11 +139,11 @@ def pack_state(state: State) -> tuple[StateConfig, dict[str, np.ndarray]]:
     return config, tensors
 
 
-def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> State:
+def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> FitState:
     """Check and read what `pack_state` returned."""
     families, weights, choice, parts = parse_tensors(config, tensors, list(TENSORS), where)
     start = weights, parts["location"][0], parts["scale"][0]
-    state = State.start(families, start, config.min_scale, 1.0, config.seed)
+    state = FitState.start(families, start, config.min_scale, 1.0, config.seed)
     fits = tuple(
         replace(fit, **{attribute: parts[name][number] for name, attribute in TENSORS.items()})
         for number, fit in enumerate(state.fits)
@@ -201,7 +201,7 @@ class Checkpoint:
             digest.update(of_block)
         self.key = digest.hexdigest()
 
-    def read(self) -> Progress | None:
+    def read(self) -> FitProgress | None:
         """Read the progress, or return None if there is none; raise an error if it belongs to another fit."""
         if is_vacant(self.folder, CHECKPOINT_KIND):
             return None
@@ -224,9 +224,9 @@ class Checkpoint:
             )
         assert states[0] is not None
         flags = config.best_converged, config.finished, config.converged
-        return Progress(states[0], config.start, states[1], *flags)
+        return FitProgress(states[0], config.start, states[1], *flags)
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: FitProgress) -> None:
         """Replace the checkpoint."""
         configs: list[StateConfig | None] = []
         tensors: dict[str, np.ndarray] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -54,39 +53,22 @@ def njit_inner(**options: Any) -> Callable[[Callable], Any]:
 
 @cache
 def _watch_compiler() -> None:
-    """Say once that numba compiles a function of fishermix, and let no garbage be collected meanwhile.
-
-    The compiler makes a million objects. To look through them again and again takes a tenth of its time.
-    """
+    """Say once that numba compiles a function of fishermix."""
     from numba.core import event
 
     class Watcher(event.Listener):
-        depth, said, collected = 0, False, False
+        said = False
 
         def on_start(self, event: Any) -> None:
-            if not _is_ours(event):
-                return
-            if not self.said:
+            module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
+            if module.startswith("fishermix.") and not self.said:
                 self.said = True
                 tell_person("fishermix: compiling for this processor, once; this takes a few seconds.")
-            if self.depth == 0:
-                self.collected = gc.isenabled()
-                gc.disable()
-            self.depth += 1
 
         def on_end(self, event: Any) -> None:
-            if not _is_ours(event):
-                return
-            self.depth -= 1
-            if self.depth == 0 and self.collected:
-                gc.enable()
+            pass
 
     event.register("numba:compile", Watcher())
-
-
-def _is_ours(event: Any) -> bool:
-    module = str(event.data["dispatcher"].py_func.__module__)  # None for code made by exec
-    return module.startswith("fishermix.")
 
 
 @cache

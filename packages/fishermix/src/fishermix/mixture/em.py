@@ -1,4 +1,4 @@
-"""EM from any source of rows: `run_em` is the algorithm, `State` what one iteration leaves to the next."""
+"""EM from any source of rows: `run_em` is the algorithm, `FitState` what one iteration leaves to the next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.m_step import (
     ComponentSums,
     FamilyFit,
+    FitPlan,
     IRLSFit,
     MomentFit,
-    Plan,
     RowSorter,
     sum_components,
 )
@@ -40,7 +40,7 @@ CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace
 
 
 @dataclass(frozen=True)
-class State:
+class FitState:
     """Everything that the next iteration depends on."""
 
     weights: np.ndarray  # (K,)
@@ -53,7 +53,7 @@ class State:
     reseeds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # (K,)
 
     @classmethod
-    def start(cls, families: list[Family], start: Start, floor: float, rows: float, seed: int) -> State:
+    def start(cls, families: list[Family], start: Start, floor: float, rows: float, seed: int) -> FitState:
         """All families start from the same locations and scales (K, D); the first is chosen everywhere."""
         weights, locations, scales = start
         scales = np.maximum(scales, floor)
@@ -75,12 +75,12 @@ class State:
 
 
 @dataclass
-class Progress:
+class FitProgress:
     """The progress of a fit: the best of the finished starts, and the current start."""
 
-    state: State
+    state: FitState
     start: int = 0
-    best: State | None = None
+    best: FitState | None = None
     best_converged: bool = False
     finished: bool = False
     converged: bool = False
@@ -142,7 +142,7 @@ class Pass:
 
 
 def run_em(
-    progress: Progress,
+    progress: FitProgress,
     source: RowSource,
     max_iter: int,
     tol: float,
@@ -154,7 +154,7 @@ def run_em(
     """
     quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], WORKING_MEMORY * 2**19
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
-    plan = Plan(n_rows, source.dtype, compiled, RowSorter(), room)
+    plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
         parameters, again = state.parameters, False
         fits, dtype = _begin_fits(state, plan)
@@ -184,9 +184,9 @@ def run_em(
 
 
 def run_starts(
-    progress: Progress,
+    progress: FitProgress,
     source: RowSource,
-    starts: Sequence[Callable[[], State]],
+    starts: Sequence[Callable[[], FitState]],
     max_iter: int,
     tol: float,
     after_iteration: Callable[[], None] | None = None,
@@ -206,7 +206,7 @@ def find_quantum(total_weight: float) -> float:
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
 
 
-def _begin_fits(state: State, plan: Plan) -> tuple[list[FamilyFit], np.dtype]:
+def _begin_fits(state: FitState, plan: FitPlan) -> tuple[list[FamilyFit], np.dtype]:
     """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
     parts = [np.stack([getattr(fit, name) for fit in state.fits]) for name in ("location", "scale")]
     if plan.dtype == np.float32 and not suits_float32(*parts):
@@ -223,13 +223,13 @@ def too_large() -> FishermixError:
 
 
 def _update(
-    state: State,
+    state: FitState,
     fits: list[FamilyFit],
     choice: np.ndarray,
     bounds: list[float],
     sums: ComponentSums,
     source: RowSource,
-) -> State:
+) -> FitState:
     """Return the state after an iteration; lost components start again."""
     weights = np.maximum(sums.weight[:, 0] / source.total_weight, SMALLEST_WEIGHT)
     new = replace(
@@ -246,7 +246,7 @@ def _update(
     return reseed(new, lost) if lost.any() else new
 
 
-def reseed(state: State, lost: np.ndarray) -> State:
+def reseed(state: FitState, lost: np.ndarray) -> FitState:
     """Let each lost component (K,) start again as one half of the heaviest one.
 
     The two halves differ by half a scale in a random direction; EM separates them.

@@ -21,7 +21,7 @@ from fishermix.mixture.e_step import UNROLLED
 
 TILE = 128  # rows per inner loop of the densities
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
-CHUNK = 64  # dimensions summed in the type of the data before they are added to float64
+DIMENSIONS_PER_SUM = 64  # dimensions summed in the type of the data before they are added to float64
 
 
 @njit(fastmath={"contract"})
@@ -41,8 +41,8 @@ def log_densities(x, location, square, linear, constant, out):
         rows = TILE if start + TILE < n else n - start
         _fill_tile(x, start, rows, tile)
         _clear(total)
-        for first in range(0, padded, CHUNK):
-            last = first + CHUNK if first + CHUNK < padded else padded
+        for first in range(0, padded, DIMENSIONS_PER_SUM):
+            last = first + DIMENSIONS_PER_SUM if first + DIMENSIONS_PER_SUM < padded else padded
             _clear(part)
             for d in range(first, last, UNROLLED):
                 for k in range(k_count):
@@ -282,31 +282,34 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, 
 
 
 @njit(fastmath={"contract"})
-def collect(panel, brackets, work, found, progress):
+def collect_values(panel, brackets, work, found, progress):
     """Append the values of the listed rows of a panel that are in their brackets to the entries found.
 
-    The tuples are those of `candidates`. found.below += the weight of the values under a bracket;
-    found.deviation += weight |x - center|. progress (3,) is the component and the listed row to begin with,
-    and the number of entries in use. Returns False if there is no room for four more rows; progress then says
-    where to continue, and the work space keeps the sums, so that their bits do not depend on the room.
+    The tuples are those of `candidates`, as plain ones: compiled code on disk would depend on the names of
+    others. below += the weight of the values under a bracket; deviation += weight |x - center|. progress (3,)
+    is the component and the listed row to begin with, and the number of entries in use. Returns False if
+    there is no room for four more rows; progress then says where to continue, and the work space keeps the
+    sums, so that their bits do not depend on the room.
     """
-    k_count, d_count = brackets.low.shape
+    (_, start, _, _, _), (low, _, _), (_, _, _, under, away) = panel, brackets, work
+    below, deviation, _, _, where, _, _ = found
+    k_count, d_count = low.shape
     for k in range(progress[0], k_count):
-        entry, end, count = panel.start[k], panel.start[k + 1], progress[2]
+        entry, end, count = start[k], start[k + 1], progress[2]
         if progress[1] > entry:
             entry = progress[1]
         else:
             for d in range(d_count):
-                work.under[d] = work.away[d] = 0
+                under[d] = away[d] = 0
         progress[1] = 0
-        wanted_count = _list_wanted(brackets.low[k], work)
+        wanted_count = _list_wanted(low[k], work)
         if wanted_count == 0:
             continue
-        while entry < end and count + 4 * d_count <= len(found.where):
+        while entry < end and count + 4 * d_count <= len(where):
             if wanted_count * 8 < d_count:
                 _add_wanted(panel, brackets, work, k, entry, end)
             else:
-                _add_four(panel, brackets, work, k, entry, end)
+                _add_four_rows(panel, brackets, work, k, entry, end)
             count = _append_hits(panel, work, found, k, entry, count)
             entry += 4
         progress[2] = count
@@ -314,49 +317,51 @@ def collect(panel, brackets, work, found, progress):
             progress[0], progress[1] = k, entry
             return False
         for d in range(d_count):
-            found.below[k, d] += work.under[d]
-            found.deviation[k, d] += work.away[d]
+            below[k, d] += under[d]
+            deviation[k, d] += away[d]
     return True
 
 
 @njit_inner()
 def _list_wanted(low, work):
-    """List the dimensions that have a bracket in work.wanted, then -1; return their number."""
-    count = 0
+    """List the dimensions that have a bracket in `wanted`, then -1; return their number."""
+    (wanted, hit, _, _, _), count = work, 0
     for d in range(len(low)):
-        work.hit[d] = 0
+        hit[d] = 0
         if low[d] < np.inf:
-            work.wanted[count] = d
+            wanted[count] = d
             count += 1
-    work.wanted[count] = -1
+    wanted[count] = -1
     return count
 
 
 @njit_inner(fastmath={"contract"})
 def _add_wanted(panel, brackets, work, k, entry, end):
-    """Do what `_add_four` does, for a few dimensions."""
+    """Do what `_add_four_rows` does, for a few dimensions."""
+    (x, _, row, weight, light), (lows, highs, centers) = panel, brackets
+    wanted, hit, _, under, away = work
     place, last = 0, entry + 4 if entry + 4 < end else end
-    while work.wanted[place] >= 0:
-        d = work.wanted[place]
-        low, high, center = brackets.low[k, d], brackets.high[k, d], brackets.center[k, d]
-        work.hit[d] = 0
+    while wanted[place] >= 0:
+        d = wanted[place]
+        low, high, center = lows[k, d], highs[k, d], centers[k, d]
+        hit[d] = 0
         for e in range(entry, last):
-            value = panel.x[panel.row[e], d]
-            work.away[d] += panel.light[e] * abs(value - center)
-            work.under[d] += panel.weight[e] if value < low else 0.0
-            work.hit[d] |= ((value >= low) & (value < high)) << (e - entry)
+            value = x[row[e], d]
+            away[d] += light[e] * abs(value - center)
+            under[d] += weight[e] if value < low else 0.0
+            hit[d] |= ((value >= low) & (value < high)) << (e - entry)
         place += 1
 
 
 @njit_inner(inline="always")
-def _add_four(panel, brackets, work, k, entry, end):
+def _add_four_rows(panel, brackets, work, k, entry, end):
     """Add up to four rows to the sums: four at a time, because these are written to memory each time.
 
     Bit r of hit[d] says whether row r is in the bracket. At the end of the list missing rows weigh nothing.
     """
     zero, none, one, rows = 0.0, np.uint8(0), np.uint8(1), end - entry
     e1, e2, e3 = entry + (rows > 1), entry + 2 * (rows > 2), entry + 3 * (rows > 3)
-    x, row, weight, light = panel.x, panel.row, panel.weight, panel.light
+    x, _, row, weight, light = panel
     x0, w0, v0 = x[row[entry]], weight[entry], light[entry]
     x1, w1, v1, two = x[row[e1]], weight[e1], light[e1], np.uint8(2)
     x2, w2, v2, four = x[row[e2]], weight[e2], light[e2], np.uint8(4)
@@ -367,8 +372,8 @@ def _add_four(panel, brackets, work, k, entry, end):
         w2, v2, four = zero, v2 * 0, none
     if rows < 4:
         w3, v3, eight = zero, v3 * 0, none
-    low, high, center = brackets.low[k], brackets.high[k], brackets.center[k]
-    under, away, hit = work.under, work.away, work.hit
+    low, high, center = brackets[0][k], brackets[1][k], brackets[2][k]
+    _, hit, _, under, away = work
     for d in range(len(low)):
         l, h, m = low[d], high[d], center[d]
         a0, a1, a2, a3 = x0[d], x1[d], x2[d], x3[d]
@@ -386,20 +391,22 @@ def _append_hits(panel, work, found, k, entry, count):
 
     A value equal to the newest of its bracket is merged into that, so that ties take little room.
     """
-    for word in range(len(work.eight_hits)):
-        bits = np.int64(work.eight_hits[word])
+    (x, _, row, weights, _), (_, _, eight_hits, under, _) = panel, work
+    _, _, newest, newest_value, where, value, weight = found
+    for word in range(len(eight_hits)):
+        bits = np.int64(eight_hits[word])
         while bits != 0:
             lowest = (np.float64(bits & -bits).view(np.int64) >> 52) - 1023  # its exponent
             bits &= bits - 1
             column, e = 8 * word + (lowest >> 3), entry + (lowest & 7)
-            value = panel.x[panel.row[e], column]
-            if value == found.newest_value[k, column]:
-                found.weight[found.newest[k, column]] += panel.weight[e]
+            number = x[row[e], column]
+            if number == newest_value[k, column]:
+                weight[newest[k, column]] += weights[e]
             else:
-                found.where[count] = k * work.under.shape[0] + column
-                found.value[count] = found.newest_value[k, column] = value
-                found.weight[count] = panel.weight[e]
-                found.newest[k, column] = count
+                where[count] = k * len(under) + column
+                value[count] = newest_value[k, column] = number
+                weight[count] = weights[e]
+                newest[k, column] = count
                 count += 1
     return count
 

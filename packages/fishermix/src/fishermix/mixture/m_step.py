@@ -58,7 +58,7 @@ class RowSorter:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """What the fits of an iteration need to know of the data and the machine."""
 
     n_rows: int  # N
@@ -93,7 +93,7 @@ class FamilyFit(ABC):
     done: bool = False
     compiled: bool = True
 
-    def begin(self, rows: np.ndarray, plan: Plan) -> FamilyFit:
+    def begin(self, rows: np.ndarray, plan: FitPlan) -> FamilyFit:
         """Prepare for a new iteration. rows (K,) is the number of rows per component in the last one."""
         return replace(self, done=False, compiled=plan.compiled)
 
@@ -110,7 +110,7 @@ class FamilyFit(ABC):
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
 
-    def begin(self, rows: np.ndarray, plan: Plan) -> MomentFit:
+    def begin(self, rows: np.ndarray, plan: FitPlan) -> MomentFit:
         # The center of the sums is a number of the rows' type, the same one for every block.
         center = self.location.astype(plan.dtype).astype(float)
         return replace(self, location=center, done=False, compiled=plan.compiled)
@@ -158,7 +158,7 @@ class IRLSFit(FamilyFit):
     best_scale: np.ndarray | float = np.nan
     step: int = 0
 
-    def begin(self, rows: np.ndarray, plan: Plan) -> IRLSFit:
+    def begin(self, rows: np.ndarray, plan: FitPlan) -> IRLSFit:
         return replace(self, done=False, best_location=self.location, best_scale=self.scale, step=0)
 
     def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:

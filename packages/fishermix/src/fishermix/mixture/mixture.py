@@ -29,7 +29,7 @@ from fishermix.mixture.checkpoint import (
     unpack_state,
 )
 from fishermix.mixture.e_step import MixtureParameters, check_parameters
-from fishermix.mixture.em import LARGEST, Progress, State, run_starts
+from fishermix.mixture.em import LARGEST, FitProgress, FitState, run_starts
 from fishermix.mixture.families import Family
 from fishermix.mixture.partial_fit import fit_batch
 from fishermix.mixture.prediction import PredictionMixin
@@ -250,7 +250,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             checkpoint = Checkpoint(self.checkpoint, self._describe_fit(), source)
             if progress := checkpoint.read():
                 progress.reopen(self.max_iter)
-        progress = progress or Progress(self._recover_state() if warm else starts[0]())
+        progress = progress or FitProgress(self._recover_state() if warm else starts[0]())
         first = progress.state.iteration if warm else 0
         max_iter = self.max_iter + first
         description = f"fitting {type(self).__name__}"
@@ -310,17 +310,17 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
                 f"{self.n_components}. Call fit with warm_start=False to start again."
             )
 
-    def _prepare_starts(self, source: RowSource, families: list[Family]) -> list[Callable[[], State]]:
+    def _prepare_starts(self, source: RowSource, families: list[Family]) -> list[Callable[[], FitState]]:
         """Return the functions that initialize the `n_init` starts."""
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
 
-        def new_start(seed: int) -> State:
+        def new_start(seed: int) -> FitState:
             start = initialize(self, source, np.random.RandomState(seed))
-            return State.start(families, start, self.min_scale, source.shape[0], seed)
+            return FitState.start(families, start, self.min_scale, source.shape[0], seed)
 
         return [partial(new_start, int(seed)) for seed in seeds]
 
-    def _recover_state(self) -> State:
+    def _recover_state(self) -> FitState:
         """Return the state of the last fit, or one made of the public attributes if these were changed."""
         if last := getattr(self, "_last", None):
             fitted, current = last.parameters, self.parameters_
@@ -328,10 +328,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             if all(np.array_equal(getattr(current, name), getattr(fitted, name)) for name in names):
                 return last
         start = self.weights_, self.locations_, self.scales_
-        state = State.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
-        return State(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
+        state = FitState.start(list(self.families_), start, self.min_scale, 1.0, seed=0)
+        return FitState(state.weights, state.fits, self.choice_, state.rows, 0, reseeds=state.reseeds)
 
-    def _set_state(self, state: State, converged: bool, seen: np.ndarray, first: int = 0) -> None:
+    def _set_state(self, state: FitState, converged: bool, seen: np.ndarray, first: int = 0) -> None:
         """Set the fitted attributes; `n_iter_` and `lower_bounds_` start with the iteration `first`."""
         self._last = state
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
@@ -346,7 +346,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self.n_iter_, self.lower_bounds_ = state.iteration - first, list(state.lower_bounds[first:])
         self.converged_ = converged
 
-    def _warn(self, state: State) -> None:
+    def _warn(self, state: FitState) -> None:
         problems = []
         if reseeded := int((state.reseeds > 0).sum()):
             problems.append(f"{reseeded} components lost all their rows and were re-seeded")
@@ -417,7 +417,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         offered = parse_families(mixture.families)
         check_parameters(MixtureParameters(offered, weights, locations, scales, chosen))
         mixture.min_scale = float(min(mixture.min_scale, scales.min()))
-        state = State.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
+        state = FitState.start(offered, (weights, locations, scales), mixture.min_scale, 1.0, seed=0)
         mixture._set_state(replace(state, choice=chosen.astype(np.int64)), False, state.rows)
         mixture.n_features_in_ = locations.shape[1]
         return mixture
@@ -601,11 +601,6 @@ class LaplacianMixture(Mixture):
     fishermix.HybridMixture : chooses a Gaussian where that fits better.
     scipy.stats.laplace : the distribution in one dimension.
 
-    References
-    ----------
-    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
-    using Fisher Vectors; arXiv:1411.7399.
-
     Examples
     --------
     >>> import numpy as np
@@ -626,11 +621,6 @@ class HybridMixture(Mixture):
     --------
     fishermix.Mixture : all parameters and attributes, and other families.
     fishermix.FisherEncoder : Fisher vectors under this mixture.
-
-    References
-    ----------
-    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
-    using Fisher Vectors; arXiv:1411.7399.
 
     Examples
     --------

@@ -14,20 +14,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, Progress, State, run_em
+from fishermix.mixture.em import RESEEDS, SMALLEST_WEIGHT, FitProgress, FitState, run_em
 from fishermix.mixture.m_step import FamilyFit, MomentFit
 from fishermix.rows.blocks import RowSource
 
 
-def fit_batch(old: State, source: RowSource, seen: np.ndarray) -> tuple[State, np.ndarray]:
+def fit_batch(old: FitState, source: RowSource, seen: np.ndarray) -> tuple[FitState, np.ndarray]:
     """Take a step on a batch; return the state and the weight (K,) of the rows each component has seen."""
     # A component without rows in one batch is not lost, so none may be re-seeded.
-    progress = Progress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
+    progress = FitProgress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
     run_em(progress, source, max_iter=old.iteration + 1, tol=0)
     return average(old, replace(progress.state, reseeds=old.reseeds), seen, source.total_weight)
 
 
-def average(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> tuple[State, np.ndarray]:
+def average(
+    old: FitState, batch: FitState, seen: np.ndarray, batch_weight: float
+) -> tuple[FitState, np.ndarray]:
     """Average both states by the weights (K,) of the rows that the components have seen.
 
     Gaussian means and variances are pooled exactly; locations and scales of other families are averaged.
@@ -39,7 +41,7 @@ def average(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> 
     step = (new / np.maximum(total, np.finfo(float).tiny))[:, None]
     fits = []
     for before, after in zip(old.fits, batch.fits):
-        after = _select(present[:, None], after, before)
+        after = _select_present(present[:, None], after, before)
         gap = after.location - before.location
         if isinstance(after, MomentFit):
             variance = (1 - step) * before.scale**2 + step * after.scale**2 + step * (1 - step) * gap**2
@@ -68,7 +70,7 @@ def average(old: State, batch: State, seen: np.ndarray, batch_weight: float) -> 
     return state, total
 
 
-def _select(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
+def _select_present(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
     """Return `after` for the components (K, 1) that have rows in the batch, `before` for the others."""
     names = ("location", "scale", "reach", "expected_log_likelihood")
     parts = {name: np.where(present, getattr(after, name), getattr(before, name)) for name in names}

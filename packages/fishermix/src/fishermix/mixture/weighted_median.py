@@ -33,7 +33,7 @@ import numpy as np
 
 from fishermix.mixture.candidates import FILLED, Brackets, collect_candidates, select_medians
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, Plan, RowSorter
+from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan, RowSorter
 from fishermix.rows.blocks import Statistics
 
 BINS = 32  # of a histogram, including the two outer ones for all values below and above the bracket
@@ -46,7 +46,7 @@ LIGHT, MARGIN = 0.4, 0.01  # of the ignored weight, and of a bin, that a bracket
 SEEN = 0.003  # a first histogram ignores rows below this part of the largest weight of their panel
 HISTOGRAMS = 4  # at most; a bin that is still crowded then holds ties, which are collected as one value
 HISTOGRAMS_WITH_TIES = 2  # the same, once interpolation has failed
-NUMBERS = 4 * BINS  # floats in a bracket that is too narrow for a histogram: bins would blur it
+NARROW = 4 * BINS  # floats in a bracket that is too narrow for a histogram: bins would blur it
 PATIENCE = 16  # rounds before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
 MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
@@ -88,7 +88,7 @@ class MedianFit(FamilyFit):
     search: MedianSearch | None = None
     sorter: RowSorter | None = None
 
-    def begin(self, rows: np.ndarray, plan: Plan) -> MedianFit:
+    def begin(self, rows: np.ndarray, plan: FitPlan) -> MedianFit:
         search = None
         if plan.n_rows * self.location.size > min(SORTED * len(self.location), WALKED):
             search = MedianSearch.around(self.location, self.reach, self.scale, rows, plan)
@@ -158,7 +158,7 @@ class MedianSearch:
     least: np.ndarray  # proved: least <= median < most
     most: np.ndarray
     seen: np.ndarray  # (K,) histograms ignore rows below this part of the largest weight of their panel
-    plan: Plan
+    plan: FitPlan
     waiting: np.ndarray  # brackets that need another pass of this round
     expected: np.ndarray | None = None  # the number of values in each, if it is known that not all fit
     collected: Collected | None = None  # of the brackets that had their pass in this round
@@ -167,7 +167,7 @@ class MedianSearch:
 
     @classmethod
     def around(
-        cls, guess: np.ndarray, reach: np.ndarray, scale: np.ndarray, rows: np.ndarray, plan: Plan
+        cls, guess: np.ndarray, reach: np.ndarray, scale: np.ndarray, rows: np.ndarray, plan: FitPlan
     ) -> MedianSearch:
         """Start between guess - reach and guess + reach, all (K, D); rows (K,) had posteriors before."""
         low, high = _round_outwards(guess - reach, guess + reach, plan.dtype)
@@ -235,7 +235,7 @@ class MedianSearch:
             for panel, posterior in zip(panels, posteriors):
                 kernels.add_histogram(panel, *posterior, self.seen, wanted, low, per_bin, place, BINS, flat)
         if (collecting := self._in_collection).any():
-            limit, nowhere = _limit(self.low.dtype), np.array(np.inf, dtype)
+            limit, nowhere = _find_limit(self.low.dtype), np.array(np.inf, dtype)
             # The sums of a component are those of all its brackets, whichever of them wait: the same bits.
             summed = (self.status == COLLECT) & collecting.any(axis=1, keepdims=True)
             first = np.where(summed, np.where(low > -limit, low, -nowhere), nowhere)
@@ -340,7 +340,7 @@ class MedianSearch:
         high = self.low + width * (high_bin - 1 + np.minimum(high_place + spread, 1) + MARGIN)
         crowd = crowd * np.minimum(np.where(interpolated, 2 * spread + 2 * slack / inside, 1), 1)
         # Halves, because the distance of a negative to a positive float64 exceeds an int64.
-        narrow = located & ((_rank(self.high) >> 1) - (_rank(self.low) >> 1) <= NUMBERS >> 1)
+        narrow = located & ((_rank(self.high) >> 1) - (_rank(self.low) >> 1) <= NARROW >> 1)
         last = self.histograms + 1 >= np.where(self.misled, HISTOGRAMS_WITH_TIES, HISTOGRAMS)
         ready = located & (_are_few(crowd * located, sums.rows) | last | (4 * slack > inside))
         ready |= narrow
@@ -379,7 +379,7 @@ class MedianSearch:
             self.low.dtype,
         )
         crowd = np.minimum(np.maximum(3 * beyond, 2 * inside) * (sums.rows / sums.divisor), sums.rows)
-        at_limit = np.maximum(-low, high) >= _limit(low.dtype)
+        at_limit = np.maximum(-low, high) >= _find_limit(low.dtype)
         again = np.where((_are_few(crowd * lost, sums.rows) & (inside > 0)) | at_limit, COLLECT, HISTOGRAM)
         return replace(
             self,
@@ -437,7 +437,7 @@ def _are_few(crowd: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def _round_outwards(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Round the bracket outwards to the type of the rows; where it ends at the limit it is open."""
-    limit, up = _limit(dtype), np.array(np.inf, dtype)
+    limit, up = _find_limit(dtype), np.array(np.inf, dtype)
     low, high = (np.clip(end, -limit, limit).astype(dtype) for end in (low, high))
     return np.maximum(np.nextafter(low, -up), -limit), np.nextafter(np.maximum(low, high), up)
 
@@ -458,5 +458,5 @@ def _from_rank(rank: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.where(rank >= 0, size, -size)
 
 
-def _limit(dtype: np.dtype) -> float:
+def _find_limit(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max) / 4

@@ -127,11 +127,6 @@ class ArraySource(RowSource):
 def block_rows(n_rows: int) -> int:
     """Return the number of rows per block into which an array of this many rows is cut.
 
-    Parameters
-    ----------
-    n_rows : int
-        The number of rows of the array.
-
     Returns
     -------
     size : int
