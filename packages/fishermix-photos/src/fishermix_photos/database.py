@@ -43,7 +43,7 @@ from fishermix_photos.query import (
     parse_near,
 )
 from fishermix_photos.results import NO_FILTER, LibraryDamaged, Photo
-from fishermix_photos.vision.formats import split_place
+from fishermix_photos.vision.formats import TIFF, VIDEO, Place, split_place
 
 T = TypeVar("T")
 DATABASE = "library.sqlite"
@@ -79,7 +79,7 @@ CREATE INDEX photos_by_place ON photos (latitude, longitude);
 CREATE VIRTUAL TABLE names USING fts5 (file, folders, place);
 INSERT INTO state VALUES (0, '', 0, 0)
 """
-COLUMNS = f"p.row, p.id, p.path, f.path, {', '.join(f'p.{name}' for name in DETAILS)}"
+COLUMNS = f"p.row, p.id, p.path, f.path, p.kind, {', '.join(f'p.{name}' for name in DETAILS)}"
 PHOTOS = "photos p JOIN folders f ON f.id = p.folder"
 READABLE = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE p.row IS NOT NULL"
 CONTENTS = (
@@ -92,6 +92,7 @@ WRITE_PHOTO = (  # or replace what is known of its path
     f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in WRITTEN)} "
     "RETURNING number"
 )
+SEVERAL = VIDEO.name, TIFF.name  # kinds of files that may hold several photos
 NAMES = ("file", "folders", "place")  # columns of words
 Condition = tuple[str, Sequence[Any]]  # of SQL, and its values
 Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
@@ -101,7 +102,9 @@ ORDERS = {  # doubtful dates last
 }
 _ODD_PATH = re.compile(rb"\0|/\.{0,2}(?:/|\Z)")  # names that no listing gives
 Fingerprint: Any = Annotated[bytes, Meta(min_length=32, max_length=32)] | None
-PhotoRow: Any = tuple[(Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, *DetailsTypes)]
+PhotoRow: Any = tuple[
+    (Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, Text, *DetailsTypes)
+]
 
 
 class State(NamedTuple):
@@ -371,10 +374,11 @@ class Database(ABC):
     def _make_photos(self, rows: Sequence[tuple], scores: Mapping[int, float] | None = None) -> list[Photo]:
         """The photos of rows of the database, with the scores of their points."""
         photos = []
-        for row, id, path, folder, *details in rows:
+        for row, id, path, folder, kind, *details in rows:
             if not path.startswith(folder.rstrip(b"/") + b"/") or _ODD_PATH.search(path):
                 raise self._damaged("is damaged: a photo is outside of its folder")
-            place, top = split_place(os.fsdecode(path)), os.fsdecode(folder)
+            name, top = os.fsdecode(path), os.fsdecode(folder)
+            place = split_place(name) if kind in SEVERAL else Place(name)
             score = None if scores is None else scores[row]
             photos.append(Photo(id, place.file, top, place.time, place.page, Details(*details), score))
         return photos

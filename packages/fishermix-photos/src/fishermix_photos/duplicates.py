@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,12 +89,26 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
     return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
 
 
-def find_originals(pictures: Sequence[Picture], dimension: int) -> list[int]:
-    """For each photo of a search the position of the first one that it is a copy of: its own, if there is
-    none.
+def merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dimension: int) -> list[Photo]:
+    """The photos of a search without near copies of earlier ones, which become their `similar`.
 
+    pictures : by id; another process may have removed some photos
     dimension : that of the points; the rest of a vector is its hubness
     """
+    known = [photo for photo in photos if photo.id in pictures]
+    if not known:
+        return []
+    similar: dict[int, list[str]] = {}
+    originals = find_originals([pictures[photo.id] for photo in known], dimension)
+    for photo, original in zip(known, originals):
+        copies = similar.setdefault(original, [])
+        if known[original] is not photo:
+            copies.append(photo.id)
+    return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
+
+
+def find_originals(pictures: Sequence[Picture], dimension: int) -> list[int]:
+    """For each picture the position of the first one that it is a copy of: its own, if there is none."""
     points = np.stack([picture.point[:dimension] for picture in pictures])
     is_close = points @ points.T >= LEAST_COSINE
     originals: list[int] = []

@@ -101,6 +101,7 @@ class Piece(NamedTuple):
 class EncodedQuery:
     """A query as the vector (d,) whose dot product with the stored vector of a photo is the score.
 
+    dimension : that of the points; the rest of a vector is its hubness
     unknown_words : those that are out of the model's vocabulary
     n_words : the number of words that describe the photo; 0 for a query of photos alone
     is_guess : whether the model knows none of these words
@@ -108,6 +109,7 @@ class EncodedQuery:
     """
 
     vector: np.ndarray
+    dimension: int
     unknown_words: tuple[str, ...] = ()
     n_words: int = 0
     is_guess: bool = False
@@ -454,7 +456,7 @@ def encode_terms(
         raise FishermixError("The terms of the query cancel out. Remove one of them.")
     vector = total / np.float32(norm)
     if not any(term.kind == "text" for term in terms):
-        return EncodedQuery(compare_by_cosine(vector, model))
+        return EncodedQuery(compare_by_cosine(vector, model), len(total))
     wanted = [pair for pair in zip(terms, points) if pair[0].kind == "text" and pair[0].sign == "+"]
     telling = _find_telling_words([term.value for term, _ in wanted])
     is_guess = bool(telling) and telling.issubset(unknown)
@@ -462,7 +464,7 @@ def encode_terms(
     hubness = model.joint_space.hubness
     near = [] if hubness is None else [hubness.find_nearness(point / term.weight) for term, point in wanted]
     vector = model.joint_space.csls_sentences(vector[None])[0]
-    return EncodedQuery(vector, tuple(unknown), n_words, is_guess, max(near, default=1.0))
+    return EncodedQuery(vector, len(total), tuple(unknown), n_words, is_guess, max(near, default=1.0))
 
 
 def _encode_each(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fishermix_photos.details import find_kind, is_doubtful
-from fishermix_photos.duplicates import find_originals
+from fishermix_photos.duplicates import merge_copies
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
 from fishermix_photos.results import NO_FILTER, Band, Facets, OtherModel, Photo, Query, Results
@@ -103,7 +103,7 @@ class PhotoSearch:
                 filter = replace(query.filter, names=(*query.filter.names, name))
                 named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
                 photos = _put_first(probabilities.add_to(named), photos)
-        chosen = self._choose(photos, threshold, query, model.dimension)
+        chosen = self._choose(photos, threshold, query, encoded.dimension)
         shown = tuple(chosen[query.offset : end])
         return Results(
             shown,
@@ -119,21 +119,9 @@ class PhotoSearch:
         if query.sort != "score":
             is_limited = query.min_probability is not None or query.min_score is not None
             return _sort(chosen if chosen or is_limited else photos[: query.n], query.sort)
-        return self._merge_copies(chosen, dimension) if query.merge_copies else chosen
-
-    def _merge_copies(self, photos: list[Photo], dimension: int) -> list[Photo]:
-        """The photos without near copies of earlier ones, which become their `similar`."""
-        if len(photos) < 2:
-            return photos
-        pictures = self._store.pictures([photo.id for photo in photos])
-        known = [photo for photo in photos if photo.id in pictures]  # another process may have removed some
-        originals = find_originals([pictures[photo.id] for photo in known], dimension)
-        similar: dict[int, list[str]] = {}
-        for photo, original in zip(known, originals):
-            copies = similar.setdefault(original, [])
-            if known[original] is not photo:
-                copies.append(photo.id)
-        return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
+        if not query.merge_copies or len(chosen) < 2:
+            return chosen
+        return merge_copies(chosen, self._store.pictures([photo.id for photo in chosen]), dimension)
 
     def find_files(self, vector: np.ndarray, n: int, query: Query, scope: Scope) -> list[Photo]:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""

@@ -118,6 +118,7 @@ def update_folders(
         if not folder.is_dir() and not add_slash(folder).startswith(tuple(map(add_slash, state.folders))):
             problem = "is not a folder" if folder.exists() else "does not exist"
             raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
+    made_for = model.key, model.csls_dimension
     if state.model_key not in ("", model.key):  # the points of all folders are lost: encode them again
         wanted += filter(Path.is_dir, map(Path, state.folders))
     if len(wanted) > 1:
@@ -125,7 +126,7 @@ def update_folders(
     total, problems = Changes(), dict[Path, FishermixError]()
     for folder in wanted:
         try:
-            changes = FolderUpdate(folder, store, model, exclude, state).run(check)
+            changes = FolderUpdate(folder, store, model, exclude, state).run(made_for, check)
         except (FolderAway, LibraryBusy) as error:
             problems[folder] = error
             continue
@@ -171,9 +172,12 @@ class FolderUpdate:
         self.is_new = str(self.root) not in state.folders
         self.listing = scan_folder(folder, exclude, self.root)
 
-    def run(self, check: Check | None = None) -> Changes:
-        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
-        made_for, listing = (self.model.key, self.model.csls_dimension), self.listing
+    def run(self, made_for: tuple[str, int], check: Check | None = None) -> Changes:
+        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones.
+
+        made_for : the key of the model and the length of its vectors
+        """
+        listing = self.listing
         is_known = not self.is_new and not self.inner
         is_current = is_known and made_for == (self.state.model_key, self.state.dimension)
         unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}

@@ -168,7 +168,7 @@ def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]],
 
 def tell(*messages: str) -> None:
     """Print remarks on standard error, unless --quiet is given."""
-    if is_shown():
+    if messages and is_shown():
         for message in messages:
             complain(message)
 

@@ -371,7 +371,8 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
             f"New unreadable files: {len(changes.unreadable):,}, for example {first}. "
             f"`fishermix library list {shlex.quote(str(place))}` lists all of them."
         )
-    remarks += explain_skipped(changes.skipped)
+    if changes.skipped:
+        remarks += explain_skipped(changes.skipped)
     tell(*remarks)
 
 
