@@ -58,7 +58,7 @@ from fishermix.text.tokens import STOP_WORDS, Vocabulary
 from fishermix.text.word_vectors import WordVectors
 from msgspec import structs
 
-from fishermix_photos.transformer import SHIPPED_TRANSFORMERS, SentenceTransformer
+from fishermix_photos.transformer import SHIPPED_TRANSFORMERS, SentenceTransformer, added_transformers
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
@@ -595,8 +595,8 @@ def _describe_transformer(encoder: SentenceEncoder) -> TransformerConfig | None:
     transformer: Any = encoder.transformer
     if transformer is None:
         return None
-    shipped = transformer.folder.parent == SHIPPED_TRANSFORMERS
-    name = transformer.folder.name if shipped else str(transformer.folder)
+    is_named = transformer.folder.parent in (SHIPPED_TRANSFORMERS, added_transformers())
+    name = transformer.folder.name if is_named else str(transformer.folder)
     return TransformerConfig(name, transformer.key, encoder.transformer_weight)
 
 

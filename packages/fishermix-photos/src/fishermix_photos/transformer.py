@@ -1,8 +1,9 @@
 """A small transformer that encodes sentences: an ONNX graph and its tokenizer, run by onnxruntime.
 
 The vector of a sentence is the mean of its token vectors, scaled to unit length (Reimers and Gurevych,
-Sentence-BERT, EMNLP 2019). It knows the order of the words and, by word pieces, words that no vocabulary has;
-a Fisher vector knows neither. `SentenceVectors` puts both side by side.
+Sentence-BERT, EMNLP 2019). A graph with the output `text_embeds`, such as the text side of CLIP, gives the
+vector itself. It knows the order of the words and, by word pieces, words that no vocabulary has; a Fisher
+vector knows neither. `SentenceVectors` puts both side by side.
 """
 
 from __future__ import annotations
@@ -26,16 +27,29 @@ DEFAULT_TRANSFORMER = "all-MiniLM-L6-v2"
 SHIPPED_TRANSFORMERS = Path(__file__).with_name("pretrained")
 GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 MOST_TOKENS = 128  # of a sentence; what follows is cut off
+MOST_TOKENS_OF_CLIP = 77  # unless its tokenizer.json says otherwise
 SHORTEST_VECTOR = 1e-12
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+POOLED = "text_embeds"  # the output of a graph that gives one vector for the sentence, not one per token
+
+
+def added_transformers() -> Path:
+    """The folder of the transformers that the user added, one folder per transformer."""
+    return data_folder() / "transformers"
 
 
 class _Session(NamedTuple):
-    """An open graph, those of `INPUTS` that it has, and the width of its output, if it says so."""
+    """An open graph, those of `INPUTS` that it has, and its output.
+
+    width : of the output; a name or None if it does not say
+    length : the number of tokens that it takes; a name or None if it takes any number
+    """
 
     graph: Any
     inputs: list[str]
+    output: str
     width: int | str | None
+    length: int | str | None
 
 
 class SentenceTransformer:
@@ -53,6 +67,7 @@ class SentenceTransformer:
     References
     ----------
     Reimers, Gurevych (EMNLP 2019), Sentence-BERT: sentence embeddings using Siamese BERT-networks.
+    Radford et al. (ICML 2021), Learning transferable visual models from natural language supervision.
 
     Examples
     --------
@@ -79,11 +94,9 @@ class SentenceTransformer:
         -------
         transformer : SentenceTransformer
         """
-        is_plain = Path(name).name == str(name)
-        if is_plain and (SHIPPED_TRANSFORMERS / name / GRAPH).is_file():
-            return cls(SHIPPED_TRANSFORMERS / name)
-        added = data_folder() / "transformers"
-        for folder in (*([added / name] if is_plain else []), Path(name)):
+        added, is_plain = added_transformers(), Path(name).name == str(name)
+        named = [SHIPPED_TRANSFORMERS / name, added / name] if is_plain else []
+        for folder in (*named, Path(name)):
             if (folder / GRAPH).is_file():
                 return cls(folder)
         raise FishermixError(
@@ -100,7 +113,7 @@ class SentenceTransformer:
     @cached_property
     def n_features(self) -> int:
         width = self._session.width
-        return width if isinstance(width, int) else len(self._run([0]))
+        return width if isinstance(width, int) else len(self._run(self._tokenize(["a"])[0]))
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Unit vectors (n, n_features) of sentences.
@@ -117,29 +130,32 @@ class SentenceTransformer:
         -------
         vectors : ndarray of shape (n, n_features) float32
         """
-        ids = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
-        out = np.zeros((len(ids), self.n_features), np.float32)
-        threads = min(available_threads(), len(ids)) if len(ids) > 1 else 1
+        encoded = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
+        out = np.zeros((len(encoded), self.n_features), np.float32)
+        threads = min(available_threads(), len(encoded)) if len(encoded) > 1 else 1
         if threads <= 1:
-            for row, tokens in enumerate(ids):
+            for row, tokens in enumerate(encoded):
                 out[row] = self._run(tokens)
             return out
         from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
 
         with ThreadPoolExecutor(threads) as pool:
-            for row, vector in enumerate(pool.map(self._run, ids)):
+            for row, vector in enumerate(pool.map(self._run, encoded)):
                 out[row] = vector
         return out
 
-    def _run(self, ids: list[int]) -> np.ndarray:
+    def _run(self, tokens: Any) -> np.ndarray:
         """The unit vector (n_features,) of the tokens of one sentence."""
-        tokens = np.array([ids], np.int64)
-        given = dict(zip(INPUTS, (tokens, np.ones_like(tokens), 0 * tokens)))
+        ids, mask = np.array([tokens.ids], np.int64), np.array([tokens.attention_mask], np.int64)
+        given = dict(zip(INPUTS, (ids, mask, 0 * ids)))
         try:
-            graph, inputs, _ = self._session
-            vectors = graph.run(None, {name: given[name] for name in inputs})[0]
-            mean = vectors[0].mean(axis=0, dtype=np.float32)
-            return mean / max(float(np.linalg.norm(mean)), SHORTEST_VECTOR)
+            graph, inputs, output, *_ = self._session
+            (vectors,) = graph.run([output], {name: given[name] for name in inputs})
+            if output == POOLED:
+                vector = vectors[0].astype(np.float32, copy=False)
+            else:
+                vector = vectors[0, : mask.sum()].mean(axis=0, dtype=np.float32)
+            return vector / max(float(np.linalg.norm(vector)), SHORTEST_VECTOR)
         except Exception as error:  # onnxruntime raises its own classes
             raise FishermixError(f"{self.folder / GRAPH} does not run on a sentence: {error}") from error
 
@@ -147,29 +163,37 @@ class SentenceTransformer:
     def _session(self) -> _Session:
         with explain_damage(self.folder / GRAPH):
             session = open_session(self.folder / GRAPH)
-            inputs = [value.name for value in session.get_inputs()]
-            shapes = [value.shape for value in session.get_outputs()]
-            width = shapes[0][-1] if shapes and shapes[0] else None
-        if not shapes:
-            raise FishermixError(f"{self.folder / GRAPH} has no output.")
+            inputs = {value.name: value.shape for value in session.get_inputs()}
+            outputs = {value.name: value.shape for value in session.get_outputs()}
         if unknown := set(inputs).difference(INPUTS):
             raise FishermixError(
                 f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."
             )
-        return _Session(session, inputs, width)
+        if not outputs or INPUTS[0] not in inputs:
+            raise FishermixError(f"{self.folder / GRAPH} has no output, or no input {INPUTS[0]}.")
+        output = POOLED if POOLED in outputs else next(iter(outputs))
+        width, length = (shape[-1] if shape else None for shape in (outputs[output], inputs[INPUTS[0]]))
+        return _Session(session, list(inputs), output, width, length)
 
-    def _tokenize(self, sentences: list[str]) -> list[list[int]]:
-        """The numbers of the tokens of each sentence."""
+    def _tokenize(self, sentences: list[str]) -> list[Any]:
+        """The tokens of each sentence, with their numbers."""
         with explain_damage(self.folder / TOKENIZER):
-            return [encoded.ids for encoded in self._tokenizer.encode_batch(sentences)]
+            return self._tokenizer.encode_batch(sentences)
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        padding, length, most = tokenizer.padding or {}, self._session.length, MOST_TOKENS
+        if self._session.output == POOLED:
+            most = (tokenizer.truncation or {}).get("max_length", MOST_TOKENS_OF_CLIP)
+            length = length if isinstance(length, int) else padding.get("length")
         tokenizer.no_padding()
-        tokenizer.enable_truncation(MOST_TOKENS)
+        if isinstance(length, int):
+            tokenizer.enable_padding(**(padding | {"length": length}))
+            most = min(most, length)
+        tokenizer.enable_truncation(most)
         return tokenizer
 
     def __reduce__(self):

@@ -69,7 +69,14 @@ def list_encoders() -> None:
 
 @networks.command("add", epilog="Example: fishermix networks add vgg19 --weights ~/Downloads/vgg19.pth")
 def add_network(
-    name: Annotated[str, typer.Argument(help="resnet50 or vgg19.", show_default=False)],
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="resnet50, vgg19, or the ONNX file of another image network, with a JSON file next to it "
+            "unless its output is image_embeds.",
+            show_default=False,
+        ),
+    ],
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -81,16 +88,31 @@ def add_network(
     preprocessing: Annotated[
         str, typer.Option(help="Preprocessing of the vgg19 weights: torchvision or caffe.")
     ] = "torchvision",
+    name: Annotated[
+        str | None, typer.Option(help="Name of the network in an ONNX file. Default: that of the file.")
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="The ONNX file of the text side of CLIP, which becomes a sentence transformer."),
+    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer.json of the text side.")] = None,
 ) -> None:
-    """Build a network from its weights and save it in the data folder.
+    """Save a network in the data folder: one that is built from its weights, or an ONNX file.
 
     The environment variable FISHERMIX_HOME selects another data folder.
     """
     from fishermix_photos.vision.network import added_networks
-    from fishermix_photos.vision.networks import add_encoder
+    from fishermix_photos.vision.networks import add_encoder, add_files
 
-    encoder = add_encoder(name, weights, preprocessing)
+    if network.endswith(".onnx"):
+        name = name or Path(network).stem
+        encoder = add_files(Path(network), name, text, tokenizer)
+    else:
+        name = network
+        encoder = add_encoder(name, weights, preprocessing)
     say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
+    if text is not None:
+        say(f"Train with both sides: fishermix train … --set encoders={name} --set transformer={name}")
 
 
 @networks.command("tune", epilog="Example: fishermix networks tune network/ --data flickr8k:DIR --out model/")

@@ -5,7 +5,8 @@
 
 `size` is the side of the square input in pixels. Pixels run from 0 to 255; the network gets (x - mean) / std,
 with mean and std in the order of `channels` (RGB or BGR). `layout` is NCHW or NHWC. `output` is the name of
-the output that is used as the feature vector; spatial axes are averaged.
+the output that is used as the feature vector; spatial axes are averaged. `batch`, if it is there, is the most
+images per run.
 
 This is the only module that imports onnxruntime: sentence transformers are opened here too. onnxruntime from
 1.29 on reports its use to its makers: it writes a device id and a queue of events below the user's cache
@@ -73,6 +74,7 @@ class Sidecar(Struct, kw_only=True, frozen=True):
     output: Name
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     channels: Literal["RGB", "BGR"] = "RGB"
+    batch: Annotated[int, Meta(ge=0)] = 0  # the most images per run; 0: any number
 
     def __post_init__(self) -> None:
         if 0.0 in self.std:
@@ -159,7 +161,7 @@ class NetworkSession:
         with explain_damage(network.graph):
             rows = self.session.get_inputs()[0].shape[0]
         self.fixed_rows = rows if isinstance(rows, int) else 0  # some files accept one batch size only
-        self.batch_size = self.fixed_rows or batch_size
+        self.batch_size = self.fixed_rows or network.batch or batch_size
         try:
             blank = self._run_batch(np.zeros((1, network.size, network.size, 3), np.uint8))
         except Exception as error:  # onnxruntime raises its own classes

@@ -1,22 +1,41 @@
-"""Networks that are not in the package: built once from their weights, and kept in the data folder."""
+"""Networks that are not in the package: added once, and kept in the data folder.
+
+ResNet-50 and VGG-19 are built from their weights. The ONNX file of any other image network is copied, and
+with it the text side of a pair that was trained together, as CLIP was: it becomes a sentence transformer.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from fishermix.errors import FishermixError
+from fishermix.storage import explain_damage
 
+from fishermix_photos import transformer
+from fishermix_photos.transformer import SentenceTransformer, added_transformers
 from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.network import GRAPH, HOW_TO_GET, SIDECAR, added_networks
-from fishermix_photos.vision.networks.graph import import_onnx
+from fishermix_photos.vision.network import (
+    GRAPH,
+    HOW_TO_GET,
+    SHIPPED_NETWORKS,
+    SIDECAR,
+    Network,
+    added_networks,
+    describe_network,
+    open_session,
+)
 from fishermix_photos.vision.networks.resnet import build_resnet50
 from fishermix_photos.vision.networks.vgg import build_vgg19
+
+IMAGE_EMBEDDING = "image_embeds"  # the output of the image graphs of CLIP
+CLIP_SIZE = 224  # if the graph takes any size
+CLIP_MEAN, CLIP_STD = (122.7709383, 116.7460125, 104.09373615), (68.5005327, 66.6321579, 70.32316305)
 
 
 def add_encoder(
@@ -37,21 +56,83 @@ def add_encoder(
             f"Cannot build '{name}', only {', '.join(HOW_TO_GET)}. To use any other network, pass the path "
             "of its .onnx file, with a JSON file next to it."
         )
-    install(model, sidecar, added_networks() / name)
+    described = json.dumps(sidecar, indent=1) + "\n"
+    _install(
+        added_networks() / name, {GRAPH: model.SerializeToString(), SIDECAR: described.encode()}, _try_image
+    )
     return ImageEncoder(name)
 
 
-def install(model: Any, sidecar: Mapping[str, Any], folder: Path) -> None:
-    """Save a network as `folder`, after a test run; a network that is there is replaced in one step."""
+def add_files(
+    graph: Path, name: str, text: Path | None = None, tokenizer: Path | None = None
+) -> ImageEncoder:
+    """Copy the ONNX file of an image network, and return its encoder.
+
+    name : what the copies are found by
+    text, tokenizer : the ONNX file and the `tokenizer.json` of the sentence transformer that goes with it
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name) or name in HOW_TO_GET or (SHIPPED_NETWORKS / name).exists():
+        raise FishermixError(f"'{name}' cannot be the name of a network. Choose another one with --name.")
+    if (text is None) != (tokenizer is None):
+        raise FishermixError("--text and --tokenizer belong together. Give both, or neither.")
+    network = _read_network(graph)
+    if text is not None and tokenizer is not None:
+        files = {transformer.GRAPH: _read(text), transformer.TOKENIZER: _read(tokenizer)}
+        _install(
+            added_transformers() / name, files, lambda new: SentenceTransformer(new).encode(["two dogs"])
+        )
+    files = {GRAPH: _read(graph), SIDECAR: describe_network(network).encode()}
+    _install(added_networks() / name, files, _try_image)
+    return ImageEncoder(name)
+
+
+def _read_network(graph: Path) -> Network:
+    """The network that the JSON next to a graph describes; the image graph of CLIP needs none.
+
+    It runs on one image at a time: an 8-bit graph scales its activations by the largest of a batch, and a
+    vector must not depend on the images next to it.
+    """
+    sidecar = graph.with_suffix(".json")
+    if graph.is_file() and not sidecar.is_file():
+        with explain_damage(graph):
+            session = open_session(graph)
+            inputs, outputs = session.get_inputs(), [value.name for value in session.get_outputs()]
+        if len(inputs) == 1 and IMAGE_EMBEDDING in outputs:
+            side = inputs[0].shape[-1]
+            return Network(
+                graph=graph,
+                size=side if isinstance(side, int) else CLIP_SIZE,
+                mean=CLIP_MEAN,
+                std=CLIP_STD,
+                input=inputs[0].name,
+                output=IMAGE_EMBEDDING,
+                batch=1,
+            )
+    return Network.read(graph, sidecar)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FishermixError(f"Cannot read {file} ({error.strerror}).") from error
+
+
+def _try_image(folder: Path) -> None:
+    if ImageEncoder(folder).n_features < 1:
+        raise FishermixError("The network has no output.")
+
+
+def _install(folder: Path, files: Mapping[str, bytes], check: Callable[[Path], object]) -> None:
+    """Write files as `folder`, after a check of them; a folder that is there is replaced in one step."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".adding-"))
     new = scratch / "new"
     try:
         new.mkdir()
-        import_onnx().save(model, new / GRAPH)
-        (new / SIDECAR).write_text(json.dumps(dict(sidecar), indent=1) + "\n", "utf8")
-        if ImageEncoder(new).n_features < 1:
-            raise FishermixError("The network has no output.")
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+        check(new)
         if folder.exists():
             os.replace(folder, scratch / "old")
         os.replace(new, folder)
