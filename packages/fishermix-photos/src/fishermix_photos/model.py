@@ -236,17 +236,7 @@ class ImageTextModel:
 
     @classmethod
     def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:
-        """A saved model, or the one in the package.
-
-        Parameters
-        ----------
-        folder : path, optional
-            A folder that `save` wrote. Default: the model in the package.
-
-        Returns
-        -------
-        model : ImageTextModel
-        """
+        """The model that `save` wrote as this folder. Default: the one in the package."""
         model = cls.__new__(cls)
         model._saved = load_folder(SHIPPED if folder is None else folder, MODEL_KIND)
         model.joint_space = _load_joint_space(model._saved)
@@ -254,15 +244,7 @@ class ImageTextModel:
         return model
 
     def save(self, folder: str | os.PathLike, half: bool = False) -> None:
-        """Write the model as a folder of JSON and safetensors.
-
-        Parameters
-        ----------
-        folder : path
-            Where to write. The folder is created if it does not exist.
-        half : bool
-            Store word vectors and CCA weights in half precision.
-        """
+        """Write the model as a folder of JSON and safetensors; `half` stores half-precision weights."""
         encoder, space = self.sentence_encoder, self.joint_space
         tensors, mixtures = _list_tensors(encoder, space, np.float16 if half else np.float32)
         config = ModelConfig(
@@ -297,17 +279,7 @@ class ImageTextModel:
     # Sentences
 
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray:
-        """Points (n, d) of sentences, float32 of length 1; zero where no word is known.
-
-        Parameters
-        ----------
-        sentences : sequence of str
-            The sentences.
-
-        Returns
-        -------
-        points : ndarray of shape (n, d) float32
-        """
+        """Points (n, d) of sentences, float32 of length 1; zero where no word is known."""
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences. Put the sentence in brackets.")
         blocks = [np.zeros((0, self.dimension), np.float32)]
@@ -320,15 +292,6 @@ class ImageTextModel:
 
         The sentence is tokenized once. The point is zero if no word is known. Words such as "a" and "of" are
         not reported.
-
-        Parameters
-        ----------
-        sentence : str
-            The sentence.
-
-        Returns
-        -------
-        point, unknown_words : ndarray of shape (d,), list of str
         """
         vectors, bags = self.sentence_vectors.encode([sentence])
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in STOP_WORDS]
@@ -353,52 +316,18 @@ class ImageTextModel:
     # Photos
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
-        """Points (n, d) of photos, float32 of length 1.
-
-        Parameters
-        ----------
-        images : sequence of paths, bytes or PIL images
-            The photos.
-
-        Returns
-        -------
-        points : ndarray of shape (n, d) float32
-        """
+        """Points (n, d) of photos, float32 of length 1. Photos are paths, bytes or PIL images."""
         if not len(images):
             return np.zeros((0, self.dimension), np.float32)
         return self.joint_space.image_points(self.image_encoder.transform(list(images)))
 
     def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
-        """A new sentence for each photo.
-
-        Parameters
-        ----------
-        images : sequence of paths, bytes or PIL images
-            The photos.
-        **options : dict
-            Passed to `Captioner.describe`, such as `beam`.
-
-        Returns
-        -------
-        sentences : list of str
-        """
+        """A new sentence for each photo. The options are those of `Captioner.describe`, such as `beam`."""
         self._expect_captioner()  # before photos are encoded
         return [found.sentence for found in self.describe_points(self.encode_images(images), **options)]
 
     def describe_points(self, points: np.ndarray, **options: Any) -> list[Description]:
-        """A new sentence for each point (n, d) of a photo, and how far it can be trusted.
-
-        Parameters
-        ----------
-        points : array of shape (n, d)
-            Unit points of the joint space.
-        **options : dict
-            Passed to `Captioner.describe`, such as `beam`.
-
-        Returns
-        -------
-        descriptions : list of Description
-        """
+        """A new sentence for each point (n, d) of a photo, and how far it can be trusted."""
         return self._expect_captioner().describe(points, encode_text=self.encode_text, **options)
 
     def _expect_captioner(self) -> Captioner:
@@ -411,19 +340,7 @@ class ImageTextModel:
     # Scores
 
     def similarity(self, sentences: Sequence[str], images: Sequence[Any]) -> np.ndarray:
-        """Scores (sentences, images): the cosine, corrected for hubs.
-
-        Parameters
-        ----------
-        sentences : sequence of str
-            The sentences.
-        images : sequence of paths, bytes or PIL images
-            The photos.
-
-        Returns
-        -------
-        scores : ndarray of shape (sentences, images)
-        """
+        """Scores (sentences, images): the cosine, corrected for hubs."""
         texts = self.joint_space.csls_sentences(self.encode_text(sentences))
         return texts @ self.joint_space.csls_images(self.encode_images(images)).T
 

@@ -83,17 +83,7 @@ class SentenceTransformer:
 
     @classmethod
     def find(cls, name: str | os.PathLike) -> SentenceTransformer:
-        """Find a transformer by the name of a shipped or added one, or by its folder.
-
-        Parameters
-        ----------
-        name : str or path
-            A name, or a folder.
-
-        Returns
-        -------
-        transformer : SentenceTransformer
-        """
+        """Find a transformer by the name of a shipped or added one, or by its folder."""
         added, is_plain = added_transformers(), Path(name).name == str(name)
         named = [SHIPPED_TRANSFORMERS / name, added / name] if is_plain else []
         for folder in (*named, Path(name)):
@@ -120,15 +110,6 @@ class SentenceTransformer:
 
         Each sentence runs alone, several at a time in threads: an 8-bit graph scales its activations by the
         largest of a batch, and a sentence's vector must not depend on the sentences next to it.
-
-        Parameters
-        ----------
-        sentences : sequence of str
-            The sentences.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, n_features) float32
         """
         encoded = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
         out = np.zeros((len(encoded), self.n_features), np.float32)

@@ -92,33 +92,11 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         self.max_pixels = max_pixels
 
     def fit(self, images: object = None, y: object = None) -> ImageEncoder:
-        """Do nothing: there is nothing to learn.
-
-        Parameters
-        ----------
-        images : ignored
-            Present for the interface of scikit-learn.
-        y : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        self : ImageEncoder
-        """
+        """Do nothing: there is nothing to learn."""
         return self
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-        """The names of the columns.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Present for the interface of scikit-learn.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """The names of the columns."""
         names = [os.path.basename(name).removesuffix(".onnx") for name in self.encoders]
         return np.array([f"{name}_{i}" for name, n in zip(names, self.widths) for i in range(n)], object)
 
@@ -161,17 +139,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return "+".join(network.features_key(self.view) for network in self._networks)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable.
-
-        Parameters
-        ----------
-        images : sequence of paths, bytes or PIL images
-            The photos.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, d) float32
-        """
+        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable."""
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
             for position, vector in self.stream(images):
@@ -184,16 +152,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     def stream(self, images: Iterable[ImageSource], on_open: OnOpen | None = None) -> Vectors:
         """Yield (position, vector or error) of each image, in order; reads a few batches ahead.
 
-        Parameters
-        ----------
-        images : sequence of paths, bytes or PIL images
-            The photos.
-        on_open : callable, optional
-            Is called with each element of `images` and its decoded image, in the threads that decode.
-
-        Returns
-        -------
-        vectors : iterator of (int, ndarray of shape (d,) or FishermixError)
+        on_open : is called with each element of `images` and its decoded image, in the threads that decode
         """
         chunk, threads = max(1, self.batch_size // count_crops(self.view)), count_threads(self.threads)
         sessions, limit, budget = self._sessions, self.max_pixels_, TimeBudget()  # the threads share them
@@ -238,17 +197,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return [NetworkSession(network, self.batch_size) for network in self._networks]
 
     def set_params(self, **parameters: object) -> ImageEncoder:
-        """Set parameters; the network is opened again on next use.
-
-        Parameters
-        ----------
-        **parameters : dict
-            New values by name.
-
-        Returns
-        -------
-        self : ImageEncoder
-        """
+        """Set parameters; the network is opened again on next use."""
         for name in DERIVED:
             self.__dict__.pop(name, None)
         return super().set_params(**parameters)
