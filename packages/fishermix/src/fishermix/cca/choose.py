@@ -42,11 +42,6 @@ def choose_ridges(
     cca : RegularizedCCA
         Fitted to all pairs. `cv_scores_` lists (reg_x, reg_y, mean score).
 
-    See Also
-    --------
-    fishermix.RegularizedCCA.path : the estimators of a grid of ridges.
-    sklearn.model_selection.GridSearchCV : for one sentence per image.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)

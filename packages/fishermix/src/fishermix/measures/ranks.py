@@ -63,10 +63,6 @@ def task_ranks(
     -------
     ranks : dict of str to ndarray
 
-    See Also
-    --------
-    fishermix.measures.figures : recalls, median and mean of these ranks.
-
     Examples
     --------
     >>> images = np.eye(2)

@@ -249,12 +249,7 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
                     raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
                 return
         fields = split_line(line, layout.dimension)
-        if len(fields) != layout.dimension + 1:
-            found = f"{len(fields)} fields" if fields else "an empty line"
-            cut = "" if whole else " The file ends here: it is truncated."
-            raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
-        if len(fields[0]) > MAX_WORD_BYTES:
-            raise source.fail(f"A word is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at)
+        _check_fields(source, layout, fields, at, whole)
         done += 1
         if not whole and errors != "skip":
             word = fields[0].decode(errors="replace")
@@ -266,6 +261,15 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
             yield at, fields[0], fields[1:]
     if limit is None and layout.count is not None:
         _check_end(source, layout)
+
+
+def _check_fields(source: ByteSource, layout: Layout, fields: list[bytes], at: int, whole: bool) -> None:
+    if len(fields) != layout.dimension + 1:
+        found = f"{len(fields)} fields" if fields else "an empty line"
+        cut = "" if whole else " The file ends here: it is truncated."
+        raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
+    if len(fields[0]) > MAX_WORD_BYTES:
+        raise source.fail(f"A word is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at)
 
 
 def _check_end(source: ByteSource, layout: Layout) -> None:
@@ -292,8 +296,7 @@ def _collect(
             if word is None or word in seen:
                 if errors == "skip":
                     continue
-                reason = f"The word '{word}' is repeated." if word else "A word is empty or not UTF-8."
-                raise source.fail(f"{reason} {HINT}", at)
+                raise source.fail(f"{_name_problem(word)} {HINT}", at)
             if len(seen) == len(vectors):
                 # In place: the operating system moves the array without a second copy in memory.
                 vectors.resize((2 * len(vectors), layout.dimension), refcheck=False)
@@ -310,6 +313,10 @@ def _collect(
     if (row := _find_infinite(vectors)) is not None:
         raise source.fail(f"The vector of '{words[row]}' is not finite in {dtype}. {HINT}", offsets[row])
     return words, vectors
+
+
+def _name_problem(word: str | None) -> str:
+    return f"The word '{word}' is repeated." if word else "A word is empty or not UTF-8."
 
 
 def _count_steps(records: Iterator[Record], bar: Bar) -> Iterator[Record]:
