@@ -195,6 +195,21 @@ def test_families_that_are_not_there_are_reported(place):
         load_family(place)
 
 
+def test_a_family_of_an_installed_module_is_found():
+    assert load_family("fishermix.mixture.families:Logistic").name == "logistic"
+
+
+def test_the_seed_is_an_option(world, work, tmp_path, monkeypatch):
+    monkeypatch.setitem(RECIPES, "paper", RECIPE)
+    outputs = ["--json", tmp_path / "t.json", "--work", work, "--vectors", world[2] / "vectors"]
+    words = ["reproduce", f"folder:{world[2]}", "--variants", "gmm", "--seed", 3, *outputs]
+    done = CliRunner().invoke(load_commands(), [str(word) for word in words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    (row,) = json.loads((tmp_path / "t.json").read_text())["rows"]
+    assert row["seeds"] == [3]
+    assert "--seed 3" in row["command"]
+
+
 def test_a_record_names_no_folder():
     assert hide_folders("flickr8k:/home/me/flickr8k") == "flickr8k:DIR"
     assert hide_folders("karpathy:/a/dataset.json:/b/images") == "karpathy:DIR"

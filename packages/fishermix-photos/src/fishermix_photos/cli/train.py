@@ -82,14 +82,15 @@ RepeatsOption = Annotated[
 ]
 SeedsOption = Annotated[
     int,
-    typer.Option(min=1, help="Measure with this many seeds, and print means and deviations."),
+    typer.Option(min=1, help="Measure this many seeds, from --seed on, and print means and deviations."),
 ]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seeds whitening, mixtures and the hubness banks.")]
 FamilyOption = Annotated[
     list[str],
     typer.Option(
-        metavar="FILE.py:CLASS",
-        help="A custom family, the class of a Python file. Its name can be part of a variant; without "
-        "--variants, two variants with it are added. Can be given several times.",
+        metavar="MODULE:CLASS",
+        help="A custom family of an installed module, or of a file (FILE.py:CLASS). Its name can be "
+        "part of a variant; without --variants, two variants with it are added. Can be given several times.",
     ),
 ]
 HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]
@@ -189,6 +190,7 @@ def reproduce(
     repeats: RepeatsOption = None,
     recipe: RecipeOption = "paper",
     changes: SetOption = [],  # noqa: B006
+    seed: SeedOption = 0,
     seeds: SeedsOption = 1,
     family: FamilyOption = [],  # noqa: B006
     vectors: VectorsOption = Path(".cache/word2vec"),
@@ -211,14 +213,15 @@ def reproduce(
     names = variants.split(",") if variants else list(PAPER_VARIANTS)
     for loaded in map(load_family, family):
         names += [] if variants else [loaded.name, f"gaussian/laplace/{loaded.name}"]
-    chosen = apply_changes(find_recipe(recipe), changes)
+    chosen = apply_changes(find_recipe(recipe).with_(seed=seed), changes)
     recipes = [chosen.with_(variant=name) for name in names]  # raises before the work begins
     dataset = open_dataset(data)
     if repeats is not None and repeats > dataset.repeats:
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
     _check_vectors_exist(vectors)
     options: dict[str, Any] = {"recipe": recipe, "set": list(changes), "family": list(family)}
-    options |= {"repeats": repeats, "test_images": test_images, "seeds": seeds if seeds > 1 else None}
+    options |= {"repeats": repeats, "test_images": test_images, "seed": seed or None}
+    options |= {"seeds": seeds if seeds > 1 else None}
     results = []
     experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds, changes)
     for result in experiment.run(recipes, work):

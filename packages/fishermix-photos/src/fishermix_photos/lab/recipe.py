@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from fishermix.errors import FishermixError
@@ -165,13 +166,14 @@ class Recipe:
 
 
 def load_family(place: str) -> Family:
-    """Register a family of the command line, FILE.py:CLASS; this runs the user's file."""
-    file, _, name = place.rpartition(":")
+    """Register a family of the command line, MODULE:CLASS or FILE.py:CLASS; this runs the user's code."""
+    module, _, name = place.rpartition(":")
     try:
-        found = runpy.run_path(file).get(name)
+        is_file = module.endswith(".py")
+        found = runpy.run_path(module).get(name) if is_file else getattr(import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, Family)):
             raise FishermixError(
-                f"--family {place}: there is no subclass of Family there. Write FILE.py:CLASS."
+                f"--family {place}: there is no subclass of Family there. Write MODULE:CLASS."
             )
         family = found()
     except (ImportError, OSError, SyntaxError, TypeError, ValueError) as error:
