@@ -110,7 +110,7 @@ def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp
     assert imported & (HEAVY | {"numpy.ma", "statistics"}) - of_numpy == {"onnxruntime"}
     of_commands = {name for name in imported if name.startswith("fishermix_photos.cli.")}
     assert of_commands == {f"fishermix_photos.cli.{name}" for name in ("common", "search")}
-    _, imported = run(tmp_path, "--quiet", "library", "info", photos)
+    _, imported = run(tmp_path, "--quiet", "library", "list", photos)
     assert not imported & HEAVY
 
 
@@ -151,9 +151,9 @@ def test_a_library_is_updated_without_the_text_side(tmp_path, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
     photos = copy_packaged_photos(tmp_path / "photos")
     ImageTextModel.load().encode_text(["a cat"])  # imports what it needs
-    for command in ("add", "info", "update"):
+    for command, function in (("add", "add"), ("list", "list_folders"), ("update", "update")):
         called = functions_called_by("library", command, photos)
-        assert ("cli/library.py", command) in called
+        assert ("cli/library.py", function) in called
         assert [place for place, _ in called if place.startswith("text/")] == []
 
 
