@@ -87,7 +87,7 @@ class TrainingConfig(Struct):
     position: Position
 
 
-VERSION = 1  # increase it when a step of the training computes other numbers
+TRAINING_VERSION = 1  # increase it when a step of the training computes other numbers
 TRAINING_KIND = FolderKind("captioner training", 1, TrainingConfig)
 
 
@@ -145,7 +145,7 @@ class Training:
         """
         sets = [[part.points, part.sentences, part.image_of] for part in (self.train, self.dev)]
         return {
-            "version": VERSION,
+            "version": TRAINING_VERSION,
             "recipe": asdict(self.recipe),
             "data": hash_values(*sets),
             "words": hash_values(list(self.table.vocabulary.words), self.table.points),
@@ -264,8 +264,8 @@ class Training:
                 "Delete the folder to start again, or repeat the command that created it."
             )
         parameters = self.network.state_dict()
-        weights = _select(saved, "network", parameters)
-        means = _select(saved, "mean", {name: parameters[name] for name in self.mean})
+        weights = _pick_tensors(saved, "network", parameters)
+        means = _pick_tensors(saved, "mean", {name: parameters[name] for name in self.mean})
         states = self._select_states(saved)
         self.network.load_state_dict(weights)
         for name, value in means.items():
@@ -283,7 +283,7 @@ class Training:
             like = {"momentum_buffer": parameter}
             if isinstance(self.optimizer, torch.optim.AdamW):
                 like = {"step": torch.zeros(1), "exp_avg": parameter, "exp_avg_sq": parameter}
-            states[number] = _select(saved, f"optimizer.{number}", like)
+            states[number] = _pick_tensors(saved, f"optimizer.{number}", like)
         return states
 
     def remove_checkpoint(self) -> None:
@@ -316,7 +316,9 @@ class Training:
         return total / max(count, 1)
 
 
-def _select(saved: SavedFolder, prefix: str, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _pick_tensors(
+    saved: SavedFolder, prefix: str, like: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """The saved tensors that belong to those of `like`, checked."""
     shapes = {name: tuple(value.shape) for name, value in like.items()}
     return {

@@ -38,8 +38,8 @@ NEGATION = re.compile(r"(?<![^\W_])([a-z]*?) ?n't(?![^\W_])")
 NEGATED = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
 CLITIC = re.compile(r" ?'(?:s|re|ve|ll|d|m)(?![^\W_]|')")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-TOKEN = re.compile(r"\d+\.\d+|(?<![^\W_])(?:[a-z]\.){2,}|[^\W_]+(?:[-'][^\W_]+)*")
-NUMBERS = (
+TOKEN_PATTERN = re.compile(r"\d+\.\d+|(?<![^\W_])(?:[a-z]\.){2,}|[^\W_]+(?:[-'][^\W_]+)*")
+NUMBER_WORDS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
     *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
@@ -81,7 +81,7 @@ def tokenize(sentence: str) -> list[str]:
         return plain.split()  # most captions: the rules below give the same result and take ten times as long
     text = unicodedata.normalize("NFKC", sentence).translate(PLAIN).lower()
     text = NEGATION.sub(lambda found: f"{NEGATED.get(found[1], found[1])} not", text)
-    return TOKEN.findall(THOUSANDS.sub("", CLITIC.sub("", text)))
+    return TOKEN_PATTERN.findall(THOUSANDS.sub("", CLITIC.sub("", text)))
 
 
 def spellings(token: str) -> Iterator[str]:
@@ -95,8 +95,8 @@ def spellings(token: str) -> Iterator[str]:
     """
     yield from _vary_case(token)
     if token.isdecimal():
-        if len(token) <= 2 and int(token) < len(NUMBERS):
-            yield NUMBERS[int(token)]
+        if len(token) <= 2 and int(token) < len(NUMBER_WORDS):
+            yield NUMBER_WORDS[int(token)]
         if len(token) > 1:
             yield "#" * len(token)
         return

@@ -290,7 +290,7 @@ def _collect(
     vectors = np.empty((min(FIRST_ROWS, layout.count or FIRST_ROWS), layout.dimension), dtype)
     with progress(f"reading {source.path.name}", total=layout.count) as bar, np.errstate(over="ignore"):
         for at, encoded, raw in _count_steps(records, bar):
-            word = _decode(encoded)
+            word = _decode_word(encoded)
             if word is not None and wanted is not None and word not in wanted:
                 continue
             if word is None or word in seen:
@@ -335,7 +335,7 @@ def _find_infinite(vectors: np.ndarray) -> int | None:
     return None
 
 
-def _decode(encoded: bytes) -> str | None:
+def _decode_word(encoded: bytes) -> str | None:
     try:
         return encoded.decode() or None
     except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from fishermix.storage import Count, FolderKind, Struct, load_folder, save_folde
 from fishermix.text.tokens import Vocabulary
 from fishermix.text.word_files import read_vectors
 
-ROWS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
+VECTORS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
 SMALLEST_LENGTH = 1e-12  # divides vectors shorter than this: zeros stay zeros
 
 
@@ -175,10 +175,10 @@ class WordVectors:
                 )
         cosines = np.empty(len(self), np.float32)
         target = target / max(float(np.linalg.norm(target)), SMALLEST_LENGTH)
-        for start in range(0, len(self), ROWS_AT_ONCE):
-            block = self.vectors[start : start + ROWS_AT_ONCE].astype(np.float32, copy=False)
+        for start in range(0, len(self), VECTORS_AT_ONCE):
+            block = self.vectors[start : start + VECTORS_AT_ONCE].astype(np.float32, copy=False)
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            cosines[start : start + ROWS_AT_ONCE] = (block @ target) / np.maximum(lengths, SMALLEST_LENGTH)
+            cosines[start : start + VECTORS_AT_ONCE] = (block @ target) / np.maximum(lengths, SMALLEST_LENGTH)
         if itself >= 0:
             cosines[itself] = -np.inf
         best = np.argsort(-cosines, kind="stable")[: max(0, min(n, len(self) - (itself >= 0)))]
