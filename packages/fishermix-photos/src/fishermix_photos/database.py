@@ -49,7 +49,7 @@ T = TypeVar("T")
 DATABASE = "library.sqlite"
 SECONDS_PER_DAY = 86_400
 LONGEST_VALUE = 1 << 20  # bytes of a row; a path has at most some thousand
-VERSION = 3  # of the tables
+TABLES_VERSION = 3  # of the tables
 TABLES = f"""
 CREATE TABLE state (
     generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL, version INTEGER NOT NULL
@@ -96,7 +96,7 @@ SEVERAL = VIDEO.name, TIFF.name  # kinds of files that may hold several photos
 NAMES = ("file", "folders", "place")  # columns of words
 Condition = tuple[str, Sequence[Any]]  # of SQL, and its values
 Row = Annotated[int, Meta(ge=0, le=2**40)]  # of a table
-ORDERS = {  # doubtful dates last
+SQL_ORDERS = {  # doubtful dates last
     "date": "p.taken < ? OR p.taken > ?, p.taken DESC, p.path",
     "oldest": "p.taken < ? OR p.taken > ?, p.taken, p.path DESC",
 }
@@ -299,9 +299,9 @@ class Database(ABC):
         where, values = self._limit(prefixes, filter)
         where += " AND p.is_file"
         bounds = EARLIEST, (datetime.now() + timedelta(days=1)).isoformat()
-        by = ORDERS.get(order, f"lower({self._PATH})")
+        by = SQL_ORDERS.get(order, f"lower({self._PATH})")
         query = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where} ORDER BY {by} LIMIT ? OFFSET ?"
-        found = self._ask(PhotoRow, query, *values, *(bounds if order in ORDERS else ()), n, offset)
+        found = self._ask(PhotoRow, query, *values, *(bounds if order in SQL_ORDERS else ()), n, offset)
         known = "CASE WHEN p.taken BETWEEN ? AND ? THEN 0 ELSE 1 END"
         query = f"SELECT {known}, coalesce(substr(p.taken, 1, 4), ''), count(*) FROM photos p WHERE {where}"
         years = self._ask(tuple[int, str, int], f"{query} GROUP BY 1, 2", *bounds, *values)
@@ -446,12 +446,12 @@ def connect(file: Path) -> sqlite3.Connection:
             if not _read_schema(connection):
                 _create_tables(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
+        if version > TABLES_VERSION:
             raise FishermixError(
                 f"The photo library in {file.parent} was made by a newer fishermix. Upgrade, or name another "
                 "place."
             )
-        if version < VERSION:
+        if version < TABLES_VERSION:
             raise sqlite3.DatabaseError("it was made by an earlier version of fishermix")
         if _read_schema(connection) != _expected_schema():
             raise sqlite3.DatabaseError("the database has other tables than a photo library")
@@ -474,7 +474,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
         if not _read_schema(connection):
             for statement in TABLES.split(";"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA user_version = {TABLES_VERSION}")
 
 
 def _read_schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from fishermix.errors import FishermixError
+from fishermix.storage import DAMAGED as DAMAGED
 
 T = TypeVar("T")
 
@@ -25,12 +26,11 @@ FULL_BELOW = 128 << 10  # bytes; the smallest library needs more
 FULL = "The disk is full. Free some space and run the command again; completed steps are kept."
 READ_ONLY = "The place is read-only. Name another one, or make it writable."
 FORBIDDEN = "You have no permission to write there. Name another place, or change its permissions."
-NO_LOCKS = (
+LOCKS_MISSING = (
     "Its file system has no working locks (some network drives do not). Keep the library on a local disk: "
     "name another directory with --library or FISHERMIX_HOME."
 )
 FAULTY = "The disk reports a read or write error. Check the disk and its connection; copy what you can."
-DAMAGED = "The file is damaged."
 
 _BY_ERRNO = {
     errno.ENOSPC: FULL,
@@ -38,8 +38,8 @@ _BY_ERRNO = {
     errno.EROFS: READ_ONLY,
     errno.EACCES: FORBIDDEN,
     errno.EPERM: FORBIDDEN,
-    errno.ENOLCK: NO_LOCKS,
-    errno.EOPNOTSUPP: NO_LOCKS,
+    errno.ENOLCK: LOCKS_MISSING,
+    errno.EOPNOTSUPP: LOCKS_MISSING,
     errno.EIO: FAULTY,
     errno.EMFILE: "This process has too many open files. Raise the limit with `ulimit -n 4096`.",
     errno.ELOOP: "A file of it is a link, which is not followed. Replace it by the file.",
@@ -174,7 +174,7 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
     if kind in (_READ_ONLY, _CANNOT_OPEN, _PERM):
         return find_obstacle(folder) or f"The system reports: {error}."
     if code in _LOCK_ERRORS or kind == _PROTOCOL or (kind == _BUSY and not has_locks(folder)):
-        return NO_LOCKS
+        return LOCKS_MISSING
     if kind == _IO:
         return FAULTY
     if kind == _BUSY:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LEAST_COSINE = 0.65  # of the points of two photos whose hashes are compared
 MOST_DIFFERENT_BITS = 48
 HASH_SIDE, GRAY_SIDE = 16, 64  # frequencies per direction; side of the gray photo in pixels
-ROWS_AT_ONCE = 1024
+PICTURES_AT_ONCE = 1024
 BOX = 4  # Pillow's `Resampling.BOX`, without its import
 # How programs call a copy: "photo copy", "photo - Copy (2)", "Copy of photo", "photo (1)".
 COPY_MARK = re.compile(r"(?<![^\W_])(?:copy|copie|copia|kopie)(?![^\W\d_])|\(\d+\)$", re.IGNORECASE)
@@ -59,7 +59,7 @@ def find_duplicates(
             contents.setdefault(pictures[photo.id].row, []).append(photo)
     groups = [[same] for same in contents.values()]
     if groups and not exact:
-        labels = _group([pictures[same[0].id] for same in contents.values()], dimension)
+        labels = _label_groups([pictures[same[0].id] for same in contents.values()], dimension)
         groups = [[] for _ in range(len(contents))]
         for label, same in zip(labels, contents.values()):
             groups[label].append(same)
@@ -130,7 +130,7 @@ def look_same(first: Picture, second: Picture) -> bool:
     return different.bit_count() <= MOST_DIFFERENT_BITS
 
 
-def _group(pictures: Sequence[Picture], dimension: int) -> list[int]:
+def _label_groups(pictures: Sequence[Picture], dimension: int) -> list[int]:
     """The number of the group of each picture: those that look the same, directly or by others."""
     from scipy.sparse import coo_array  # a search needs neither
     from scipy.sparse.csgraph import connected_components
@@ -145,8 +145,8 @@ def _group(pictures: Sequence[Picture], dimension: int) -> list[int]:
 def find_close(points: np.ndarray) -> np.ndarray:
     """Pairs (n, 2) of rows with a cosine of at least `LEAST_COSINE`; the first is the lower one."""
     pairs = [np.empty((0, 2), np.int64)]
-    for start in range(0, len(points), ROWS_AT_ONCE):
-        close = points[start : start + ROWS_AT_ONCE] @ points[start:].T >= LEAST_COSINE
+    for start in range(0, len(points), PICTURES_AT_ONCE):
+        close = points[start : start + PICTURES_AT_ONCE] @ points[start:].T >= LEAST_COSINE
         pairs.append(np.argwhere(np.triu(close, 1)) + start)
     return np.concatenate(pairs)
 

@@ -46,7 +46,7 @@ from fishermix_photos.results import (
 )
 from fishermix_photos.search import PhotoSearch, Scope, count_facets
 from fishermix_photos.store import LocalStore
-from fishermix_photos.update import update_folders
+from fishermix_photos.update import run_updates
 
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
@@ -183,7 +183,7 @@ class PhotoLibrary:
         """
         check = None if query is None else partial(self.check, query)
         with listen_to_progress(on_progress) if on_progress else nullcontext():
-            return update_folders(self._store, self.model, folders, exclude, check)
+            return run_updates(self._store, self.model, folders, exclude, check)
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path.

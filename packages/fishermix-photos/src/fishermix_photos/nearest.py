@@ -38,7 +38,7 @@ MOST_DIMENSIONS = 65_536  # the sum of as many products fits into 32 bits
 # Processors without VNNI add two products in 16 bits: 2 * 64 * (127 + 127) is the most that fits.
 LARGEST_POINT, LARGEST_QUERY = 64, 127
 OFFSET = 127  # makes the integers of a query positive
-LARGEST = 1e18  # the lengths and scales of points are far from it; products of two stay in float32
+LARGEST_LENGTH = 1e18  # the lengths and scales of points are far from it; products of two stay in float32
 ROUNDING = 2.0**-20  # of the float32 numbers here, as a share of |q'| |x'|
 
 
@@ -153,7 +153,7 @@ class PointCodes:
     def match(self, vectors: np.ndarray) -> bool:
         """Whether these are the codes of the first of `vectors` (N, d)."""
         return all(
-            _encode(vectors[start : start + BLOCK_ROWS]).tobytes() == block.tobytes()
+            _make_block(vectors[start : start + BLOCK_ROWS]).tobytes() == block.tobytes()
             for start, block in zip(range(0, self.n_rows, BLOCK_ROWS), self.blocks)
         )
 
@@ -172,7 +172,7 @@ def build_codes(folder: Path, generation: int, vectors: np.ndarray) -> None:
         create_private_file(temporary)
         with open(temporary, "wb") as out:
             for start in range(0, n_blocks * BLOCK_ROWS, BLOCK_ROWS):
-                out.write(_encode(vectors[start : start + BLOCK_ROWS]).tobytes())
+                out.write(_make_block(vectors[start : start + BLOCK_ROWS]).tobytes())
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, file)
@@ -196,7 +196,7 @@ def open_codes(folder: Path, generation: int, dimension: int, n_rows: int) -> Po
             if file.stat().st_size == int(n_blocks) * size:
                 blocks = np.asarray(np.memmap(file, _block_type(dimension), "r"))
                 numbers = [blocks[name] for name in ("scale", "radius", "error")]
-                is_sane = all(some.min() >= 0 and some.max() < LARGEST for some in numbers)  # not NaN
+                is_sane = all(some.min() >= 0 and some.max() < LARGEST_LENGTH for some in numbers)  # not NaN
                 return PointCodes(blocks) if is_sane else None
     return None
 
@@ -213,7 +213,7 @@ def _block_type(dimension: int) -> np.dtype:
     )
 
 
-def _encode(points: np.ndarray) -> np.ndarray:
+def _make_block(points: np.ndarray) -> np.ndarray:
     """The block () of points (65536, d). Points that are not finite have no codes: their radius is NaN."""
     block = np.zeros((), _block_type(points.shape[1]))
     block["scale"] = np.maximum(points.max(axis=0), -points.min(axis=0))

@@ -21,7 +21,7 @@ from fishermix_photos.database import (
     COLUMNS,
     CONTENTS,
     PHOTOS,
-    VERSION,
+    TABLES_VERSION,
     Condition,
     Entry,
     PhotoRow,
@@ -49,7 +49,7 @@ CREATE SCHEMA IF NOT EXISTS fishermix;
 CREATE TABLE IF NOT EXISTS fishermix.state (
     schema integer NOT NULL, model_key text NOT NULL, dimension integer NOT NULL, version bigint NOT NULL
 );
-INSERT INTO fishermix.state SELECT {VERSION}, '', 0, 0 WHERE NOT EXISTS (SELECT FROM fishermix.state);
+INSERT INTO fishermix.state SELECT {TABLES_VERSION}, '', 0, 0 WHERE NOT EXISTS (SELECT FROM fishermix.state);
 CREATE TABLE IF NOT EXISTS fishermix.folders (
     id bigserial PRIMARY KEY, path bytea NOT NULL UNIQUE
 );
@@ -103,7 +103,7 @@ class PostgresStore(Store):
             if connection.execute("SELECT to_regclass('fishermix.state')").fetchone() == (None,):
                 connection.execute(SCHEMA)
         (version,) = self._fetch("SELECT schema FROM state")[0]
-        if version != VERSION:
+        if version != TABLES_VERSION:
             raise self._damaged("was made by another version of fishermix")
 
     # Connections and transactions

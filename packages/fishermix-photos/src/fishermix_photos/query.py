@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WEIGHT = {"+": 1.0, "-": -1.0}
 # A quoted part, which may have a weight, or a word. A sign is a word of its own, or a minus before either.
-TOKEN = re.compile(r'(-(?=[^\W\d_]|"))?(?:((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+))')
+QUERY_TOKEN = re.compile(r'(-(?=[^\W\d_]|"))?(?:((?:\d+(?:\.\d+)?|\.\d+):)?"([^"]*)"|(\S+))')
 # What a user calls the photos themselves: it describes none of them.
 ABOUT_PHOTOS = re.compile(
     r"(?:(?:show|find|me|my|our|all|some|the|a)\s+)*(?:photo(?:graph)?|picture|pic|image|shot)s?"
@@ -222,7 +222,7 @@ def _split_line(line: str) -> list[str | Piece]:
     """The signs of a line, and what lies between them."""
     pieces: list[str | Piece] = []
     subtracted: list[str | Piece] = []
-    for match in TOKEN.finditer(line):
+    for match in QUERY_TOKEN.finditer(line):
         minus, weight, quoted, word = match.groups()
         if minus:
             piece = Piece(word) if quoted is None else Piece(quoted, True, weight or "")

@@ -46,7 +46,7 @@ from fishermix_photos.database import (
     today,
 )
 from fishermix_photos.disk import (
-    NO_LOCKS,
+    LOCKS_MISSING,
     DiskFull,
     create_private_file,
     explain_os_error,
@@ -206,7 +206,7 @@ class LocalStore(LocalDatabase, Store):
                 )
             make_private_folder(self.folder)
             if not has_locks(self.folder):  # SQLite would wait a minute for each
-                raise FishermixError(f"The photo library cannot be kept in {self.folder}. {NO_LOCKS}")
+                raise FishermixError(f"The photo library cannot be kept in {self.folder}. {LOCKS_MISSING}")
             create_private_file(self._file)
         except OSError as error:
             raise FishermixError(
@@ -244,7 +244,7 @@ class LocalStore(LocalDatabase, Store):
                         f"Another process is updating {folder}. Wait until it has finished.", folder=folder
                     ) from error
                 except (OSError, NotImplementedError) as error:
-                    reason = explain_os_error(error) if isinstance(error, OSError) else NO_LOCKS
+                    reason = explain_os_error(error) if isinstance(error, OSError) else LOCKS_MISSING
                     raise FishermixError(
                         f"The photo library in {self.folder} cannot be changed, because {path} cannot be "
                         f"locked. {reason}"

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Check = Callable[[Collection[str]], None]
 # An update commits after each batch: a crash loses the work of at most this many photos.
-BATCH = 64
+PHOTOS_PER_COMMIT = 64
 # Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
-CHUNK = 1024
+FILES_PER_CHUNK = 1024
 OTHER_MODEL = "The library was made with another model. All photos are encoded again."
 
 
@@ -102,7 +102,7 @@ class Tally:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def update_folders(
+def run_updates(
     store: LocalStore | PostgresStore,
     model: ImageTextModel,
     folders: Sequence[str | os.PathLike],
@@ -263,7 +263,7 @@ class FolderUpdate:
             self.store.write(str(self.root), [], plan.old_parts)
         if plan.todo:
             with progress("reading files", total=len(plan.todo)) as bar:
-                for chunk in _split_chunks(iter(plan.todo.items()), CHUNK):
+                for chunk in _split_chunks(iter(plan.todo.items()), FILES_PER_CHUNK):
                     self._add(dict(chunk), tally, bar)
         if plan.gone:
             self.store.write(str(self.root), [], plan.gone)
@@ -275,7 +275,7 @@ class FolderUpdate:
         hashed, failed = _hash_files(stamps)
         fresh = self._recognize(hashed, failed, tally)
         bar.advance(len(stamps) - len({picture.file for picture in fresh.values()}))
-        for batch in _split_chunks(self._encode(fresh), BATCH):
+        for batch in _split_chunks(self._encode(fresh), PHOTOS_PER_COMMIT):
             entries = self._make_entries(batch)
             self.store.write(str(self.root), entries)
             tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}

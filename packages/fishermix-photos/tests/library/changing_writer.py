@@ -12,7 +12,7 @@ from fishermix_photos.library import PhotoLibrary
 from tiny_model import NAMES, TinyModel, paint
 
 photos, place, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-update.BATCH, store.FEWEST_DEAD_TO_COMPACT, store.DAYS_DEAD = 3, 4, 0
+update.PHOTOS_PER_COMMIT, store.FEWEST_DEAD_TO_COMPACT, store.DAYS_DEAD = 3, 4, 0
 rng = random.Random(seed)
 print("ready", flush=True)
 with PhotoLibrary(place, TinyModel()) as library:

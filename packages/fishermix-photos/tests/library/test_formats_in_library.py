@@ -164,7 +164,7 @@ def test_what_was_too_large_is_tried_again(folder, library, monkeypatch):
 def test_a_crash_between_the_frames_or_pages_of_a_file_is_repaired(folder, library, monkeypatch):
     pages = [picture(name) for name in NAMES]
     (folder / "scan.tif").write_bytes(make_formats.make_pages(pages))
-    monkeypatch.setattr("fishermix_photos.update.BATCH", 2)
+    monkeypatch.setattr("fishermix_photos.update.PHOTOS_PER_COMMIT", 2)
     write, calls = LocalStore.write, []
 
     def fail(store, *change):
