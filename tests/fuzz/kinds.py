@@ -33,7 +33,7 @@ from fishermix_photos.lab.training import WHITENING, NoFields, train_model
 from fishermix_photos.model import Calibration, ImageTextModel, PooledSentences
 from fishermix_photos.query import Filter
 from fishermix_photos.store import LocalStore
-from fishermix_photos.vision.features import FEATURES_FILE, FEATURES_TABLES, _FeatureCache, open_cache
+from fishermix_photos.vision.features import FEATURES_FILE, TABLE, collect_features, fill_cache, open_cache
 from fishermix_photos.vision.network import EXAMPLE, Network
 from PIL import Image
 
@@ -233,22 +233,21 @@ def read_library(folder):
 class TinyEncoder:
     key, max_pixels_, n_features = "tiny", 100, 3
 
+    def stream(self, images):
+        return iter(images)
+
 
 def make_features(folder):
-    with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
-        cache = _FeatureCache(database, TinyEncoder())
-        cache.new_vectors = [("tiny", bytes([n]) * 32, np.ones(3, "<f4").tobytes()) for n in range(4)]
-        cache.new_files = [(b"/x", "1 2 3", bytes([1]) * 32)]
-        cache.commit()
+    rows = [("tiny", bytes([n]) * 32, np.ones(3, "<f4").tobytes()) for n in range(4)]
+    with open_cache(Path(folder) / FEATURES_FILE, TABLE) as database:
+        database.executemany("INSERT INTO vectors VALUES (?, ?, ?)", rows)
 
 
 def read_features(folder):
-    with open_cache(Path(folder) / FEATURES_FILE, *FEATURES_TABLES) as database:
-        cache = _FeatureCache(database, TinyEncoder())
-        cache.list_missing(["/x"])
-        cache.contents = {str(n): bytes([n]) * 32 for n in range(10)}
-        cache.collect(list(cache.contents))
-        cache.commit()
+    contents = {str(n): bytes([n]) * 32 for n in range(10)}
+    with open_cache(Path(folder) / FEATURES_FILE, TABLE) as database:
+        fill_cache(database, [], TinyEncoder())
+        collect_features(database, list(contents), contents, TinyEncoder())
 
 
 def make_word2vec(folder):

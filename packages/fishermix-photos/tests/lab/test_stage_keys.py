@@ -160,7 +160,6 @@ def forbid(monkeypatch, *methods):
 
 
 def test_nothing_is_computed_again_if_nothing_changed(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "UNSETTLED_NANOSECONDS", -1)  # the photos are new
     before = world.measure(tmp_path)
     forbid(monkeypatch, (reproduce, "train_model"), (features, "read_bytes"))
     assert world.measure(tmp_path) == before

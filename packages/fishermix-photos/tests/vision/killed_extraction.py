@@ -19,5 +19,4 @@ class CountingEncoder(ImageEncoder):
 
 def extract_often_committing(paths, network, folder, count):
     store.SECONDS_BETWEEN_COMMITS = 0.005
-    store.UNSETTLED_NANOSECONDS = -1
     store.extract(paths, CountingEncoder(network, count), folder)

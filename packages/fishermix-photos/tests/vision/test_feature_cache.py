@@ -9,7 +9,6 @@ import numpy as np
 import odd_images
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.vision import features as store
 from fishermix_photos.vision.encoder import ImageEncoder
 from fishermix_photos.vision.features import FEATURES_FILE, extract
 from killed_extraction import extract_often_committing
@@ -30,12 +29,6 @@ def written(path: Path, data: bytes, age: float = 7200) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def settled_files(monkeypatch):
-    """Files made by a test have just changed; treat them as if they had not."""
-    monkeypatch.setattr(store, "UNSETTLED_NANOSECONDS", -1)
-
-
 def test_rows_are_those_of_the_encoder_in_the_order_of_the_paths(tmp_path, tiny, photos):
     encoder = ImageEncoder(tiny)
     result = extract(photos, encoder, tmp_path / "out")
@@ -46,10 +39,12 @@ def test_rows_are_those_of_the_encoder_in_the_order_of_the_paths(tmp_path, tiny,
     assert backwards.encoded == 0
 
 
-def test_nothing_unchanged_is_read_or_encoded_again(tmp_path, tiny, photos, monkeypatch):
+def test_nothing_unchanged_is_encoded_again(tmp_path, tiny, photos, monkeypatch):
     encoder = ImageEncoder(tiny)
     first = extract(photos, encoder, tmp_path / "out")
-    monkeypatch.setattr(store, "read_bytes", lambda *_: pytest.fail("an unchanged file was read again"))
+    monkeypatch.setattr(
+        ImageEncoder, "stream", lambda _, images: iter([pytest.fail("encoded") for _ in images])
+    )
     assert np.array_equal(extract(photos, encoder, tmp_path / "out").features, first.features)
 
 
@@ -78,22 +73,6 @@ def test_a_changed_photo_is_encoded_again(tmp_path, tiny, photos, pictures):
     assert result.encoded == 1
     assert np.array_equal(result.features, encoder.transform(photos))
     assert not np.array_equal(result.features[5], before[5])
-
-
-def test_a_change_within_the_resolution_of_the_clock_is_seen(tmp_path, tiny, pictures, monkeypatch):
-    monkeypatch.undo()
-    path = tmp_path / "photo.ppm"
-    colours = [(250, 0, 0), (0, 250, 0)]
-    contents = [odd_images.encoded(Image.new("RGB", (9, 9), colour), "PPM") for colour in colours]
-    path.write_bytes(contents[0])
-    times = os.stat(path)
-    encoder = ImageEncoder(tiny)
-    first = extract([path], encoder, tmp_path / "out").features
-    path.write_bytes(contents[1])  # the same length, and put back to the same time
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    second = extract([path], encoder, tmp_path / "out").features
-    assert np.array_equal(second, encoder.transform([path]))
-    assert not np.array_equal(first, second)
 
 
 def test_encoders_share_a_folder_and_not_their_rows(tmp_path, tiny, photos):

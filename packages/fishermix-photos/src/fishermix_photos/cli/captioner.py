@@ -151,7 +151,7 @@ def measure_captions(
         row = {
             "label": ", ".join(changes) or "default",
             "command": describe_command("fishermix captioner evaluate", **options),
-            **describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"], work),
+            **describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"]),
             "seconds": {"evaluation": seconds},
             "scores": found.scores,
             "originality": {name: asdict(one) for name, one in found.originality.items()},

@@ -174,7 +174,7 @@ def evaluate(
         row = {
             "label": title,
             "command": describe_command("fishermix evaluate", model, **options),
-            **describe_evaluation(loaded, model or SHIPPED, part, ["ranks"], features),
+            **describe_evaluation(loaded, model or SHIPPED, part, ["ranks"]),
             "seconds": {"evaluation": seconds},
             "figures": figures,
         }

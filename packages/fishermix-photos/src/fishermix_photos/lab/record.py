@@ -17,7 +17,7 @@ from fishermix.runtime import find_commit
 from fishermix.storage import hash_values, sha256_of_file, write_atomically
 
 from fishermix_photos.lab.datasets import KINDS, Dataset
-from fishermix_photos.lab.stages import VERSIONS, open_stages
+from fishermix_photos.lab.stages import VERSIONS
 from fishermix_photos.model import ImageTextModel
 from fishermix_photos.vision.features import hash_photos
 
@@ -72,33 +72,20 @@ def describe_software() -> dict[str, str]:
     return about | ({"commit": commit} if commit else {})
 
 
-def hash_dataset(dataset: Dataset, encoder: Any, features: str | os.PathLike) -> str:
-    """The hash of the photos, sentences and splits of a data set.
-
-    features : the folder that keeps the hashes of the photos
-    """
-    photos = hash_photos(dataset.image_paths, encoder, features)
+def hash_dataset(dataset: Dataset) -> str:
+    """The hash of the photos, sentences and splits of a data set."""
+    photos = hash_photos(dataset.image_paths)
     protocol = dataset.protocol and asdict(dataset.protocol)
     return hash_values(photos, dataset.sentences, dataset.image_of, dataset.splits.tolist(), protocol)
 
 
 def describe_evaluation(
-    model: ImageTextModel,
-    folder: Path,
-    dataset: Dataset,
-    stages: Sequence[str],
-    work: str | os.PathLike | None,
+    model: ImageTextModel, folder: Path, dataset: Dataset, stages: Sequence[str]
 ) -> dict[str, Any]:
-    """The software, the hash of a saved model and of the data, and the versions of the stages.
-
-    folder : the folder of the model
-    work : the folder that keeps the hashes of the photos, or None
-    """
+    """The software, the hash of the model in `folder` and of the data, and the versions of the stages."""
     used = ["image features", "sentence vectors", *stages]
     used += ["sentence transformer"] if model.sentence_vectors.transformer is not None else []
-    with open_stages(work) as opened:
-        data = hash_dataset(dataset, model.image_encoder, opened.folder)
-    inputs = hash_values(sha256_of_file(folder / "config.json"), data)
+    inputs = hash_values(sha256_of_file(folder / "config.json"), hash_dataset(dataset))
     versions = {stage: VERSIONS[stage] for stage in sorted(used)}
     return {**describe_software(), "images": len(dataset), "inputs": inputs, "stages": versions}
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ class Experiment:
 
     def _load_or_measure(self, recipe: Recipe, stages: Stages) -> Result:
         """The result of one seed."""
-        inputs = self.hash_inputs(recipe, stages.folder / "features")
+        inputs = self.hash_inputs(recipe)
         versions = {stage: VERSIONS[stage] for stage in recipe.stages}
         path = stages.folder / f"result-{hash_values(inputs, versions)[:16]}.json"
         if path.is_file():
@@ -156,11 +157,12 @@ class Experiment:
             test = test.sample("test", self.test_images, repeat) if self.test_images else test
             return rank_answers(model, test, features), test.image_of, model
 
-    def hash_inputs(self, recipe: Recipe, features: str | os.PathLike) -> str:
-        """The hash of all that determines the result of a variant, except the versions of the stages.
+    @cached_property
+    def dataset_hash(self) -> str:
+        return hash_dataset(self.dataset)
 
-        features : the folder that keeps the hashes of the photos
-        """
+    def hash_inputs(self, recipe: Recipe) -> str:
+        """The hash of all that determines the result of a variant, except the versions of the stages."""
         encoder = ImageEncoder(recipe.encoders, view=recipe.view or DEFAULT_VIEW)
         named = {
             "variant": None,
@@ -172,7 +174,7 @@ class Experiment:
             recipe.describe() | named,
             [self.n_repeats, self.test_images],
             [list(self.vectors.words), self.vectors.vectors],
-            hash_dataset(self.dataset, encoder, features),
+            self.dataset_hash,
         )
 
 
