@@ -84,9 +84,11 @@ class SentenceTransformer:
     @classmethod
     def find(cls, name: str | os.PathLike) -> SentenceTransformer:
         """Find a transformer by the name of a shipped or added one, or by its folder."""
-        added, is_plain = added_transformers(), Path(name).name == str(name)
-        named = [SHIPPED_TRANSFORMERS / name, added / name] if is_plain else []
-        for folder in (*named, Path(name)):
+        is_plain = Path(name).name == str(name)
+        if is_plain and (SHIPPED_TRANSFORMERS / name / GRAPH).is_file():
+            return cls(SHIPPED_TRANSFORMERS / name)
+        added = added_transformers()
+        for folder in (*([added / name] if is_plain else []), Path(name)):
             if (folder / GRAPH).is_file():
                 return cls(folder)
         raise FishermixError(

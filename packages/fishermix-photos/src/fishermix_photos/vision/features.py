@@ -155,9 +155,9 @@ def collect_features(
     """The vectors (n, d) of these files, NaN for those that the cache lacks."""
     query = "SELECT content, vector FROM vectors WHERE encoder = ? AND content IN"
     found = dict(select_keys(database, tuple[bytes, bytes], query, contents.values(), encoder.key))
-    features = np.full((len(names), encoder.n_features), np.nan, np.float32)
+    n_features = encoder.n_features
+    features = np.full((len(names), n_features), np.nan, np.float32)
     for row, name in enumerate(names):
-        vector = found.get(contents.get(name, b""))
-        if vector is not None:
-            features[row] = read_vector(vector, encoder.n_features)
+        if (vector := found.get(contents.get(name, b""))) is not None:
+            features[row] = read_vector(vector, n_features)
     return features
