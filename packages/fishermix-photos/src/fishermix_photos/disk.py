@@ -13,9 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from fishermix.errors import FishermixError
-from fishermix.storage import DAMAGED as DAMAGED
 
 T = TypeVar("T")
 
@@ -152,6 +150,7 @@ def open_regular(path: str | os.PathLike) -> BufferedReader:
 
 # SQLite
 
+DAMAGED = "The file is damaged."
 # What sqlite3 raises for a damaged file; its own messages may quote bytes that are not UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
@@ -197,6 +196,8 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iter
 
 def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
     """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+    import msgspec  # opening photos needs this module, but no database
+
     found = connection.execute(query, values).fetchall()
     try:
         # Text is not bytes: without their names, msgspec would decode it as base64.
