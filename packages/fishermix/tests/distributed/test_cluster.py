@@ -71,11 +71,10 @@ def test_a_dask_array_goes_into_fit_as_it_is(client, rows, in_memory):
 
 
 @pytest.mark.parametrize("limit", [0.001, 4096])
-def test_the_working_memory_changes_no_bit(limit, client, rows, in_memory, monkeypatch):
-    monkeypatch.setattr("fishermix.mixture.em.WORKING_MEMORY", limit)
+def test_the_working_memory_changes_no_bit(limit, client, rows, in_memory):
     source = ClusterSource(cut_as_in_memory(rows))
     traffic = Counted(source)
-    assert same_bits(fit(source), in_memory)
+    assert same_bits(fit(source, working_memory=limit), in_memory)
     assert (traffic.passes > 40) == (limit == 0.001)
 
 

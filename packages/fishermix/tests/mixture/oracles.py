@@ -30,9 +30,7 @@ def run_iteration(state, source):
     """One iteration of EM."""
     from fishermix.mixture.em import FitProgress, run_em
 
-    progress = FitProgress(state)
-    run_em(progress, source, max_iter=state.iteration + 1, tol=0)
-    return progress.state
+    return next(run_em(FitProgress(state), source, state.iteration + 1, tol=0, working_memory=256))
 
 
 def interrupt_em(monkeypatch, act):

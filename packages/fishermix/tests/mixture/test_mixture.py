@@ -169,6 +169,7 @@ def test_prediction_scores_and_samples(X):
     posterior = mixture.predict_proba(X)
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
     np.testing.assert_array_equal(mixture.predict(X), posterior.argmax(axis=1))
+    np.testing.assert_array_equal(clone(mixture).fit_predict(X), mixture.predict(X))
     assert mixture.score(X) == pytest.approx(mixture.score_samples(X).mean())
     rows, labels = mixture.sample(30_000)
     assert rows.shape == (30_000, 3)

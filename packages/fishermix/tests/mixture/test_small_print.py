@@ -39,7 +39,7 @@ def test_a_warning_points_at_the_users_line():
         HybridMixture(3, max_iter=1, random_state=0).fit(X)
     assert caught[0].filename == __file__
     with pytest.warns(FishermixWarning) as caught:
-        HybridMixture(2, random_state=0).fit(np.ones((20, 2))).predict(np.ones((20, 2)))
+        HybridMixture(2, random_state=0).fit_predict(np.ones((20, 2)))
     line = inspect.currentframe().f_lineno - 1
     assert (caught[0].filename, caught[0].lineno) == (__file__, line)
     encoder = SentenceEncoder(WordVectors(["dog"], [[1.0]]))

@@ -32,20 +32,18 @@ class GaussianMixture(fishermix.GaussianMixture):
         self.precisions_init, self.random_state = precisions_init, random_state
         self.warm_start, self.verbose = warm_start, verbose
         self.families, self.checkpoint, self.n_jobs = ("gaussian",), None, None
+        self.working_memory = 256
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         self.min_scale = max(np.sqrt(self.reg_covar), 1e-150)
         self.locations_init = self.means_init
         self.scales_init = None if self.precisions_init is None else self._find_scales()
         given = self.init_params
         self.init_params = INIT.get(given, given)
         try:
-            return super().fit(X)
+            return super().fit(X, sample_weight=sample_weight)
         finally:
             self.init_params = given
-
-    def fit_predict(self, X, y=None):
-        return self.fit(X).predict(X)
 
     def _validate_params(self):
         names = {"min_scale", "locations_init", "scales_init"}

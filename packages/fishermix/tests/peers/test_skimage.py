@@ -35,10 +35,12 @@ def sets():
 
 @pytest.mark.parametrize("improved", [False, True])
 def test_a_mixture_learned_by_it_gives_the_same_fisher_vectors(sets, improved):
-    """`learn_gmm` returns scikit-learn's GaussianMixture, which FisherEncoder takes as it is."""
+    """`learn_gmm` returns scikit-learn's GaussianMixture."""
     theirs = skimage.learn_gmm(sets, n_modes=3, gm_args={"covariance_type": "diag", "random_state": 0})
     options = {"power": 0.5, "norm": "l2"} if improved else {"power": 1, "norm": None}
-    ours = fishermix.FisherEncoder(theirs, **options).transform(sets)
+    parameters = theirs.weights_, theirs.means_, np.sqrt(theirs.covariances_)
+    same = fishermix.GaussianMixture.from_parameters(*parameters)
+    ours = fishermix.FisherEncoder(same, **options).transform(sets)
     for one, mine in zip(sets, ours, strict=True):
         vector = skimage.fisher_vector(one, theirs, improved=improved)[3:]  # after those by the weights
         vector[15:] *= -1  # its sigma half has the opposite sign

@@ -12,10 +12,10 @@ from fishermix.rows.sources import StreamSource
 FITTED = ("weights_", "locations_", "scales_", "choice_")
 
 
-def fit(rows, **options):
+def fit(rows, working_memory=256, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Mixture(3, max_iter=4, random_state=0).fit(rows, **options)
+        return Mixture(3, max_iter=4, random_state=0, working_memory=working_memory).fit(rows, **options)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,9 @@ def test_parts_in_a_list_of_paths(rows, tmp_path, in_memory):
 
 
 @pytest.mark.parametrize("limit", [1e-9, 0.01, 4096])
-def test_the_working_memory_changes_no_bit(limit, rows, path, in_memory, monkeypatch):
-    monkeypatch.setattr("fishermix.mixture.em.WORKING_MEMORY", limit)
+def test_the_working_memory_changes_no_bit(limit, rows, path, in_memory):
     for source in (rows, path, [rows[:5000], rows[5000:]]):
-        assert same_bits(fit(source), in_memory)
+        assert same_bits(fit(source, working_memory=limit), in_memory)
 
 
 def test_sample_weights_belong_to_the_rows_of_a_file(rows, path):

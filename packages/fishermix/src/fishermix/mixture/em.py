@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -28,7 +28,6 @@ RESEEDS = 3  # per component and fit: with fewer distinct rows than components, 
 SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
 BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
 MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by panels
-WORKING_MEMORY = 256  # MiB, half of it for the posteriors that a pass keeps for the next, half for statistics
 FIRST_REACH = 3.0  # scales that the first median may be away from the start
 FLOAT64_BITS = 52  # of the fraction
 
@@ -142,17 +141,14 @@ class Pass:
 
 
 def run_em(
-    progress: FitProgress,
-    source: RowSource,
-    max_iter: int,
-    tol: float,
-    after_iteration: Callable[[], None] | None = None,
-) -> None:
-    """Iterate until the log likelihood gains less than `tol`.
+    progress: FitProgress, source: RowSource, max_iter: int, tol: float, working_memory: float
+) -> Iterator[FitState]:
+    """Iterate until the log likelihood gains less than `tol`; yields the state after every iteration.
 
-    `progress` is complete after every iteration. The lower bound of an iteration is that of its E step.
+    The lower bound of an iteration is that of its E step. Half of the `working_memory` (MiB) is for the
+    posteriors that a pass keeps for the next one, half for the statistics of a pass.
     """
-    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], WORKING_MEMORY * 2**19
+    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], working_memory * 2**19
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
     plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
@@ -179,8 +175,7 @@ def run_em(
         progress.state = new = _update(state, fits, choice, bounds, sums, source)
         gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
         progress.converged = bool(gain < tol and new.reseeds.sum() == state.reseeds.sum())
-        if after_iteration:
-            after_iteration()
+        yield new
 
 
 def run_starts(
@@ -189,11 +184,11 @@ def run_starts(
     starts: Sequence[Callable[[], FitState]],
     max_iter: int,
     tol: float,
-    after_iteration: Callable[[], None] | None = None,
-) -> None:
+    working_memory: float,
+) -> Iterator[FitState]:
     """Run EM from every start that is not finished, and leave the best in `progress`."""
     while not progress.finished:
-        run_em(progress, source, max_iter, tol, after_iteration)
+        yield from run_em(progress, source, max_iter, tol, working_memory)
         progress.keep_better()
         progress.start += 1
         progress.finished = progress.start >= len(starts)

@@ -48,7 +48,8 @@ from fishermix.storage import (
 
 ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
-PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint")  # on the result of a fit
+# On the result of a fit:
+PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint", "working_memory")
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
@@ -92,6 +93,10 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         completed fit is not repeated.
     n_jobs : int, optional
         Number of threads; None or -1 is every core that the process may use, -2 all but one, and so on.
+    working_memory : float, default 256
+        Memory in MiB, besides X and the parameters, for posteriors that a pass over the rows keeps for the
+        next one and for the values among which medians are selected. With less, a fit takes more passes.
+        Results do not depend on it.
     verbose : bool, default False
         Show a progress bar. If standard error is not a terminal, print a line after the first and the last
         iteration, and every ten seconds in between.
@@ -166,6 +171,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             Interval(Integral, None, -1, closed="right"),
             None,
         ],
+        "working_memory": [Interval(Real, 0, None, closed="neither")],
         "verbose": ["verbose"],
     }
 
@@ -191,6 +197,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
+        working_memory: float = 256,
         verbose: bool | int = False,
     ):
         self.n_components = n_components
@@ -207,6 +214,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
+        self.working_memory = working_memory
         self.verbose = verbose
 
     # Fitting
@@ -215,7 +223,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
 
         X may also be rows that are not in memory, which are read block by block with the same result: the
-        path of an .npy or .safetensors file, a list of such paths, a memory-mapped array, a
+        path of an .npy file, a list of such paths, a memory-mapped array, a
         re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
 
         On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
@@ -255,15 +263,11 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         max_iter = self.max_iter + first
         description = f"fitting {type(self).__name__}"
         with show(description, len(starts) * self.max_iter, shown=True if self.verbose else None) as bar:
-
-            def after_iteration() -> None:
-                state = progress.state
-                bar.advance(1, note=f"log likelihood {state.lower_bounds[-1]:.4f}")
-                if checkpoint and state.iteration % ITERATIONS_PER_CHECKPOINT == 0:
-                    checkpoint.write(progress)
-
             try:
-                run_starts(progress, source, starts, max_iter, self.tol, after_iteration)
+                for state in run_starts(progress, source, starts, max_iter, self.tol, self.working_memory):
+                    bar.advance(1, note=f"log likelihood {state.lower_bounds[-1]:.4f}")
+                    if checkpoint and state.iteration % ITERATIONS_PER_CHECKPOINT == 0:
+                        checkpoint.write(progress)
             finally:
                 progress.keep_better()
                 best = progress.best or progress.state
@@ -272,6 +276,20 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             checkpoint.write(progress)
         self._warn(best)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
+        """Fit the mixture and return the component of each row, as fit(X).predict(X) does.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        components : ndarray of shape (N,)
+        """
+        return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to one more batch X (n, D) of a stream. The first batch needs at least K rows.
@@ -299,7 +317,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         source = open_source(self, X, sample_weight, reset=False, fewest=1)
         self._check_continues(source)
         old = self._recover_state()
-        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows))
+        state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows), self.working_memory)
         self._set_state(state, False, seen)
         return self
 

@@ -19,12 +19,14 @@ from fishermix.mixture.m_step import FamilyFit, MomentFit
 from fishermix.rows.blocks import RowSource
 
 
-def fit_batch(old: FitState, source: RowSource, seen: np.ndarray) -> tuple[FitState, np.ndarray]:
+def fit_batch(
+    old: FitState, source: RowSource, seen: np.ndarray, working_memory: float
+) -> tuple[FitState, np.ndarray]:
     """Take a step on a batch; return the state and the weight (K,) of the rows each component has seen."""
     # A component without rows in one batch is not lost, so none may be re-seeded.
     progress = FitProgress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
-    run_em(progress, source, max_iter=old.iteration + 1, tol=0)
-    return average(old, replace(progress.state, reseeds=old.reseeds), seen, source.total_weight)
+    batch = next(run_em(progress, source, old.iteration + 1, 0, working_memory))
+    return average(old, replace(batch, reseeds=old.reseeds), seen, source.total_weight)
 
 
 def average(
