@@ -88,6 +88,10 @@ def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
     score : callable
         Returns the score of a candidate.
 
+    Returns
+    -------
+    best : one of the candidates
+
     Examples
     --------
     >>> choose_best([1, 2, 3], lambda number: -abs(number - 2))
