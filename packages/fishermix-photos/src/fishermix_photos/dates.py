@@ -82,6 +82,7 @@ _LINKS = {"with", "but", "and", "that", "which", "who", "is", "are", "has", "hav
 _PLACES = {"in", "on", "at", "by", "near", "under", "over", "behind", "beside", "above", "below", "around"}
 _ENDS = _PLACES | {"with", "during", "but", "while", "from", "into", "inside", "outside", "next", "without"}
 _ENDS |= {"against", "where"}
+_NAMED_BEFORE = {"it", "them", "there"}  # "a bowl with no fruit in it": the bowl again
 MOST_NEGATED_WORDS = 12  # a longer phrase is no answer to "without what?"
 _SIGNS = {"sign", "signs", "parking", "smoking", "entry"}  # "a no parking sign" shows one
 
@@ -288,6 +289,9 @@ def _read_negations(reading: Reading) -> None:
         while wanted and _plain(wanted[-1]) in _LINKS:
             wanted.pop()
         at += 1 + len(phrase)
+        ending = [_plain(word) for word in words[at : at + 2]]
+        if len(ending) == 2 and ending[0] in _ENDS and ending[1] in _NAMED_BEFORE:
+            at += 2
         while len(phrase) > 1 and _plain(phrase[-1]) in _LINKS:
             phrase.pop()
         phrase = phrase[1:] if len(phrase) > 1 and _plain(phrase[0]) == "any" else phrase
