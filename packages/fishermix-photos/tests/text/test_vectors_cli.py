@@ -31,7 +31,6 @@ def run(tmp_path):
 def test_import_then_load(run, tmp_path):
     code, text = run("import", "vectors.txt.gz", "out", "--half")
     assert (code, text) == (0, "out: 3 words of 2 dimensions\n")
-    WordVectors.verify(tmp_path / "out")
     loaded = WordVectors.load(tmp_path / "out")
     assert list(loaded.words) == ["in", "dog", "cat"]
     assert loaded.vectors.dtype == "float16"
