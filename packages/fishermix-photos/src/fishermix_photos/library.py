@@ -33,7 +33,6 @@ from fishermix_photos.query import (
     suggest_words,
 )
 from fishermix_photos.results import (
-    Band,
     Changes,
     Facets,
     FolderStatus,
@@ -66,7 +65,8 @@ PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
 class PhotoLibrary:
     """The photos of all folders that were added, with their points of the joint space.
 
-    It may be used by several threads.
+    It may be used by several threads. Methods with `folders` look only at photos below one of these folders,
+    or at all if there are none. A `photo` is the id of a photo, or the point that `encode_photo` gives.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class PhotoLibrary:
         self._given_model = model
         self._loading, self._lock = threading.RLock(), threading.Lock()
         self._uploads: dict[bytes, np.ndarray] = {}
-        self._given_pool: tuple[Sequence[str], SentencePool] | None = None
+        self._open_pool = lru_cache(2)(self._make_pool)  # of the model, and of given sentences
         self._topics = lru_cache(1)(self._find_topics)  # of one version of the library
         self._list_places = lru_cache(1)(lambda scope: self._store.places(scope.prefixes))
         self._store = self._open_store(place)
@@ -176,36 +176,17 @@ class PhotoLibrary:
             Is called with what is being done, the number of photos done and their total.
         query : Query, optional
             What will be searched for: it is checked before hours of encoding a new folder.
-
-        Returns
-        -------
-        changes : Changes
         """
         check = None if query is None else partial(self.check, query)
         with listen_to_progress(on_progress) if on_progress else nullcontext():
             return run_updates(self._store, self.model, folders, exclude, check)
 
     def folders(self) -> list[FolderStatus]:
-        """The folders of the library, by path.
-
-        Returns
-        -------
-        folders : list of FolderStatus
-        """
+        """The folders of the library, by path."""
         return [self._describe_folder(Path(path)) for path in self._store.state().folders]
 
     def status(self, folder: str | os.PathLike) -> FolderStatus:
-        """What the library has of a folder, and what it skips there.
-
-        Parameters
-        ----------
-        folder : path
-            A folder of the library, or one inside.
-
-        Returns
-        -------
-        status : FolderStatus
-        """
+        """What the library has of one of its folders, or of one inside, and what it skips there."""
         place = resolve(folder)
         root = self.covering(place)
         if root is None:
@@ -227,30 +208,12 @@ class PhotoLibrary:
         return FolderStatus(folder, photos, folder.is_dir(), self._store.unreadable([add_slash(folder)]))
 
     def covering(self, folder: str | os.PathLike) -> Path | None:
-        """The folder of the library that is `folder` or contains it; None if there is none.
-
-        Parameters
-        ----------
-        folder : path
-            Any folder.
-
-        Returns
-        -------
-        folder : Path or None
-        """
+        """The folder of the library that is `folder` or contains it; None if there is none."""
         return find_covering(resolve(folder), self._store.state().folders)
 
     def remove(self, folder: str | os.PathLike) -> int:
-        """Remove a folder from the library, and return the number of its photos. No file is changed.
-
-        Parameters
-        ----------
-        folder : path
-            A folder of the library. It need not exist any more.
-
-        Returns
-        -------
-        count : int
+        """Remove a folder, which need not exist any more, and return the number of its photos. No file is
+        changed.
         """
         place = resolve(folder)
         if str(place) not in self._store.state().folders:
@@ -269,22 +232,12 @@ class PhotoLibrary:
         self._store.delete()
 
     def summary(self) -> Summary:
-        """How much the library holds.
-
-        Returns
-        -------
-        summary : Summary
-        """
+        """How much the library holds."""
         state, (photos, contents, pictures) = self._store.state(), self._store.count()
         return Summary(photos, contents, pictures, state.model_key, state.dimension, self._store.size())
 
     def verify(self) -> list[str]:
-        """A sentence for each problem of the library's files; empty if there is none.
-
-        Returns
-        -------
-        problems : list of str
-        """
+        """A sentence for each problem of the library's files; empty if there is none."""
         return self._store.verify()
 
     # Photos
@@ -292,12 +245,7 @@ class PhotoLibrary:
     def check(self, query: Query, files: Collection[str] = ()) -> None:
         """Raise if a query cannot be understood: what a search would say, before hours of encoding photos.
 
-        Parameters
-        ----------
-        query : Query
-            What to look for. Photo files of the query are not opened.
-        files : collection of str
-            The names, in lower case, of photos that will be added: the query may ask for one.
+        files : the names, in lower case, of photos that will be added: the query may ask for one
         """
         query.filter.check()
         if query.exclude:
@@ -316,14 +264,7 @@ class PhotoLibrary:
     def search(self, query: Query | str) -> Results:
         """The photos that a query describes. A query that is only a date lists the photos of that time.
 
-        Parameters
-        ----------
-        query : Query or str
-            What to look for; a line as `parse_query` reads it.
-
-        Returns
-        -------
-        results : Results
+        query : a line is read by `parse_query`
         """
         if isinstance(query, str):
             query = Query(parse_query(query))
@@ -364,17 +305,7 @@ class PhotoLibrary:
         return terms, filter, remarks
 
     def browse(self, query: Query) -> Results:
-        """List photos without terms, newest first unless `query.sort` says otherwise.
-
-        Parameters
-        ----------
-        query : Query
-            Folders, filter, order, and which part of the list.
-
-        Returns
-        -------
-        results : Results
-        """
+        """List photos without terms, newest first unless `query.sort` says otherwise."""
         return self._browse(query, self._search.scope(query.folders))
 
     def _browse(self, query: Query, scope: Scope) -> Results:
@@ -384,21 +315,7 @@ class PhotoLibrary:
     def similar(
         self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
     ) -> Results:
-        """The photos that are most similar to one.
-
-        Parameters
-        ----------
-        photo : str or array of shape (d,)
-            The id of a photo, which is not among the results, or a point of `encode_photo`.
-        n : int
-            At most this many.
-        folders : sequence of paths
-            Only photos below one of these folders.
-
-        Returns
-        -------
-        results : Results
-        """
+        """The n photos that are most similar to one, without itself."""
         scope = self._search.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
         photos = self._search.find_files(vector, n + 1, Query(), scope)
@@ -408,107 +325,31 @@ class PhotoLibrary:
     def annotate(
         self, photo: str | np.ndarray, n: int = 5, sentences: Sequence[str] | None = None
     ) -> list[tuple[str, float]]:
-        """The sentences with the highest scores for a photo, best first.
-
-        Parameters
-        ----------
-        photo : str or array of shape (d,)
-            The id of a photo, or a point of `encode_photo`.
-        n : int
-            At most this many.
-        sentences : sequence of str, optional
-            The sentences to choose from. Default: those of the model.
-
-        Returns
-        -------
-        sentences : list of (str, float)
-            Sentences and scores.
+        """The n sentences with the highest scores for a photo, and their scores; by default, of those of the
+        model.
         """
-        return self._find_pool(sentences).rank_for_photos(self._point(photo)[None], n)[0]
-
-    def find_bands(
-        self, sentences: Sequence[str], photo: str | np.ndarray, folders: Sequence[str | os.PathLike] = ()
-    ) -> list[Band | None]:
-        """How sure a search for each sentence is of a photo; None if the model has no calibration.
-
-        Parameters
-        ----------
-        sentences : sequence of str
-            What the photo may show.
-        photo : str or array of shape (d,)
-            The id of a photo, or a point of `encode_photo`.
-        folders : sequence of paths
-            Compare with the photos below these folders.
-
-        Returns
-        -------
-        bands : list of {"likely", "maybe", "unlikely"} or None
-            One for each sentence.
-        """
-        vector = self.model.joint_space.csls_images(self._point(photo)[None])[0]
-        encoded = [
-            encode_terms([Term("+", "text", text)], self.model, self._find_point) for text in sentences
-        ]
-        return [self._search.estimate_band(vector, query, self.model, folders) for query in encoded]
-
-    def _find_pool(self, sentences: Sequence[str] | None) -> SentencePool:
-        """The pool of the model, or of these sentences, which are encoded once."""
-        if sentences is None:
-            return self._load("_pool")
-        from fishermix_photos.describe import SentencePool
-
         with self._loading:
-            if self._given_pool is None or self._given_pool[0] is not sentences:
-                self._given_pool = sentences, SentencePool(self.model, sentences)
-            return self._given_pool[1]
+            pool = self._open_pool(None if sentences is None else tuple(sentences))
+        return pool.rank_for_photos(self._point(photo)[None], n)[0]
 
     def describe(self, photo: str | np.ndarray) -> Description:
-        """A new sentence for a photo, and how far it can be trusted.
-
-        Parameters
-        ----------
-        photo : str or array of shape (d,)
-            The id of a photo, or a point of `encode_photo`.
-
-        Returns
-        -------
-        description : Description
-            With the attributes `sentence`, `confidence` and `unsure`.
-        """
+        """A new `sentence` for a photo, its `confidence`, and whether it is `unsure`."""
         return self.model.describe_points(self._point(photo)[None])[0]
 
     def explain(self, query: str, photo: str | np.ndarray) -> Explanation:
-        """How much each word contributes to the score of a photo.
-
-        Parameters
-        ----------
-        query : str
-            A line. Subtracted sentences have their own scores; photos are ignored.
-        photo : str or array of shape (d,)
-            The id of a photo, or a point of `encode_photo`.
-
-        Returns
-        -------
-        explanation : Explanation
+        """How much each word contributes to the score of a photo. Sentences that the query subtracts have
+        their own scores; its photos are ignored.
         """
         wanted, subtracted = split_sentences(query)
-        return self._load("_explainer").explain(wanted, self._point(photo), subtracted)
+        with self._loading:
+            explainer = self._explainer
+        return explainer.explain(wanted, self._point(photo), subtracted)
 
     def duplicates(
         self, folders: Sequence[str | os.PathLike] = (), exact: bool = False
     ) -> list[DuplicateGroup]:
-        """Groups of photos that are the same: equal files, and copies in another size, format or quality.
-
-        Parameters
-        ----------
-        folders : sequence of paths
-            Only photos below one of these folders.
-        exact : bool
-            Only equal files.
-
-        Returns
-        -------
-        groups : list of DuplicateGroup
+        """Groups of photos that are the same: equal files and, unless `exact`, copies in another size, format
+        or quality.
         """
         from fishermix_photos.duplicates import find_duplicates
 
@@ -518,16 +359,8 @@ class PhotoLibrary:
         return find_duplicates(photos, pictures, self.model.dimension, exact)
 
     def encode_photo(self, image: Any) -> np.ndarray:
-        """The point (d,) of a picture that need not be in the library; the last 32 are remembered.
-
-        Parameters
-        ----------
-        image : path or bytes
-            The picture.
-
-        Returns
-        -------
-        point : ndarray of shape (d,) float32
+        """The point (d,) float32 of a picture, a path or bytes, that need not be in the library; those of the
+        last 32 bytes are remembered.
         """
         if not isinstance(image, bytes):
             return self.model.encode_images([image])[0]
@@ -563,62 +396,22 @@ class PhotoLibrary:
         return picture.point[: self.model.dimension]
 
     def photo(self, id: str) -> Photo:
-        """A photo by its id; raises `UnknownPhoto` if there is none.
-
-        Parameters
-        ----------
-        id : str
-            From a search.
-
-        Returns
-        -------
-        photo : Photo
-        """
+        """A photo by its id; raises `UnknownPhoto` if there is none."""
         photos = self._store.find([id])
         if not photos:
             raise _unknown(id)
         return photos[0]
 
     def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
-        """The number of photos, videos and TIFF files that could be read.
-
-        Parameters
-        ----------
-        folders : sequence of paths
-            Only below one of these folders.
-
-        Returns
-        -------
-        count : int
-        """
+        """The number of photos, videos and TIFF files that could be read."""
         return self._store.count(self._search.scope(folders).prefixes)[0]
 
     def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
-        """The years, folders and kinds of the photos, with their numbers.
-
-        Parameters
-        ----------
-        folders : sequence of paths
-            Only below one of these folders.
-
-        Returns
-        -------
-        facets : Facets
-        """
+        """The years, folders and kinds of the photos, with their numbers."""
         return count_facets(self._store.files(self._search.scope(folders).prefixes))
 
     def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
-        """Words that the photos are about.
-
-        Parameters
-        ----------
-        folders : sequence of paths
-            Only below one of these folders.
-
-        Returns
-        -------
-        words : list of str
-        """
+        """Words that the photos are about."""
         return self._topics(self._search.scope(folders, self.model.key))
 
     def _find_topics(self, scope: Scope) -> list[str]:
@@ -628,26 +421,24 @@ class PhotoLibrary:
         sample = [id for id, *_ in files[:: max(1, len(files) // PHOTOS_FOR_TOPICS)]]
         pictures = self._store.pictures(sample).values()
         points = [picture.point[: self.model.dimension] for picture in pictures]
-        return find_topics(self._load("_pool"), np.stack(points) if points else np.empty((0, 0)))
+        with self._loading:
+            pool = self._open_pool(None)
+        return find_topics(pool, np.stack(points) if points else np.empty((0, 0)))
 
     # What takes seconds to load: a search does not wait for it
 
     def load(self) -> None:
         """Load everything that answers may need, before the first question."""
         self.model.image_encoder  # noqa: B018 (opens the network)
-        for name in ("_pool", "_explainer"):
-            self._load(name)
+        with self._loading:
+            self._open_pool(None)
+            self._explainer  # noqa: B018
         self.model.captioner  # noqa: B018
 
-    def _load(self, name: str) -> Any:
-        with self._loading:
-            return getattr(self, name)
-
-    @cached_property
-    def _pool(self) -> SentencePool:
+    def _make_pool(self, sentences: tuple[str, ...] | None) -> SentencePool:
         from fishermix_photos.describe import SentencePool
 
-        return SentencePool(self.model)
+        return SentencePool(self.model, sentences)
 
     @cached_property
     def _explainer(self) -> Explainer:

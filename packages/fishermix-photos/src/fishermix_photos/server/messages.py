@@ -113,7 +113,6 @@ class DetailsMessage(PhotoMessage):
 class ScoredSentence(BaseModel):
     sentence: str
     score: float
-    band: results.Band | None = None
 
 
 class Sentences(BaseModel):

@@ -208,12 +208,8 @@ async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> Sentenc
 
     def rank() -> Sentences:
         ranked = live.library.annotate(photo, n, live.sentences)
-        bands = live.library.find_bands([sentence for sentence, _ in ranked], photo, live.folders)
         return Sentences(
-            sentences=[
-                ScoredSentence(sentence=sentence, score=score, band=band)
-                for (sentence, score), band in zip(ranked, bands)
-            ]
+            sentences=[ScoredSentence(sentence=sentence, score=score) for sentence, score in ranked]
         )
 
     return await site.work.run(rank)
