@@ -17,13 +17,6 @@ from fishermix_photos.query import NEGATIONS, Filter
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # their first months
-# Month, day and number of days. New Year 2005 begins on the eve, in 2004.
-FEASTS = {
-    "christmas": (12, 24, 3),
-    "new year's eve": (12, 31, 1),
-    "new year": (12, 31, 2),
-    "halloween": (10, 31, 1),
-}
 EARLIEST_YEAR = 1900
 ONE_DATE = "The dates were not read: only one date, or one range such as 2018 to 2020, is understood."
 _YEAR = r"(?:19|20)\d\d"
@@ -31,47 +24,35 @@ _MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
 )
-_ORDINAL = r"(?:st|nd|rd|th)?"
 _SEASON = "|".join(SEASONS)
-_FEAST = r"christmas(?:\s+(?:day|eve))?|new\s+year['’]?s\s+eve|new\s+year(?:['’]?s)?(?:\s+day)?|halloween"
-
-
-def _period(number: str, needs_year: bool = True) -> str:
-    """A regular expression of a period; `number` makes the names of its groups unique."""
-    optional = "" if needs_year else "?"
-    return (
-        rf"(?:(?P<iso{number}>{_YEAR}-(?:0[1-9]|1[0-2])(?:-\d\d)?)"
-        rf"|(?:(?P<day{number}>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?)?(?P<month{number}>{_MONTH})\.?"
-        rf"(?:\s+(?P<later_day{number}>\d{{1,2}}){_ORDINAL}(?!\d))?"
-        rf"(?:,?\s+(?:of\s+)?(?P<month_year{number}>{_YEAR})){optional}"
-        rf"|(?P<season{number}>{_SEASON})(?:\s+(?:of\s+)?(?P<season_year{number}>{_YEAR})){optional}"
-        rf"|(?P<feast{number}>{_FEAST})(?:\s+(?:of\s+)?(?P<feast_year{number}>{_YEAR})){optional}"
-        rf"|(?P<recent{number}>yesterday|today|this\s+(?:year|month|week)"
-        rf"|last\s+(?:year|month|week(?:end)?|{_SEASON}|{_MONTH}|{_FEAST}))"
-        rf"|(?P<year{number}>{_YEAR}))"
-    )
-
-
-_FOLLOWED = (
-    r"(?=\s*$|\s*[,.;]|\s+(?:in|on|at|with|by|near|and|but|from|under|during|without|of"
-    r"|since|after|before|until|till)\b)"
+_NAME = rf"{_MONTH}|{_SEASON}|christmas|new\s+year(?:['’]?s)?"
+_DAY = r"\d{1,2}(?!\d)(?:st|nd|rd|th)?"
+# "14th of July 2019", "July 14, 2019", "summer of 2019"
+_NAMED = rf"(?:{_DAY}\s+(?:of\s+)?)?(?:{_NAME})\.?(?:\s+{_DAY})?(?:,?\s+(?:of\s+)?{_YEAR})?"
+_PERIOD = (
+    rf"(?P<period>{_YEAR}-(?:0[1-9]|1[0-2])(?:-\d\d)?|{_YEAR}|yesterday|today|this\s+(?:year|month|week)"
+    rf"|last\s+(?:year|month|week(?:end)?|{_NAME})|{_NAMED})"
 )
-# The first date of a range may lack its year, and its month: "may to june 2019", "3-5 may 2019".
-_RANGE = re.compile(
-    rf"(?:^|(?<=\s))(?:taken\s+)?(?:(?:from|between|in|during|on|since)\s+)?"
-    rf"(?:{_period('1', needs_year=False)}|(?P<bare>\d{{1,2}}){_ORDINAL})"
-    rf"(?:\s*[-–]\s*|\s+(?:to|and|until|till)\s+){_period('2')}{_FOLLOWED}",
+_FIRST = re.compile(
+    r"(?:^|(?<=[\s,]))(?:taken\s+)?"
+    r"(?:(?P<how>in|from|between|during|on|of|since|after|before|until|till)\s+)?"
+    rf"(?:the\s+)?(?:(?<!new\s)year\s+)?{_PERIOD}",
     re.IGNORECASE,
 )
-_ONE = re.compile(
-    rf"(?:^|(?<=[\s,]))(?:taken\s+)?(?:(?P<how>in|from|during|on|of|since|after|before|until|till)\s+)?"
-    rf"(?:the\s+)?(?:(?<!new\s)year\s+)?{_period('')}{_FOLLOWED}",
+_FOLLOWED = re.compile(
+    r"\s*$|\s*[,.;]|\s+(?:in|on|at|with|by|near|and|but|from|under|during|without|of"
+    r"|since|after|before|until|till)\b",
     re.IGNORECASE,
 )
+# The other end of a range: "to june 2019", "- 2020", "and before 2019". Its last word says how it is meant.
+_SECOND = re.compile(
+    r"(?P<how>\s*[-–]\s*|,?\s+and\s+(?:(?:since|after|before|until|till)\s+)?"
+    r"|(?:,|\s+but)?\s+(?:since|after|before|until|till|to)\s+)"
+    rf"{_PERIOD}(?={_FOLLOWED.pattern})",
+    re.IGNORECASE,
+)
+_JOINS = {"-", "–", "and", "to", "until", "till"}
 _NEGATED = re.compile(r"\b(?:not|no|without|except|excluding)(?:\s+(?:in|from|for))?\s*$", re.IGNORECASE)
-# "after march 2019 until 2020" is no range from 2019 on.
-_UNFINISHED = re.compile(rf"\b(?:after|before|{_MONTH}|{_SEASON})\.?\s*$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s*(?:,|and|but|,\s*and)?\s*", re.IGNORECASE)  # "since 2015 and before 2019"
 _ANOTHER = re.compile(
     rf"\b(?:between|from|in|on|since|after|before|until|till|or|and|to)\s+(?:\d{{1,2}}\s+)?(?:{_MONTH}|{_YEAR})\b"
     rf"|\b{_YEAR}\s*(?:,|or\b)",
@@ -119,33 +100,29 @@ def read_words(text: str, dates: bool = True, today: date | None = None) -> Read
 
 
 def _read_dates(text: str, today: date) -> Reading:
-    if (found := _RANGE.search(text)) and not _UNFINISHED.search(text[: found.start()]):
-        first, last = _find_first_days(found, today), _find_days(found, "2", today)
-        if first and last:
-            return _limit(text, found.span(), min(first[0], last[0]), max(first[1], last[1]))
-    for found in _ONE.finditer(text):
-        if reading := _read_one(text, found, today):
+    for found in _FIRST.finditer(text):
+        if reading := _read_date(text, found, today):
             return reading
-    if found := _ODD.search(text):
-        remark = f"'{found[0]}' was not read as a date. Dates are 2019, 2019-07 or 2019-07-14, up to today."
+    if odd := _ODD.search(text):
+        remark = f"'{odd[0]}' was not read as a date. Dates are 2019, 2019-07 or 2019-07-14, up to today."
         return Reading(text, remarks=[remark])
     return Reading(text)
 
 
-def _read_one(text: str, found: re.Match[str], today: date) -> Reading | None:
-    """The reading of one date, or of one that bounds another; None if it is a number."""
-    days = _find_days(found, "", today)
-    how = (found["how"] or "").lower()
-    alone = not how and found["year"] and text[found.end() :].strip(" .")
+def _read_date(text: str, found: re.Match[str], today: date) -> Reading | None:
+    """The reading of a date, or of a range that begins with it; None if it is a number."""
+    how, period, end = (found["how"] or "").lower(), found["period"], found.end()
+    if second := _SECOND.match(text, end):
+        last = _find_days(second["period"], today)
+        first = _find_days(period, today) or (last and _share_year(period, second["period"], last, today))
+        if first and last and (bounds := _join(how, first, second["how"].split()[-1].lower(), last)):
+            return _limit(text, (found.start(), second.end()), *bounds)
+    days = _find_days(period, today)
     # "2000 people", "a crowd of 2000 and more": a number, not a year
-    if days is None or alone or (how == "of" and found["year"]):
+    is_number = period.isdigit() and (how == "of" or (not how and text[end:].strip(" .")))
+    if days is None or is_number or not _FOLLOWED.match(text, end):
         return None
-    start, end = _apply(how, *days)
-    span = found.span()
-    if start is None or end is None:
-        day, at = _find_other_bound(text, found.end(), start is None, today)
-        start, end, span = start or day, end or day, (found.start(), at)
-    return _limit(text, span, start, end)
+    return _limit(text, (found.start(), end), *_apply(how, *days))
 
 
 def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
@@ -157,87 +134,78 @@ def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
     return start, end
 
 
-def _find_other_bound(text: str, at: int, is_first: bool, today: date) -> tuple[date | None, int]:
-    """The other end of a range such as "since 2015 and before 2019", if there is one, and where it ends."""
-    gap = _BETWEEN.match(text, at)
-    found = _ONE.match(text, gap.end()) if gap else None
-    days = _find_days(found, "", today) if found else None
-    if found is None or days is None:
-        return None, at
-    start, end = _apply((found["how"] or "").lower(), *days)
-    wanted, other = (start, end) if is_first else (end, start)
-    return (wanted, found.end()) if wanted and not other else (None, at)
+def _join(
+    how: str, first: tuple[date, date], how_second: str, last: tuple[date, date]
+) -> tuple[date, date] | None:
+    """The range of "from ... to ..." and of "after ... before ..."; None if the words make none."""
+    start, end = _apply(how, *first)
+    if start and end:
+        is_range = how_second in _JOINS
+        return (min(first[0], last[0]), max(first[1], last[1])) if is_range else None
+    after, before = _apply("until" if how_second == "to" else how_second, *last)
+    if bool(after) == bool(before) or bool(after) == bool(start):
+        return None
+    return (start or after), (end or before)  # type: ignore[return-value]
 
 
-def _find_first_days(found: re.Match[str], today: date) -> tuple[date, date] | None:
-    """The days of the first period of a range; what it lacks, it has in common with the second one."""
-    group, last = found.groupdict(), _find_days(found, "2", today)
-    kinds = ("month", "season", "feast")
-    named = any(group[f"{kind}1"] and not group[f"{kind}_year1"] for kind in kinds)
-    if not named and not group["bare"]:
-        return _find_days(found, "1", today)
-    if last is None or not any(group[f"{kind}2"] for kind in kinds):
+def _share_year(period: str, second: str, last: tuple[date, date], today: date) -> tuple[date, date] | None:
+    """The days of a month, season or feast that has its year in common with the second one."""
+    if second[:4].isdigit():
         return None
     year = last[0].year
-    if named:
-        first = _find_days(found, "1", today, year)
-        is_later = first is None or first[0] > last[0]  # "november to february 2019"
-        return _find_days(found, "1", today, year - 1) if is_later else first
-    if not (group["day2"] or group["later_day2"]) or not 0 < int(group["bare"]) <= last[0].day:
-        return None
-    day = last[0].replace(day=int(group["bare"]))
-    return day, day + timedelta(1)
+    first = _find_days(period, today, year)
+    is_later = first is None or first[0] > last[0]  # "november to february 2019"
+    return _find_days(period, today, year - 1) if is_later else first
 
 
-def _find_days(found: re.Match[str], number: str, today: date, year: int = 0) -> tuple[date, date] | None:
+def _find_days(text: str, today: date, year: int = 0) -> tuple[date, date] | None:
     """The first day of a period and the first day after it; None if there is no such period yet.
 
     year : the year, if the period has none
     """
-    group = found.groupdict().get
+    which, _, name = " ".join(text.lower().split()).partition(" ")
     try:
-        if text := group(f"recent{number}"):
-            return _find_recent(text.lower(), today)
-        if text := group(f"season{number}") or group(f"feast{number}"):
-            year = int(group(f"season_year{number}") or group(f"feast_year{number}") or year)
-            return _check(*_find_named(text, year), today)
-        parts = [int(part) for part in (group(f"iso{number}") or group(f"year{number}") or "0").split("-")]
-        if text := group(f"month{number}"):
-            day = group(f"day{number}") or group(f"later_day{number}")
-            parts = [int(group(f"month_year{number}") or year), MONTHS.index(text[:3].lower()) + 1]
-            parts += map(int, filter(None, [day]))
-        if len(parts) == 3:
-            return _check(date(*parts), date(*parts) + timedelta(1), today)
-        year, month, months = (*parts, 1) if len(parts) == 2 else (*parts, 1, 12)
-        return _check(date(year, month, 1), _first_of_month(year, month + months), today)
-    except (ValueError, OverflowError):  # no such day
+        if which in ("yesterday", "today", "this", "last"):
+            return _find_recent(which, name, today)
+        if text[:4].isdigit():
+            start, end = _find_calendar_days(*map(int, text.split("-")))
+        else:
+            (name,), numbers = re.findall(_NAME, text, re.IGNORECASE), re.findall(r"\d+", text)
+            year = next((int(number) for number in numbers if len(number) == 4), year)
+            start, end = _find_named(name, year, *(int(number) for number in numbers if len(number) < 4))
+    except (TypeError, ValueError, OverflowError):  # no such day
         return None
+    return (start, end) if start.year >= EARLIEST_YEAR and start <= today else None
 
 
-def _find_named(text: str, year: int) -> tuple[date, date]:
-    """A month, a season or a feast of a year."""
-    name = text.lower()
+def _find_calendar_days(year: int, month: int = 0, day: int = 0) -> tuple[date, date]:
+    """A year, one of its months, or a day."""
+    if day:
+        return date(year, month, day), date(year, month, day) + timedelta(1)
+    return date(year, month or 1, 1), _first_of_month(year, month + 1 if month else 13)
+
+
+def _find_named(name: str, year: int, day: int = 0) -> tuple[date, date]:
+    """A month, a season or a feast of a year, or a day of a month."""
+    name = name.lower()
+    if is_month(name):
+        return _find_calendar_days(year, MONTHS.index(name[:3]) + 1, day)
+    if day:
+        raise ValueError(f"There is no day {day} of {name}.")
     if name in SEASONS:
         return date(year, SEASONS[name], 1), _first_of_month(year, SEASONS[name] + 3)
-    if is_month(name):
-        month = MONTHS.index(name[:3]) + 1
-        return date(year, month, 1), _first_of_month(year, month + 1)
-    plain = re.sub(r"years?\b", "year's", re.sub(r"['’]s?\b", "", " ".join(name.split())))
-    feast = next(feast for feast in FEASTS if plain.startswith(feast))
-    month, day, days = FEASTS[feast]
-    first = date(year - (feast == "new year"), month, day)
-    return first, first + timedelta(days)
+    if name == "christmas":
+        return date(year, 12, 24), date(year, 12, 27)
+    return date(year - 1, 12, 31), date(year, 1, 2)  # New Year 2005 begins on the eve, in 2004
 
 
-def _find_recent(text: str, today: date) -> tuple[date, date]:
+def _find_recent(which: str, name: str, today: date) -> tuple[date, date]:
     """The days of "yesterday", "this month" and so on; "last summer" is the last one that is over."""
-    which, _, name = " ".join(text.split()).partition(" ")
     monday = today - timedelta(today.weekday())
     if name == "weekend":
         return monday - timedelta(2), monday
     if name == "year":
-        year = today.year - (which == "last")
-        return date(year, 1, 1), date(year + 1, 1, 1)
+        return _find_calendar_days(today.year - (which == "last"))
     if name == "month":
         month = today.month - (which == "last")
         return _first_of_month(today.year, month), _first_of_month(today.year, month + 1)
@@ -247,10 +215,6 @@ def _find_recent(text: str, today: date) -> tuple[date, date]:
         return first, first + length
     periods = [_find_named(name, today.year - years) for years in (-1, 0, 1, 2)]
     return next(period for period in periods if period[1] <= today)
-
-
-def _check(start: date, end: date, today: date) -> tuple[date, date] | None:
-    return (start, end) if start.year >= EARLIEST_YEAR and start <= today else None
 
 
 def _first_of_month(year: int, month: int) -> date:
