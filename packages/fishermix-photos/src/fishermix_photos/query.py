@@ -89,14 +89,6 @@ class Term:
     is_quoted: bool = field(default=False, compare=False)
 
 
-class Piece(NamedTuple):
-    """What lies between two signs of a line; `weight` is that of a quoted text, with its colon."""
-
-    text: str
-    is_quoted: bool = False
-    weight: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class EncodedQuery:
     """A query as the vector (d,) whose dot product with the stored vector of a photo is the score.
@@ -137,12 +129,13 @@ def parse_query(text: str) -> tuple[Term, ...]:
     >>> [(term.sign, term.value) for term in parse_query("beach - people")]
     [('+', 'beach'), ('-', 'people')]
     """
-    terms = []
-    for term in map(_split_weight, _add_signs(_split_line(text))):
-        if not term.is_quoted and re.fullmatch(r"photo:\w+", term.value):
-            term = replace(term, kind="id", value=term.value.removeprefix("photo:"))
-        terms.append(term)
-    return tuple(terms)
+    terms = _add_signs(_split_line(text))
+    return tuple(
+        replace(term, kind="id", value=term.value.removeprefix("photo:"))
+        if not term.is_quoted and re.fullmatch(r"photo:\w+", term.value)
+        else term
+        for term in terms
+    )
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
@@ -163,21 +156,19 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
     >>> [(term.sign, term.value) for term in parse_arguments(["beach", "-", "people"])]
     [('+', 'beach'), ('-', 'people')]
     """
-    pieces: list[str | Piece] = []
+    pieces: list[str | Term] = []
     for argument in arguments:
         if argument in WEIGHT:
             pieces.append(argument)
         elif SIGN_INSIDE.search(argument) and not os.path.isfile(os.path.expanduser(argument)):
             pieces += _split_line(argument)  # "dog - water" in one pair of quotes
         else:
-            pieces.append(Piece(argument))
-    return tuple(_find_photo(term) for term in _add_signs(pieces))
+            pieces.append(Term("+", "text", argument))
+    return tuple(map(_find_photo, _add_signs(pieces)))
 
 
 def _split_weight(term: Term) -> Term:
-    """A term whose text begins with a weight, as in `2:dog`, without it. Nothing is read into quoted text."""
-    if term.is_quoted:
-        return term
+    """A term whose text begins with a weight, as in `2:dog`, without it."""
     found = WEIGHTED.fullmatch(term.value)
     weight = float(found[1]) if found else 0.0
     if found and 0 < weight <= LARGEST_WEIGHT:
@@ -192,7 +183,7 @@ def _split_weight(term: Term) -> Term:
 
 def _find_photo(term: Term) -> Term:
     """A term whose text is the name of a picture file as that photo."""
-    if not os.path.isfile(os.path.expanduser(term.value)):
+    if not term.is_quoted and not os.path.isfile(os.path.expanduser(term.value)):
         term = _split_weight(term)
     if quoted := QUOTED.fullmatch(term.value):
         return replace(term, value=quoted[1], is_quoted=True)
@@ -218,30 +209,28 @@ def check_words(text: str) -> None:
             )
 
 
-def _split_line(line: str) -> list[str | Piece]:
-    """The signs of a line, and what lies between them."""
-    pieces: list[str | Piece] = []
-    subtracted: list[str | Piece] = []
+def _split_line(line: str) -> list[str | Term]:
+    """The signs of a line, and the terms between them; what has its own minus is last."""
+    pieces: list[str | Term] = []
+    subtracted: list[str | Term] = []
     for match in QUERY_TOKEN.finditer(line):
         minus, weight, quoted, word = match.groups()
-        if minus:
-            piece = Piece(word) if quoted is None else Piece(quoted, True, weight or "")
-            subtracted += ["-", piece]
-        elif word in WEIGHT:
+        before = pieces[-1] if pieces and not minus else None
+        if word in WEIGHT:
             pieces.append(word)
-        elif pieces and isinstance(pieces[-1], Piece):
-            text = word if quoted is None else f"{weight or ''}{quoted}"
-            before = pieces[-1]
+        elif isinstance(before, Term):
+            text = word if quoted is None else quoted
             is_quoted = before.is_quoted and quoted is not None
-            start = before.text if is_quoted else f"{before.weight}{before.text}"
-            pieces[-1] = Piece(f"{start} {text}", is_quoted, before.weight if is_quoted else "")
+            pieces[-1] = replace(before, value=f"{before.value} {text}", is_quoted=is_quoted)
         else:
-            pieces.append(Piece(word) if quoted is None else Piece(quoted, True, weight or ""))
+            term = _split_weight(Term(minus or "+", "text", word if quoted is None else f"{weight or ''}x"))
+            term = term if quoted is None else replace(term, value=quoted, is_quoted=True)
+            (subtracted if minus else pieces).append(term)
     return [*pieces, *subtracted]
 
 
-def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
-    """Terms from signs and what lies between them."""
+def _add_signs(pieces: Sequence[str | Term]) -> list[Term]:
+    """Terms with the signs before them."""
     terms: list[Term] = []
     sign: str | None = "+"
     for piece in pieces:
@@ -251,16 +240,14 @@ def _add_signs(pieces: Sequence[str | Piece]) -> list[Term]:
                     f"'{piece}' follows another sign. Put a sentence or a photo between them."
                 )
             sign = piece
-        elif sign is None:
+        elif sign is None and piece.sign == "+":
             raise FishermixError(
-                f"There is no folder '{piece.text}', "
-                f"and no sign between '{terms[-1].value}' and '{piece.text}'. "
+                f"There is no folder '{piece.value}', "
+                f"and no sign between '{terms[-1].value}' and '{piece.value}'. "
                 "Put quotes around a sentence of several words, or + or - between two terms."
             )
         else:
-            # The letter stands for the quoted text, into which nothing is read.
-            weight = _split_weight(Term(sign, "text", f"{piece.weight}x")).weight if piece.weight else 1.0
-            terms.append(Term(sign, "text", piece.text, weight, piece.is_quoted))
+            terms.append(replace(piece, sign="-") if sign == "-" else piece)
             sign = None
     if not terms:
         raise FishermixError("The query is empty. Describe the photo in a few words.")
@@ -449,43 +436,33 @@ def encode_terms(
     terms: Sequence[Term], model, find_point: Callable[[str], np.ndarray | None]
 ) -> EncodedQuery:
     """The query that the points of photos are compared with; `find_point` gives that of a photo by its id."""
-    points, unknown = _encode_each(terms, model, find_point)
-    total = np.sum(points, axis=0)
+    points, unknown = dict[Term, np.ndarray](), list[str]()
+    # Sentences first: an unknown word is reported before the image network is opened.
+    for term in sorted(terms, key=lambda term: term.kind == "photo"):
+        if term.kind == "photo":
+            points[term] = model.encode_images([term.value])[0]
+        elif term.kind == "text":
+            points[term], ignored = encode_sentence(term.value, model)
+            unknown += ignored
+        elif (point := find_point(term.value)) is not None:
+            points[term] = point
+        else:
+            raise UnknownTerm(f"There is no photo '{term.value}' in the library.", photo=term.value)
+    total = np.sum([np.float32(WEIGHT[term.sign] * term.weight) * points[term] for term in terms], axis=0)
     norm = float(np.linalg.norm(total))
     if norm < SHORTEST_SUM:
         raise FishermixError("The terms of the query cancel out. Remove one of them.")
     vector = total / np.float32(norm)
     if not any(term.kind == "text" for term in terms):
         return EncodedQuery(compare_by_cosine(vector, model), len(total))
-    wanted = [pair for pair in zip(terms, points) if pair[0].kind == "text" and pair[0].sign == "+"]
-    telling = _find_telling_words([term.value for term, _ in wanted])
+    wanted = [term for term in terms if term.kind == "text" and term.sign == "+"]
+    telling = _find_telling_words([term.value for term in wanted])
     is_guess = bool(telling) and telling.issubset(unknown)
     n_words = len(telling) or len(wanted)
     hubness = model.joint_space.hubness
-    near = [] if hubness is None else [hubness.find_nearness(point / term.weight) for term, point in wanted]
+    near = [] if hubness is None else [hubness.find_nearness(points[term]) for term in wanted]
     vector = model.joint_space.csls_sentences(vector[None])[0]
     return EncodedQuery(vector, len(total), tuple(unknown), n_words, is_guess, max(near, default=1.0))
-
-
-def _encode_each(
-    terms: Sequence[Term], model, find_point: Callable[[str], np.ndarray | None]
-) -> tuple[list[np.ndarray], list[str]]:
-    """The point of each term, times its weight, and the words that are out of the vocabulary."""
-    points, unknown = dict[int, np.ndarray](), list[str]()
-    # Sentences first: an unknown word is reported before the image network is opened.
-    for position, term in sorted(enumerate(terms), key=lambda pair: pair[1].kind == "photo"):
-        if term.kind == "photo":
-            point = model.encode_images([term.value])[0]
-        elif term.kind == "id":
-            found = find_point(term.value)
-            if found is None:
-                raise UnknownTerm(f"There is no photo '{term.value}' in the library.", photo=term.value)
-            point = found
-        else:
-            point, ignored = encode_sentence(term.value, model)
-            unknown += ignored
-        points[position] = np.float32(WEIGHT[term.sign] * term.weight) * point
-    return [points[position] for position in range(len(terms))], unknown
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Check = Callable[[Collection[str]], None]
+EncodedPicture = tuple[str, np.ndarray | FishermixError, bytes | None]  # path, features, fingerprint
 # An update commits after each batch: a crash loses the work of at most this many photos.
 PHOTOS_PER_COMMIT = 64
 # Files are hashed and passed to the encoder in chunks: its threads run idle once per chunk.
@@ -72,15 +73,6 @@ class HashedPicture(NamedTuple):
             return False
 
 
-class EncodedPicture(NamedTuple):
-    """What the encoder made of a picture: its features, or why it could not be read."""
-
-    path: str
-    hashed: HashedPicture
-    result: np.ndarray | FishermixError
-    fingerprint: bytes | None
-
-
 @dataclass
 class Plan:
     """What has to be done: files that are new or changed, and paths that are gone or out of date."""
@@ -91,15 +83,6 @@ class Plan:
 
     def __bool__(self) -> bool:
         return bool(self.todo or self.gone or self.old_parts)
-
-
-@dataclass
-class Tally:
-    """What has been done so far."""
-
-    encoded: int = 0
-    recognized: int = 0
-    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def run_updates(
@@ -118,7 +101,6 @@ def run_updates(
         if not folder.is_dir() and not add_slash(folder).startswith(tuple(map(add_slash, state.folders))):
             problem = "is not a folder" if folder.exists() else "does not exist"
             raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
-    made_for = model.key, model.csls_dimension
     if state.model_key not in ("", model.key):  # the points of all folders are lost: encode them again
         wanted += filter(Path.is_dir, map(Path, state.folders))
     if len(wanted) > 1:
@@ -126,7 +108,7 @@ def run_updates(
     total, problems = Changes(), dict[Path, FishermixError]()
     for folder in wanted:
         try:
-            changes = FolderUpdate(folder, store, model, exclude, state).run(made_for, check)
+            changes = FolderUpdate(folder, store, model, exclude, state).run(check)
         except (FolderAway, LibraryBusy) as error:
             problems[folder] = error
             continue
@@ -171,13 +153,11 @@ class FolderUpdate:
         self.inner = find_covered(state.folders, folder, exclude)
         self.is_new = str(self.root) not in state.folders
         self.listing = scan_folder(folder, exclude, self.root)
+        self.encoded, self.recognized, self.unreadable = 0, 0, dict[str, str]()
 
-    def run(self, made_for: tuple[str, int], check: Check | None = None) -> Changes:
-        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones.
-
-        made_for : the key of the model and the length of its vectors
-        """
-        listing = self.listing
+    def run(self, check: Check | None = None) -> Changes:
+        """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
+        listing, made_for = self.listing, (self.model.key, self.model.csls_dimension)
         is_known = not self.is_new and not self.inner
         is_current = is_known and made_for == (self.state.model_key, self.state.dimension)
         unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
@@ -195,19 +175,19 @@ class FolderUpdate:
             # Again: another process may have updated the folder meanwhile.
             self._expect_folder()
             self.state, listing = self.store.state(), scan_folder(self.folder, self.exclude, self.root)
-            plan, tally = self._plan(listing), Tally()
+            plan = self._plan(listing)
             try:
-                self._write(plan, tally)
+                self._write(plan)
                 self._expect_folder()  # renamed or unmounted meanwhile: nothing could be read
             except OSError as error:
                 raise FishermixError(
                     f"The library {self.store.name} could not be written. {explain_os_error(error)}"
                 ) from error
         return Changes(
-            tally.encoded,
-            tally.recognized,
+            self.encoded,
+            self.recognized,
             len({split_place(path).file for path in plan.gone}),
-            unreadable | tally.unreadable,
+            unreadable | self.unreadable,
             dict(listing.skipped),
             (OTHER_MODEL, *listing.explain_left_out()) if was_dropped else listing.explain_left_out(),
         )
@@ -258,33 +238,31 @@ class FolderUpdate:
         rules, start = [parse_patterns(self.exclude)], len(self.prefix)
         return {path: file for path, file in files.items() if not is_inside_ignored(file[start:], rules)}
 
-    def _write(self, plan: Plan, tally: Tally) -> None:
+    def _write(self, plan: Plan) -> None:
         if plan.old_parts:
             self.store.write(str(self.root), [], plan.old_parts)
         if plan.todo:
             with progress("reading files", total=len(plan.todo)) as bar:
                 for chunk in _split_chunks(iter(plan.todo.items()), FILES_PER_CHUNK):
-                    self._add(dict(chunk), tally, bar)
+                    self._add(dict(chunk), bar)
         if plan.gone:
             self.store.write(str(self.root), [], plan.gone)
         if plan:
             self.store.tune()
 
-    def _add(self, stamps: dict[str, Stamp], tally: Tally, bar: Bar) -> None:
+    def _add(self, stamps: dict[str, Stamp], bar: Bar) -> None:
         """Add files: those whose content is known without encoding it."""
         hashed, failed = _hash_files(stamps)
-        fresh = self._recognize(hashed, failed, tally)
+        fresh = self._recognize(hashed, failed)
         bar.advance(len(stamps) - len({picture.file for picture in fresh.values()}))
         for batch in _split_chunks(self._encode(fresh), PHOTOS_PER_COMMIT):
-            entries = self._make_entries(batch)
+            entries = self._make_entries(batch, fresh)
             self.store.write(str(self.root), entries)
-            tally.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
-            tally.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
-            bar.advance(_count_files(picture.path for picture in batch))
+            self.unreadable |= {entry.path: entry.reason for entry in entries if entry.reason is not None}
+            self.encoded += _count_files(entry.path for entry in entries if entry.reason is None)
+            bar.advance(_count_files(path for path, *_ in batch))
 
-    def _recognize(
-        self, hashed: dict[str, HashedPicture], failed: list[Entry], tally: Tally
-    ) -> dict[str, HashedPicture]:
+    def _recognize(self, hashed: dict[str, HashedPicture], failed: list[Entry]) -> dict[str, HashedPicture]:
         """Store the files whose contents are known, and those that cannot be opened; returns the others."""
         known = self.store.known_contents([picture.sha256 for picture in hashed.values()])
         fresh = {picture.file for picture in hashed.values() if picture.sha256 not in known}
@@ -296,8 +274,8 @@ class FolderUpdate:
         missing = self.store.write(str(self.root), [*recognized, *failed])
         fresh |= {hashed[path].file for path in missing}
         stored = [entry.path for entry in recognized if hashed[entry.path].file not in fresh]
-        tally.recognized += _count_files(stored)
-        tally.unreadable |= {entry.path: entry.reason or "" for entry in failed}
+        self.recognized += _count_files(stored)
+        self.unreadable |= {entry.path: entry.reason or "" for entry in failed}
         return {path: picture for path, picture in hashed.items() if picture.file in fresh}
 
     def _read_details(self, file: str) -> Details:
@@ -311,7 +289,7 @@ class FolderUpdate:
         return replace(details, place=found.name, region=found.region) if found else details
 
     def _encode(self, pictures: dict[str, HashedPicture]) -> Iterator[EncodedPicture]:
-        """The result of each path; each content is encoded once."""
+        """What the encoder makes of each path; each content is encoded once."""
         fingerprints: dict[str, bytes | None] = {}
 
         def on_open(path: str, image: Any) -> None:
@@ -327,21 +305,22 @@ class FolderUpdate:
         for position, result in self.model.image_encoder.stream([group[0] for group in groups], on_open):
             first, *others = groups[position]
             fingerprint = fingerprints.pop(first, None)
-            yield EncodedPicture(first, pictures[first], result, fingerprint)
+            yield first, result, fingerprint
             if others and pictures[first].is_unchanged():  # else what was encoded is another content
                 for path in others:
-                    yield EncodedPicture(path, pictures[path], result, fingerprint)
+                    yield path, result, fingerprint
 
-    def _make_entries(self, batch: list[EncodedPicture]) -> list[Entry]:
+    def _make_entries(self, batch: list[EncodedPicture], pictures: dict[str, HashedPicture]) -> list[Entry]:
         """What to store of encoded pictures. A file that changed meanwhile is left to the next update."""
-        files = {picture.hashed.file: picture.hashed for picture in batch}
-        unchanged = {file for file, hashed in files.items() if hashed.is_unchanged()}
-        batch = [picture for picture in batch if picture.hashed.file in unchanged]
-        features = [picture.result for picture in batch if isinstance(picture.result, np.ndarray)]
+        files = {pictures[path].file: pictures[path] for path, *_ in batch}
+        unchanged = {file for file, picture in files.items() if picture.is_unchanged()}
+        batch = [encoded for encoded in batch if pictures[encoded[0]].file in unchanged]
+        features = [result for _, result, _ in batch if isinstance(result, np.ndarray)]
         space = self.model.joint_space
         vectors = iter(space.csls_images(space.image_points(np.stack(features))) if features else ())
         entries = []
-        for path, (file, stamp, sha256), result, fingerprint in batch:
+        for path, result, fingerprint in batch:
+            file, stamp, sha256 = pictures[path]
             if isinstance(result, np.ndarray):
                 details = self._read_details(file)
                 entries.append(Entry(path, stamp, sha256, next(vectors), None, details, fingerprint))
