@@ -130,7 +130,7 @@ def make_captioner(folder):
 def read_captioner(folder):
     captioner = Captioner.load(folder)
     if captioner.dimension <= 64:
-        captioner.caption(np.ones((1, captioner.dimension)), beam=2, max_words=3)
+        captioner.caption(np.ones((1, captioner.dimension)), beam=2)
 
 
 def make_whitening(folder):
@@ -258,7 +258,7 @@ def make_word2vec(folder):
 
 
 def read_word2vec(folder):
-    WordVectors.load(folder / "vectors.bin", max_bytes=10_000_000)
+    WordVectors.load(folder / "vectors.bin")
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def make_compressed(packer):
 
 
 def read_compressed(folder):
-    WordVectors.load(folder / "vectors.packed", max_bytes=10_000_000)
+    WordVectors.load(folder / "vectors.packed")
 
 
 FOLDER = ("config.json", "config.json", "tensors-*")
