@@ -14,11 +14,12 @@ from fishermix.mixture import (
     Logistic,
     Mixture,
     StudentT,
-    em,
+    e_step,
 )
 from fishermix.mixture.e_step import MixtureParameters
 from fishermix.mixture.em import FitState, Pass, find_quantum
-from fishermix.mixture.m_step import FitPlan, RowSorter
+from fishermix.mixture.m_step import FitPlan
+from fishermix.mixture.weighted_median import RowSorter
 from fishermix.rows.blocks import ArraySource, Block
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -211,7 +212,7 @@ def test_blocks_with_many_posteriors_list_them_panel_by_panel(name, monkeypatch)
     X = clusters(np.random.default_rng(6), 5000, 5, 3)
     given = {"families": FAMILIES[name], "random_state": 0, "max_iter": 4}
     listed = Mixture(3, **given).fit(X)
-    monkeypatch.setattr(em, "MOST_LISTED", 0)
+    monkeypatch.setattr(e_step, "MOST_LISTED", 0)
     by_panels = Mixture(3, **given).fit(X)
     assert by_panels.lower_bounds_ == listed.lower_bounds_
     for attribute in ("weights_", "locations_", "scales_", "choice_"):

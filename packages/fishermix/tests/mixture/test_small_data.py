@@ -17,7 +17,8 @@ from fishermix.mixture import (
     weighted_median,
 )
 from fishermix.mixture.em import FitState
-from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
+from fishermix.mixture.m_step import FitPlan, sum_components
+from fishermix.mixture.weighted_median import RowSorter
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")

@@ -164,7 +164,7 @@ def read_parameters(
 ) -> MixtureParameters:
     """Read the plain mixture of what `Mixture.to_tensors` wrote; error messages name `where`."""
     families, weights, choice, fits = parse_tensors(config, tensors, ("location", "scale"), where)
-    return MixtureParameters.choose(families, weights, list(fits["location"]), list(fits["scale"]), choice)
+    return MixtureParameters.choose(families, weights, fits["location"], fits["scale"], choice)
 
 
 def parse_tensors(

@@ -31,6 +31,8 @@ FEW_NUMBERS = 2_000_000  # rows * K * D that the NumPy version may expand to
 SHORTEST, LONGEST = 1e-15, 1e15  # lengths whose squares float32 can sum over a panel
 UNROLLED = 4  # dimensions per inner loop of the kernels; the parameters are padded to a multiple of it
 FINEST = 2.0**-60  # posteriors are rounded to multiples of it where they are not summed exactly
+BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
+MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by panels
 FLOAT64 = np.dtype(np.float64)
 
 # The compiled form of a family: log f(z) = at_center - square z² - linear |z|. Others are called row by row.
@@ -123,11 +125,11 @@ class MixtureParameters:
         cls,
         families: Sequence[Family],
         weights: np.ndarray,
-        locations: Sequence[np.ndarray],
-        scales: Sequence[np.ndarray],
+        locations: np.ndarray,
+        scales: np.ndarray,
         choice: np.ndarray,
     ) -> MixtureParameters:
-        """The mixture of the chosen ones of the locations and scales (K, D) of each family."""
+        """The mixture of the chosen ones of the locations and scales (families, K, D)."""
         location, scale = locations[0].copy(), scales[0].copy()
         for index in range(1, len(families)):
             np.copyto(location, locations[index], where=choice == index)
@@ -287,6 +289,14 @@ class BlockPosteriors:
             self.sums["log_likelihood"] += float(np.dot(sample_weight, log_likelihood))
             self.sums["rows"] += start[1:] - start[:-1]
             yield PanelPosteriors(start, rows[: start[-1]].copy(), weights[: start[-1]].copy())
+
+    def list_all(self) -> tuple[list[PanelPosteriors] | None, float]:
+        """All posteriors and their bytes, or None if the first panel says that there are too many to list."""
+        size = BYTES_PER_POSTERIOR * len(self.weight) * len(self.parameters.weights)
+        if size > MOST_LISTED and next(iter(self)).nbytes * len(self.panels) > MOST_LISTED:
+            return None, np.inf
+        listed = list(self)
+        return listed, sum(panel.nbytes for panel in listed)
 
 
 def is_worth_compiling(size: float) -> bool:

@@ -11,23 +11,13 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import BlockPosteriors, MixtureParameters, is_worth_compiling, suits_float32
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.mixture.m_step import (
-    ComponentSums,
-    FamilyFit,
-    FitPlan,
-    IRLSFit,
-    MomentFit,
-    RowSorter,
-    sum_components,
-)
-from fishermix.mixture.weighted_median import MedianFit
-from fishermix.rows.blocks import PANEL, Block, RowSource, Statistics, cut
+from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan, IRLSFit, MomentFit, sum_components
+from fishermix.mixture.weighted_median import MedianFit, RowSorter
+from fishermix.rows.blocks import Block, RowSource, Statistics
 
 LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
 SMALLEST_WEIGHT = 1e-12  # of a component: its logarithm must stay finite
-BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
-MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by panels
 FIRST_REACH = 3.0  # scales that the first median may be away from the start
 FLOAT64_BITS = 52  # of the fraction
 
@@ -66,11 +56,16 @@ class FitState:
         return cls(weights, fits, choice, weights * rows, seed, reseeds=np.zeros(len(weights), np.int64))
 
     @property
+    def parts(self) -> tuple[list[Family], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Families, weights, locations and scales (families, K, D), choice: the arguments of `choose`."""
+        families = [fit.family for fit in self.fits]
+        locations, scales = ([getattr(fit, name) for fit in self.fits] for name in ("location", "scale"))
+        return families, self.weights, np.stack(locations), np.stack(scales), self.choice
+
+    @property
     def parameters(self) -> MixtureParameters:
         """Weights, and the locations and scales of the chosen families."""
-        families = [fit.family for fit in self.fits]
-        locations, scales = [fit.location for fit in self.fits], [fit.scale for fit in self.fits]
-        return MixtureParameters.choose(families, self.weights, locations, scales, self.choice)
+        return MixtureParameters.choose(*self.parts)
 
 
 @dataclass
@@ -112,17 +107,15 @@ class Pass:
     compiled: bool = True
 
     def __call__(self, block: Block) -> Statistics:
-        rows = block.rows.astype(self.dtype, copy=False)
-        panels = [rows[panel] for panel in cut(len(rows), PANEL)]
-        weight = np.ones(len(rows)) if block.weight is None else block.weight
+        panels, n_rows = block.panels(self.dtype), len(block.rows)
+        weight = np.ones(n_rows) if block.weight is None else block.weight
         statistics = Statistics()
         computed = BlockPosteriors(self.parameters, panels, weight, self.quantum, self.compiled)
         posteriors = block.memo.get("posteriors") if self.again else None
         with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
             if posteriors is None:
-                listed = list(computed) if self._can_list(panels, weight) else None
-                size = BYTES_PER_POSTERIOR * computed.sums["rows"].sum() if listed else np.inf
-                block.memo["posteriors"] = listed if size <= self.memo_bytes * len(rows) else None
+                listed, size = computed.list_all()
+                block.memo["posteriors"] = listed if size <= self.memo_bytes * n_rows else None
                 posteriors = listed or computed
             for number, fit in enumerate(self.fits):
                 if not fit.done:
@@ -130,14 +123,6 @@ class Pass:
             if not self.again:
                 statistics.update(computed.sums)
         return statistics
-
-    def _can_list(self, panels: Sequence[np.ndarray], weight: np.ndarray) -> bool:
-        """Whether the posteriors of a block fit into MOST_LISTED, judged by its first panel."""
-        n_rows, n_components = sum(map(len, panels)), len(self.parameters.weights)
-        if BYTES_PER_POSTERIOR * n_rows * n_components <= MOST_LISTED:
-            return True
-        (first,) = BlockPosteriors(self.parameters, panels[:1], weight, self.quantum, self.compiled)
-        return first.nbytes * len(panels) <= MOST_LISTED
 
 
 def run_em(
@@ -152,8 +137,7 @@ def run_em(
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
     plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
-        parameters, again = state.parameters, False
-        fits, dtype = _begin_fits(state, plan)
+        (parameters, fits, dtype), again = _begin_fits(state, plan), False
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
             step = Pass(parameters, tuple(fits), dtype, quantum, again, room / n_rows, compiled)
@@ -161,7 +145,7 @@ def run_em(
             if not statistics.is_finite():  # float32 has overflowed: start again in float64
                 if dtype == np.float64:
                     raise too_large()
-                fits, dtype = _begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
+                _, fits, dtype = _begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
                 again = False
                 continue
             if not again:
@@ -201,12 +185,15 @@ def find_quantum(total_weight: float) -> float:
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
 
 
-def _begin_fits(state: FitState, plan: FitPlan) -> tuple[list[FamilyFit], np.dtype]:
-    """Prepare the fits for an iteration; in float64 if the parameters are out of the range of float32."""
-    parts = [np.stack([getattr(fit, name) for fit in state.fits]) for name in ("location", "scale")]
-    if plan.dtype == np.float32 and not suits_float32(*parts):
+def _begin_fits(state: FitState, plan: FitPlan) -> tuple[MixtureParameters, list[FamilyFit], np.dtype]:
+    """Prepare an iteration; in float64 if the parameters are out of the range of float32."""
+    parts = state.parts
+    if plan.dtype == np.float32 and not suits_float32(parts[2], parts[3]):
         plan = replace(plan, dtype=np.dtype(np.float64))
-    return [fit.begin(state.rows, plan) for fit in state.fits], plan.dtype
+    parameters, fits = MixtureParameters.choose(*parts), []
+    for fit in state.fits:
+        fits.append(fit.begin(state.rows, plan))
+    return parameters, fits, plan.dtype
 
 
 def too_large() -> FishermixError:

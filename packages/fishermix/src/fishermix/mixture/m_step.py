@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,28 +35,6 @@ class ComponentSums(NamedTuple):
     effective_rows: np.ndarray  # (sum of weights)² / sum of squared weights, at least 1
 
 
-class RowSorter:
-    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
-
-    The order stays in this process: another one gets a copy that remembers nothing.
-    """
-
-    def __init__(self) -> None:
-        self._rows = self._columns = np.empty((0, 0))
-        self._order = np.empty((0, 0), np.int64)
-
-    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
-        if not np.array_equal(rows, self._rows):
-            self._rows = rows.copy()  # whatever happens to these
-            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
-            self._order = np.argsort(self._columns, axis=1)
-        return self._columns, self._order
-
-    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
-        return RowSorter, ()
-
-
 @dataclass(frozen=True)
 class FitPlan:
     """What the fits of an iteration need to know of the data and the machine."""
@@ -64,7 +42,7 @@ class FitPlan:
     n_rows: int  # N
     dtype: np.dtype  # of the rows
     compiled: bool  # whether to use the kernels
-    sorter: RowSorter  # the same in all iterations of a fit
+    sorter: Any  # a `RowSorter`, the same in all iterations of a fit
     room: float  # bytes for the sufficient statistics of one pass, over all blocks
 
 

@@ -280,11 +280,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> np.ndarray:
         """Fit the mixture and return the component of each row, as fit(X).predict(X) does.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
         Returns
         -------
         components : ndarray of shape (N,)
@@ -297,15 +292,6 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         Each batch is one step of incremental EM: an iteration on its rows, averaged with the mixture before
         it by the weights of the rows seen. Means and variances are pooled exactly, medians and other families
         are not. The first batch is fitted with `fit` and sets the start, so it should resemble the stream.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        y : ignored
-            Present for the interface of scikit-learn.
-        sample_weight : array of shape (N,), optional
-            The weight of each row. Weight 2 counts as the same row twice.
 
         Returns
         -------
@@ -355,11 +341,8 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         self._seen = seen  # (K,) weight of the rows so far, by which `partial_fit` averages
         parameters = state.parameters
         self.families_, self.weights_ = parameters.families, parameters.weights
-        self.locations_, self.scales_, self.choice_ = (
-            parameters.locations,
-            parameters.scales,
-            parameters.choice,
-        )
+        self.locations_, self.scales_ = parameters.locations, parameters.scales
+        self.choice_ = parameters.choice
         self._first_iteration = first
         self.n_iter_, self.lower_bounds_ = state.iteration - first, list(state.lower_bounds[first:])
         self.converged_ = converged
@@ -443,23 +426,12 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     # Saving
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Save `config.json` and one safetensors file. Custom families must be registered.
-
-        Parameters
-        ----------
-        folder : path
-            Where to write. The folder is created if it does not exist.
-        """
+        """Save `config.json` and one safetensors file. Custom families must be registered."""
         save_folder(folder, KIND, *self.to_tensors())
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> Mixture:
         """Load the mixture saved in `folder`. It is checked, and nothing in it can run code.
-
-        Parameters
-        ----------
-        folder : path
-            A folder that `save` wrote.
 
         Returns
         -------
@@ -469,12 +441,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         return cls.from_tensors(saved.config, saved.tensors, folder)
 
     def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
-        """Return the numbers and tensors from which `from_tensors` makes the same mixture.
-
-        Returns
-        -------
-        config, tensors : MixtureConfig, dict of str to ndarray
-        """
+        """Return the numbers and tensors from which `from_tensors` makes the same mixture."""
         check_is_fitted(self, "weights_")
         state = self._recover_state()
         fit, tensors = pack_state(state)
@@ -495,21 +462,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     def from_tensors(
         cls, config: MixtureConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> Mixture:
-        """Read what `to_tensors` returned; error messages name `where`.
-
-        Parameters
-        ----------
-        config : dict
-            The fields of a saved mixture.
-        tensors : mapping of str to array
-            The saved arrays by their names.
-        where : path
-            The folder that error messages name.
-
-        Returns
-        -------
-        mixture : Mixture
-        """
+        """Read what `to_tensors` returned; error messages name the folder `where`."""
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
@@ -522,11 +475,7 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
             parameters["families"] = [fit.family for fit in state.fits]
         mixture = known(len(state.weights), **parameters)
         mixture.n_features_in_ = state.choice.shape[1]
-        seen = (
-            require_tensor(tensors, "seen", state.weights.shape, where).astype(np.float64, copy=False)
-            if "seen" in tensors
-            else state.rows
-        )
+        seen = require_tensor(tensors, "seen", state.weights.shape, where).astype(np.float64, copy=False)
         mixture._set_state(state, config.converged, seen, config.first_iteration)
         if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
             mixture.feature_names_in_ = np.array(names, object)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.mixture.e_step import MixtureParameters, is_worth_compiling
 from fishermix.mixture.families import Family
-from fishermix.rows.blocks import PANEL, ArraySource, Block, Statistics, cut
+from fishermix.rows.blocks import ArraySource, Block, Statistics
 from fishermix.rows.sources import open_rows
 
 Use = Callable[[np.ndarray, np.ndarray], Any]
@@ -48,12 +48,7 @@ class PredictionMixin:
         return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the posteriors (N, K).
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
+        """Return the posteriors (N, K). X may be all that `fit` takes, here and below.
 
         Returns
         -------
@@ -65,11 +60,6 @@ class PredictionMixin:
     def predict(self, X: Any) -> np.ndarray:
         """Return the most likely component of each row (N,).
 
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-
         Returns
         -------
         components : ndarray of shape (N,)
@@ -80,11 +70,6 @@ class PredictionMixin:
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log likelihood of each row (N,).
 
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-
         Returns
         -------
         log_likelihoods : ndarray of shape (N,)
@@ -94,13 +79,6 @@ class PredictionMixin:
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log likelihood per row.
 
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-        y : ignored
-            Present for the interface of scikit-learn.
-
         Returns
         -------
         score : float
@@ -109,11 +87,6 @@ class PredictionMixin:
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion on X; lower is better. The choices are not counted.
-
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
 
         Returns
         -------
@@ -125,11 +98,6 @@ class PredictionMixin:
     def aic(self, X: Any) -> float:
         """Akaike information criterion on X; lower is better. The choices are not counted.
 
-        Parameters
-        ----------
-        X : array of shape (N, D), path, iterable of blocks, or dask.array
-            The rows.
-
         Returns
         -------
         aic : float
@@ -138,11 +106,6 @@ class PredictionMixin:
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw rows (n, D), component after component; returns them and their components (n,).
-
-        Parameters
-        ----------
-        n_samples : int
-            The number of rows to draw.
 
         Returns
         -------
@@ -171,5 +134,5 @@ class PredictionMixin:
 
 def _use_panels(parameters: MixtureParameters, compiled: bool, use: Use, block: Block) -> Statistics:
     """A step that keeps use(posteriors (K, n), log likelihoods (n,)) of each panel of a block."""
-    panels = cut(len(block.rows), PANEL)
-    return Statistics(panels=[use(*parameters.posteriors(block.rows[panel], compiled)) for panel in panels])
+    panels = block.panels(block.rows.dtype)
+    return Statistics(panels=[use(*parameters.posteriors(panel, compiled)) for panel in panels])

@@ -33,7 +33,7 @@ import numpy as np
 
 from fishermix.mixture.candidates import FILLED, Brackets, collect_candidates, select_medians
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan, RowSorter
+from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan
 from fishermix.rows.blocks import Statistics
 
 BINS = 32  # of a histogram, including the two outer ones for all values below and above the bracket
@@ -79,6 +79,28 @@ class Binned(NamedTuple):
     inside: np.ndarray  # weight from low_bin to high_bin
     under: np.ndarray  # weight of the first bin: all values below the bracket
     inner: np.ndarray  # weight of the inner bins
+
+
+class RowSorter:
+    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
+
+    The order stays in this process: another one gets a copy that remembers nothing.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._columns = np.empty((0, 0))
+        self._order = np.empty((0, 0), np.int64)
+
+    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
+        if not np.array_equal(rows, self._rows):
+            self._rows = rows.copy()  # whatever happens to these
+            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
+            self._order = np.argsort(self._columns, axis=1)
+        return self._columns, self._order
+
+    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
+        return RowSorter, ()
 
 
 @dataclass(frozen=True)

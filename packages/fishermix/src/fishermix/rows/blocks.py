@@ -57,6 +57,11 @@ class Block:
     weight: np.ndarray | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
+    def panels(self, dtype: np.dtype) -> list[np.ndarray]:
+        """The rows as this type, in panels."""
+        rows = self.rows.astype(dtype, copy=False)
+        return [rows[panel] for panel in cut(len(rows), PANEL)]
+
 
 Step = Callable[[Block], Statistics]
 
