@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from fishermix_photos.describe import SentencePool
     from fishermix_photos.duplicates import DuplicateGroup
-    from fishermix_photos.explain import Explainer, Explanation
+    from fishermix_photos.explain import Explanation
     from fishermix_photos.model import ImageTextModel
     from fishermix_photos.postgres import PostgresStore
 
@@ -340,10 +340,10 @@ class PhotoLibrary:
         """How much each word contributes to the score of a photo. Sentences that the query subtracts have
         their own scores; its photos are ignored.
         """
+        from fishermix_photos.explain import explain_score
+
         wanted, subtracted = split_sentences(query)
-        with self._loading:
-            explainer = self._explainer
-        return explainer.explain(wanted, self._point(photo), subtracted)
+        return explain_score(wanted, self._point(photo), subtracted, self.model)
 
     def duplicates(
         self, folders: Sequence[str | os.PathLike] = (), exact: bool = False
@@ -432,19 +432,12 @@ class PhotoLibrary:
         self.model.image_encoder  # noqa: B018 (opens the network)
         with self._loading:
             self._open_pool(None)
-            self._explainer  # noqa: B018
         self.model.captioner  # noqa: B018
 
     def _make_pool(self, sentences: tuple[str, ...] | None) -> SentencePool:
         from fishermix_photos.describe import SentencePool
 
         return SentencePool(self.model, sentences)
-
-    @cached_property
-    def _explainer(self) -> Explainer:
-        from fishermix_photos.explain import Explainer
-
-        return Explainer(self.model)
 
 
 def _unknown(photo: str) -> UnknownPhoto:

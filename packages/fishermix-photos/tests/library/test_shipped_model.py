@@ -63,15 +63,10 @@ def test_a_photo_finds_itself(library):
 
 
 @pytest.mark.parametrize("sentence", ["a cat looks at the camera", "zorblax cat", "a kittycat"])
-def test_explanations_add_up_to_the_score_of_the_search(library, sentence):
+def test_explanations_have_the_score_of_the_search(library, sentence):
     found = library.explain(sentence, list_photos(library)["chelsea.png"].id)
     assert max(found.words, key=lambda part: part.drop).word in ("cat", "kittycat")
     assert found.score == pytest.approx(list_scores(library, sentence)["chelsea.png"], abs=1e-5)
-    if found.components:
-        shares = [component.part for component in found.components]
-        assert all(component.near for component in found.components)
-        total = sum(shares) + found.transformer + found.rest + found.hubness
-        assert total == pytest.approx(found.score, abs=1e-5)
 
 
 def test_every_photo_gets_a_sentence(library):

@@ -115,7 +115,6 @@ def test_explain(client, library):
     assert answer["words"][0]["drop"] == pytest.approx(answer["score"])
     assert answer["words"][1]["drop"] == pytest.approx(0)
     assert answer["out_of_vocabulary"] == ["flag"]
-    assert answer["hubness"] == pytest.approx(0)
     assert client.get("/api/explain", params={"q": f"photo:{flag}", "id": flag}).status_code == 400
     assert client.get("/api/explain", params={"q": "\x90", "id": flag}).status_code == 404  # no words
     assert client.get("/api/explain", params={"q": "*)", "id": "0" * 16}).status_code == 404

@@ -253,13 +253,6 @@ class JointSpace:
             points[~np.any(vectors[:, words], axis=1)] += of_mean
         return unit_rows(np.where(np.any(vectors, axis=1, keepdims=True), points, 0))
 
-    def center_sentence(self, vector: np.ndarray) -> np.ndarray:
-        """A sentence vector (q,) minus the mean of the training sentences, in float64."""
-        centered = vector.astype(np.float64) - self.projections.y_mean
-        if not vector[: self.n_word_features].any():
-            centered[: self.n_word_features] = 0
-        return centered
-
     def csls_images(self, points: np.ndarray) -> np.ndarray:
         """Points (n, d) of images as vectors whose dot product with `csls_sentences` is the score.
 

@@ -185,7 +185,7 @@ async def caption_upload(site: Here, point: Upload) -> Caption:
 
 @router.get("/explain")
 async def explain_photo(site: Here, q: QueryText, id: PhotoId) -> Explanation:
-    """Show how much each word, and each component of the mixtures, contributes to a score."""
+    """Show how much each word contributes to a score."""
     photo = await find_photo(site, id)
     return await site.work.run(site.live.library.explain, q, photo.id)
 
