@@ -71,6 +71,7 @@ $(CACHE)/classes.txt: tools/fetch_classes.py | $(VENV)/.demo
 PRETRAINED := packages/fishermix-photos/src/fishermix_photos/pretrained
 SHIPPED := $(PRETRAINED)/model
 START := $(CACHE)/untuned
+STEPS := 2900
 CAPTIONED := --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO)
 MORE_FLICKR8K := $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K))
 SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
@@ -82,8 +83,10 @@ model: $(VENV)/.test word2vec $(CACHE)/classes.txt
 	  --work $(CACHE)/model.work --out $(START)
 	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 --set bfloat16=true \
 	  --work $(CACHE)/model.work
+	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=1 \
+	  --set bfloat16=true --work $(CACHE)/model.work
 	$(BIN)/fishermix networks tune $(PRETRAINED)/efficientnet-lite2-captions --model $(START) $(CAPTIONED) \
-	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CACHE)/classes.txt --steps 2900 \
+	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CACHE)/classes.txt --steps $(STEPS) \
 	  --share 0.11 --share 0.44 --share 0.23 --share 0.22 --weight 1 --weight 1 --weight 0.5 --weight 1 \
 	  --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
 	  --work $(CACHE)/tuning.work --out $(SHIPPED)
