@@ -147,6 +147,7 @@ class FolderUpdate:
     ):
         self.folder, self.store, self.model, self.exclude, self.state = folder, store, model, exclude, state
         self._expect_folder()
+        self.status = os.stat(folder)
         self.prefix = add_slash(folder)
         self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
@@ -178,7 +179,6 @@ class FolderUpdate:
             plan = self._plan(listing)
             try:
                 self._write(plan)
-                self._expect_folder()  # renamed or unmounted meanwhile: nothing could be read
             except OSError as error:
                 raise FishermixError(
                     f"The library {self.store.name} could not be written. {explain_os_error(error)}"
@@ -201,6 +201,16 @@ class FolderUpdate:
         if (place := self.folder.resolve()) != self.folder:
             raise FolderAway(
                 f"{self.folder} has been replaced by a link to {place}, which is not followed.",
+                folder=self.folder,
+            )
+
+    def _expect_same_folder(self) -> None:
+        """Raise if the folder was renamed or unmounted since it was listed: what is missing is not deleted."""
+        self._expect_folder()
+        if not os.path.samestat(os.stat(self.folder), self.status):
+            raise FolderAway(
+                f"{self.folder} has become another folder meanwhile. Is the disk mounted? Its photos stay in "
+                "the library.",
                 folder=self.folder,
             )
 
@@ -245,6 +255,7 @@ class FolderUpdate:
             with progress("reading files", total=len(plan.todo)) as bar:
                 for chunk in _split_chunks(iter(plan.todo.items()), FILES_PER_CHUNK):
                     self._add(dict(chunk), bar)
+        self._expect_same_folder()
         if plan.gone:
             self.store.write(str(self.root), [], plan.gone)
         if plan:

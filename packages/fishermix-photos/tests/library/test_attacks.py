@@ -92,6 +92,30 @@ def test_a_folder_that_is_renamed_while_it_is_read_is_reported(library, photos, 
     assert library.update([photos]).encoded == len(NAMES) + 1
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["renamed", "unmounted"])
+def test_photos_that_a_folder_lost_with_its_name_during_the_listing_stay(
+    library, photos, monkeypatch, is_replaced
+):
+    library.update([photos])
+    paint(photos / "new.png", "red", "blue")
+    scan, calls = update_module.scan_folder, []
+
+    def scan_and_rename(*arguments):
+        listing = scan(*arguments)
+        calls.append(arguments)
+        if len(calls) == 2:
+            photos.rename(photos.with_name("renamed"))
+            if is_replaced:  # as the empty folder below a disk
+                photos.mkdir()
+            del listing.photos["red.png"]  # it could not be found any more
+        return listing
+
+    monkeypatch.setattr(update_module, "scan_folder", scan_and_rename)
+    with pytest.raises(FolderAway, match="photos stay in the library"):
+        library.update([photos])
+    assert library.count() == len(NAMES) + 1
+
+
 @posix
 def test_a_pipe_that_replaces_a_photo_is_unreadable(library, photos, monkeypatch):
     hash_files = update_module._hash_files
