@@ -430,6 +430,8 @@ def connect(file: Path) -> sqlite3.Connection:
     SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
     database is opened as one that nobody changes, unless a log with newer content is there.
     """
+    if file.is_symlink():  # perhaps to a library of yours
+        raise FishermixError(f"{file} is a link, which is not followed. Replace it by the file.")
     kind, name = "?mode=rw", file.absolute().as_uri()
     if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
         log = file.with_name(f"{file.name}-wal")
@@ -440,11 +442,9 @@ def connect(file: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-        if kind == "?mode=rw":
+        if kind == "?mode=rw" and not _read_schema(connection):
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            if not _read_schema(connection):
-                _create_tables(connection)
+            _create_tables(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > TABLES_VERSION:
             raise FishermixError(
@@ -455,6 +455,9 @@ def connect(file: Path) -> sqlite3.Connection:
             raise sqlite3.DatabaseError("it was made by an earlier version of fishermix")
         if _read_schema(connection) != _expected_schema():
             raise sqlite3.DatabaseError("the database has other tables than a photo library")
+        if kind == "?mode=rw":  # which changes the file: it is a library
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
     except BaseException:
         connection.close()
         raise

@@ -169,6 +169,7 @@ def build_codes(folder: Path, generation: int, vectors: np.ndarray) -> None:
         return
     temporary = file.with_suffix(f".{os.getpid()}.tmp")
     try:
+        temporary.unlink(missing_ok=True)  # of a process that was killed, or a link to a file of yours
         create_private_file(temporary)
         with open(temporary, "wb") as out:
             for start in range(0, n_blocks * BLOCK_ROWS, BLOCK_ROWS):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 IGNORE_FILE = ".fishermixignore"
 MOST_BYTES, MOST_PATTERNS = 100_000, 1_000  # of a .fishermixignore: each is compiled, and asked for each file
+MOST_PATTERNS_IN_ALL = 5_000  # of a folder and those below it
 # The time of a match is a power of the length of the path, and each wildcard adds to the exponent.
 MOST_WILDCARDS, MOST_DOUBLE_STARS = 4, 2
 LIVE_PHOTO = ".mov"  # the video that a phone keeps next to a photo of the same name
@@ -269,7 +270,7 @@ class _Walk:
 
     def __init__(self, exclude: Sequence[IgnoreRules]):
         self.rules: list[IgnoreRules] = []  # of the folder that is being listed, and of those above it
-        self.exclude, self.listing = exclude, Listing()
+        self.exclude, self.listing, self.n_patterns = exclude, Listing(), 0
 
     def list_photos(self, folder: Path, prefix: str, rules: list[IgnoreRules]) -> Iterator[tuple[str, Stamp]]:
         """Paths and stamps of the photos below a folder, whose own path is `prefix`, with the rules above it.
@@ -285,7 +286,7 @@ class _Walk:
                 self.listing.unreadable[prefix] = f"cannot be read ({error.strerror})"
                 continue
             if any(entry.name == IGNORE_FILE for entry in entries):
-                self.rules = [*self.rules, *read_ignore_file(Path(place), prefix)]
+                self._add_rules(Path(place), prefix)
             pictures: list[tuple[os.DirEntry[str], Format]] = []
             formats = [find_format(entry.name) for entry in entries]
             for entry, format in zip(entries, formats):
@@ -299,6 +300,17 @@ class _Walk:
                 except OSError:
                     continue  # deleted since the listing
             yield from self._choose(pictures, prefix)
+
+    def _add_rules(self, folder: Path, prefix: str) -> None:
+        """Add the rules of the folder that is being listed, unless there were too many before."""
+        rules = read_ignore_file(folder, prefix)
+        self.rules = [*self.rules, *rules]
+        self.n_patterns += sum(len(rule.files) for rule in rules)
+        if self.n_patterns > MOST_PATTERNS_IN_ALL:
+            raise FishermixError(
+                f"{folder / IGNORE_FILE} and those of other folders have more than {MOST_PATTERNS_IN_ALL:,} "
+                "lines. Shorten them: a pattern may leave out a whole folder."
+            )
 
     def _choose(
         self, pictures: Sequence[tuple[os.DirEntry[str], Format]], prefix: str

@@ -205,7 +205,7 @@ class FolderUpdate:
             )
 
     def _expect_same_folder(self) -> None:
-        """Raise if the folder was renamed or unmounted since it was listed: what is missing is not deleted."""
+        """Raise if the folder was renamed or unmounted since its listing: what is missing is not deleted."""
         self._expect_folder()
         if not os.path.samestat(os.stat(self.folder), self.status):
             raise FolderAway(

@@ -9,8 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fishermix.errors import FishermixError
+from fishermix_photos import nearest, photo_files
 from fishermix_photos import update as update_module
 from fishermix_photos.database import Entry
 from fishermix_photos.library import PhotoLibrary
@@ -73,6 +75,17 @@ def test_copies_of_a_file_that_changes_meanwhile_do_not_get_its_point(library, p
 def test_too_many_rules_are_refused_at_once(library, photos, text):
     (photos / ".fishermixignore").write_text(text)
     with pytest.raises(FishermixError, match="Shorten it"):
+        library.update([photos])
+
+
+def test_too_many_rules_in_many_folders_are_refused(library, photos, monkeypatch):
+    monkeypatch.setattr(photo_files, "MOST_PATTERNS_IN_ALL", 50)
+    folder = photos
+    for _ in range(6):
+        (folder / ".fishermixignore").write_text("x*y.png\n" * 10)
+        folder = folder / "sub"
+        folder.mkdir(exist_ok=True)
+    with pytest.raises(FishermixError, match="Shorten them"):
         library.update([photos])
 
 
@@ -176,6 +189,46 @@ def test_points_that_are_a_link_are_not_written(library, photos, tmp_path):
     with pytest.raises(FishermixError, match="a link, which is not followed"):
         library.update([photos])
     assert victim.read_bytes() == before
+
+
+@posix
+def test_a_database_that_is_a_link_is_not_used(library, photos, tmp_path):
+    library.update([photos])
+    library.close()
+    before = (tmp_path / "library" / "library.sqlite").read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "library.sqlite").symlink_to(tmp_path / "library" / "library.sqlite")
+    paint(photos / "another.png", "red", "blue", "red")
+    with PhotoLibrary(other, library.model) as wrong:
+        for use in (wrong.verify, lambda: wrong.update([photos]), lambda: wrong.search("red")):
+            with pytest.raises(FishermixError, match="a link, which is not followed"):
+                use()
+    assert (tmp_path / "library" / "library.sqlite").read_bytes() == before
+
+
+def test_a_database_of_another_program_is_not_changed(library, photos):
+    file = Path(library.place) / "library.sqlite"
+    file.parent.mkdir()
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE books (title)")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(FishermixError):
+        library.update([photos])
+    library.close()
+    assert file.read_bytes() == before
+
+
+@posix
+def test_codes_are_not_written_through_a_link(tmp_path, monkeypatch):
+    monkeypatch.setattr(nearest, "BLOCK_ROWS", 8)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f"codes-1-1.{os.getpid()}.tmp").symlink_to(victim)
+    nearest.build_codes(tmp_path, 1, np.ones((9, 4), np.float32))
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "codes-1-1.i8").is_file()
 
 
 def test_points_that_are_much_too_long_are_damage(library, photos):
