@@ -124,7 +124,7 @@ $(VENV)/.demo: $(PROJECTS) | $(VENV)/bin/python
 $(VENV)/.test: $(PROJECTS) | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) --editable 'packages/fishermix[torch,dask,plots]' \
-	  --editable 'packages/fishermix-photos[serve,watch,postgres,onnx,raw,video,jxl]' --group test --group lint
+	  --editable 'packages/fishermix-photos[serve,postgres,onnx,raw,video,jxl]' --group test --group lint
 	sh tools/install_browser.sh
 	touch $@
 

@@ -75,8 +75,16 @@ def test_a_folder_of_photos_runs_no_code(photos, tmp_path, python_path):
 
 
 def test_a_module_run_in_a_folder_of_photos_starts_its_worker_elsewhere(photos, tmp_path):
-    # `python -m` puts the current folder first by itself, so only what the worker alone imports is shadowed.
-    code = f"import sys\nif 'serve()' in ' '.join(sys.orig_argv): open({str(tmp_path / 'ran')!r}, 'w')\n"
+    # `python -m` puts the current folder first by itself: here, the module in it gives way to Python's own.
+    code = f"""
+import sys
+if 'serve()' in ' '.join(sys.orig_argv):
+    open({str(tmp_path / "ran")!r}, 'w')
+here = sys.path.pop(0)
+del sys.modules['decimal']
+import decimal
+sys.path.insert(0, here)
+"""
     (photos / "decimal.py").write_text(code)
     program = "from PIL import Image; from fishermix_photos.vision.worker import ask_worker as d; "
     program += "print(d('decode', open('any.webp', 'rb').read(), 10**6, side=32).size)"

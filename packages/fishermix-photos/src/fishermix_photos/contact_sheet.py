@@ -50,19 +50,18 @@ img, .missing {{ display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: c
 <p>{subtitle}</p>
 {sections}</html>
 """
-PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span> {caption}
+PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span>
 <div class="path">{path}</div></div></li>
 """
 
 
 @dataclass(frozen=True)
 class Card:
-    """A photo of a sheet: its file, the path to show, its score, a caption and its band."""
+    """A photo of a sheet: its file, the path to show, its score and its band."""
 
     file: str | os.PathLike
     path: str
     score: float | None = None
-    caption: str = ""
     band: str | None = None
 
 
@@ -93,7 +92,6 @@ def render_contact_sheet(
             PHOTO.format(
                 picture=show_picture(photo.file, longest_side),
                 score="" if photo.score is None else f"{photo.score:.3f}",
-                caption=_escape(photo.caption),
                 path=_escape(photo.path),
             )
             for photo in photos

@@ -185,8 +185,6 @@ def _limit_details(filter: Filter) -> Iterator[Condition]:
     if filter.camera is not None:
         escaped = re.sub("([!%_])", r"!\1", filter.camera.lower())
         yield "lower(p.camera) LIKE ? ESCAPE '!'", [f"%{escaped}%"]
-    if filter.shape is not None:
-        yield f"p.height {'>' if filter.shape == 'portrait' else '<'} p.width", ()
     if filter.kind is not None:
         yield "p.kind = ?", [filter.kind]
     if filter.near is not None:

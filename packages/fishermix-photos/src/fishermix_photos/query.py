@@ -544,7 +544,6 @@ class Filter:
     camera : part of the name of the camera
     near : "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a city,
         a region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km"
-    shape : "portrait" or "landscape"
     kind : the name of a format, for example "JPEG" or "video"
     names : words that must follow each other in the name of the file, of a folder that contains it, or of the
         place where it was taken
@@ -561,7 +560,6 @@ class Filter:
     folder: str | None = None
     camera: str | None = None
     near: str | None = None
-    shape: str | None = None
     kind: str | None = None
     names: tuple[str, ...] = ()
 

@@ -173,7 +173,7 @@ class Results:
     photos: tuple[Photo, ...] = ()
     more: bool = False
     total: int | None = None
-    years: tuple[tuple[str, int], ...] = ()
+    years: tuple[FacetCount, ...] = ()
     remarks: tuple[str, ...] = ()
     unknown_words: tuple[str, ...] = ()
     nothing_matches: bool = False
@@ -260,17 +260,25 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class FacetCount:
+    """A year, a folder or a kind of files, and its number of photos."""
+
+    name: str
+    photos: int
+
+
+@dataclass(frozen=True)
 class Facets:
-    """Names and numbers of photos: what a user may filter by.
+    """What a user may filter by.
 
     years : newest first
     folders : such as "Pictures/2019", by name
     kinds : of files, by number
     """
 
-    years: tuple[tuple[str, int], ...] = ()
-    folders: tuple[tuple[str, int], ...] = ()
-    kinds: tuple[tuple[str, int], ...] = ()
+    years: tuple[FacetCount, ...] = ()
+    folders: tuple[FacetCount, ...] = ()
+    kinds: tuple[FacetCount, ...] = ()
 
 
 def replace_undecodable(path: str) -> str:

@@ -27,7 +27,17 @@ from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.duplicates import merge_copies
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
 from fishermix_photos.query import EncodedQuery
-from fishermix_photos.results import NO_FILTER, Band, Facets, OtherModel, Photo, Query, Results
+from fishermix_photos.results import (
+    NO_FILTER,
+    Band,
+    FacetCount,
+    Facets,
+    OtherModel,
+    Photo,
+    Query,
+    Results,
+    replace_undecodable,
+)
 
 if TYPE_CHECKING:
     from fishermix_photos.model import Calibration, ImageTextModel
@@ -240,12 +250,13 @@ def _sort(photos: Sequence[Photo], order: str) -> list[Photo]:
     return sorted(found, key=lambda photo: is_doubtful(photo.details.taken))
 
 
-def _sort_years(years: Mapping[tuple[bool, str], int], order: str) -> tuple[tuple[str, int], ...]:
+def _sort_years(years: Mapping[tuple[bool, str], int], order: str) -> tuple[FacetCount, ...]:
     """The years of a list in its order, with their numbers of photos; none of a list by name."""
     if order == "name":
         return ()
     found = sorted(years, key=lambda year: year[1], reverse=order == "date")
-    return tuple((year, years[doubtful, year]) for doubtful, year in sorted(found, key=lambda year: year[0]))
+    found.sort(key=lambda year: year[0])
+    return tuple(FacetCount(year, years[doubtful, year]) for doubtful, year in found)
 
 
 def count_facets(files: Sequence[tuple[str, bytes, bytes, str | None]]) -> Facets:
@@ -257,14 +268,16 @@ def count_facets(files: Sequence[tuple[str, bytes, bytes, str | None]]) -> Facet
     for suffix, count in suffixes.items():
         kinds[find_kind(f"photo.{os.fsdecode(suffix)}")] += count
     for (path, folder), count in parents.items():
-        name = os.fsdecode(path[len(folder.rpartition(b"/")[0]) + 1 :])  # from the name of the folder on
+        inside = path[len(folder.rpartition(b"/")[0]) + 1 :]  # from the name of the folder on
+        name = replace_undecodable(os.fsdecode(inside))
         while name:
             places[name] += count
             name = os.path.dirname(name)
+    del years[""]
     return Facets(
-        tuple(sorted(((year, count) for year, count in years.items() if year), reverse=True)),
-        tuple(sorted(places.items())),
-        tuple(kinds.most_common()),
+        tuple(FacetCount(*pair) for pair in sorted(years.items(), reverse=True)),
+        tuple(FacetCount(*pair) for pair in sorted(places.items())),
+        tuple(FacetCount(*pair) for pair in kinds.most_common()),
     )
 
 

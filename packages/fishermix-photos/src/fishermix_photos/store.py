@@ -58,7 +58,7 @@ from fishermix_photos.nearest import build_codes
 from fishermix_photos.results import LibraryBusy
 
 OWN_FILE = re.compile(
-    r"(library|thumbnails)\.sqlite(-wal|-shm|-journal)?|points-\d+\.f32|codes-\d+-\d+\.(i8|\d+\.tmp)"
+    r"library\.sqlite(-wal|-shm|-journal)?|points-\d+\.f32|codes-\d+-\d+\.(i8|\d+\.tmp)"
     r"|folder-[0-9a-f]{16}\.lock"
 )
 FEWEST_DEAD_TO_COMPACT = 1_000

@@ -13,7 +13,7 @@ from fishermix_photos import cli
 from fishermix_photos.__main__ import main as run_program
 from fishermix_photos.cli.captioner import Decoding
 from fishermix_photos.cli.common import tell
-from fishermix_photos.cli.train import RECIPE_HELP, VARIANT_HELP
+from fishermix_photos.cli.options import RECIPE_HELP, VARIANT_HELP
 from fishermix_photos.lab.recipe import RECIPES, VARIANTS
 
 

@@ -109,7 +109,7 @@ def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp
     of_numpy = {"numpy.ma"} if np.lib.NumpyVersion(np.__version__) < "2.0.0" else set()
     assert imported & (HEAVY | {"numpy.ma", "statistics"}) - of_numpy == {"onnxruntime"}
     of_commands = {name for name in imported if name.startswith("fishermix_photos.cli.")}
-    assert of_commands == {f"fishermix_photos.cli.{name}" for name in ("common", "search")}
+    assert of_commands == {f"fishermix_photos.cli.{name}" for name in ("common", "options", "search")}
     _, imported = run(tmp_path, "--quiet", "library", "list", photos)
     assert not imported & HEAVY
 

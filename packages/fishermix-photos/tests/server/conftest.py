@@ -21,21 +21,13 @@ class HostileCaptioner:
         return [f"a {NAMES[point.argmax()]} picture {HOSTILE}" for point in points]
 
 
-class DoubtfulModel(TinyModel):
-    """It is unsure of black pictures, and most of its sentences are about gray ones."""
+SENTENCES = [f"a {name} picture" for name in NAMES] + [f"red white blue {HOSTILE}"]
 
-    def __init__(self):
-        super().__init__()
-        sentences = [f"a picture in {name}" for name in NAMES] + [f"grey number {i}" for i in range(40)]
-        self.pool = SimpleNamespace(sentences=sentences, points=self.encode_text(sentences))
 
-    def describe_points(self, points, beam=1):
-        sentences = self.captioner.caption(points, beam)
-        black = points[:, NAMES.index("black")] > 0.5
-        return [
-            SimpleNamespace(sentence=sentence, confidence=0.1 if dark else 0.8, unsure=bool(dark))
-            for sentence, dark in zip(sentences, black)
-        ]
+def give_sentences(model, sentences):
+    """The model with these sentences for annotations."""
+    model.pool = SimpleNamespace(sentences=sentences, points=model.encode_text(sentences))
+    return model
 
 
 @pytest.fixture(scope="session")
@@ -52,21 +44,16 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def library(photos, tmp_path_factory):
-    model = DoubtfulModel()
+    model = give_sentences(TinyModel(), SENTENCES + [f"grey number {i}" for i in range(40)])
     model.captioner = HostileCaptioner()
     with make_library(photos, tmp_path_factory.mktemp("library"), model) as library:
         yield library
 
 
 @pytest.fixture(scope="session")
-def sentences():
-    return [f"a {name} picture" for name in NAMES] + [f"red white blue {HOSTILE}"]
-
-
-@pytest.fixture(scope="session")
-def shown(library, sentences):
+def shown(library):
     """The library as it is served."""
-    return show(library, sentences)
+    return show(library)
 
 
 @pytest.fixture(scope="session")
@@ -109,15 +96,16 @@ class CalibratedModel(TinyModel):
 
 
 @pytest.fixture(scope="session")
-def judged(served, sentences, tmp_path_factory):
+def judged(served, tmp_path_factory):
     """The address of a server whose photos are likely right, may be right, or are not."""
     folder = tmp_path_factory.mktemp("judged") / "photos"
     paint(folder / "red.png", "red")
     paint(folder / "half.png", "red", "blue")
     paint(folder / "third.png", "red", "blue", "green")
     paint(folder / "white.png", "white")
-    with make_library(folder, tmp_path_factory.mktemp("library"), CalibratedModel()) as library:
-        host, port = served(app=create_app(show(library, sentences)))
+    model = give_sentences(CalibratedModel(), SENTENCES)
+    with make_library(folder, tmp_path_factory.mktemp("library"), model) as library:
+        host, port = served(app=create_app(show(library)))
         yield f"http://{host}:{port}/"
 
 
@@ -136,7 +124,7 @@ def copies(served, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def live(served, sentences, tmp_path_factory):
+def live(served, tmp_path_factory):
     """A server of 150 dated photos in nested folders that follows its folder: `url` and `folder`."""
     folder = tmp_path_factory.mktemp("live") / "album"
     for number in range(150):
@@ -145,7 +133,7 @@ def live(served, sentences, tmp_path_factory):
         colours = NAMES[number % 3], NAMES[3 + number % 4]
         paint_mosaic(place / f"IMG_{year}{month:02}{day:02}_120000.png", colours, seed=number)
     library = PhotoLibrary(tmp_path_factory.mktemp("library"), TinyModel())
-    following = LiveLibrary(lambda: library, [folder], sentences)
+    following = LiveLibrary(lambda: library, [folder])
     following.start()
     while not (following.progress().state == "ready" and following.progress().photos == 150):
         time.sleep(0.02)

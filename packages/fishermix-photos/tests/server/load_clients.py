@@ -25,7 +25,7 @@ def requests_of(number):
         ("GET", f"/api/photos/{photo}", None),
         ("GET", f"/api/similar?id={photo}", None),
         ("GET", f"/api/explain?q=red+blue&id={photo}", None),
-        ("GET", "/api/health", None),
+        ("GET", "/api/status", None),
         ("POST", "/api/annotate", picture.getvalue()),
         ("POST", "/api/caption", picture.getvalue()),
         ("GET", "/", None),

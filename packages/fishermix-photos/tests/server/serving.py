@@ -17,9 +17,9 @@ def make_library(folder, place, model):
     return library
 
 
-def show(library, sentences=None, folders=()):
+def show(library, folders=()):
     """A library to be served as it is."""
-    live = LiveLibrary(lambda: library, folders, sentences, update=False)
+    live = LiveLibrary(lambda: library, folders, update=False)
     live.open()
     return live
 

@@ -21,7 +21,7 @@ logging.basicConfig()
 for name in NAMES:
     paint(folder / "photos" / f"{name}.png", name)
 with make_library(folder / "photos", folder / "library", TinyModel()) as library:
-    app = create_app(show(library, [f"a {name} picture" for name in NAMES]))
+    app = create_app(show(library))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()

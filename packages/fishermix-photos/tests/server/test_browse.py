@@ -144,7 +144,7 @@ def test_all_folders_are_counted():
         (row, b"/home/me/Pictures/%d/%d/a.jpg" % (row % 10, row), b"/home/me/Pictures", None)
         for row in range(500)
     ]
-    folders = dict(count_facets(files).folders)
+    folders = {folder.name: folder.photos for folder in count_facets(files).folders}
     assert folders["Pictures"] == 500
     assert [folders[f"Pictures/{number}"] for number in range(10)] == [50] * 10
     assert len(folders) == 1 + 10 + 500

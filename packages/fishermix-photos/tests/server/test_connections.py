@@ -82,11 +82,11 @@ def test_many_idle_connections_displace_each_other_and_nobody_else(server):
 def test_a_slow_head_is_cut_off_although_bytes_arrive(server, requests_before):
     with socket.create_connection(server[0], timeout=20) as slow:
         for _ in range(requests_before):
-            slow.sendall(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            slow.sendall(b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert slow.recv(65536).startswith(b"HTTP/1.1 200")
         sent = 0
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            for letter in b"GET /api/health HTTP/1.1\r\nX-Slow: " + b"x" * 100:
+            for letter in b"GET /api/status HTTP/1.1\r\nX-Slow: " + b"x" * 100:
                 slow.sendall(bytes([letter]))
                 sent += 1
                 time.sleep(0.1)

@@ -37,7 +37,7 @@ def client(tmp_path):
 
 def test_a_slow_upload_takes_too_long_and_the_next_is_served(client, tmp_path, monkeypatch):
     photo = (tmp_path / "photos" / "red.png").read_bytes()
-    assert client.post("/api/caption", content=photo).json()["caption"] == "a red picture"
+    assert client.post("/api/caption", content=photo).json()["sentence"] == "a red picture"
     start, empty = photo.index(b"IDAT") - 4, b"\0\0\0\0abCd" + zlib.crc32(b"abCd").to_bytes(4)
     slow = photo[:start] + empty * 1_500_000 + photo[start:]
     monkeypatch.setattr(worker, "SECONDS_FROM_NETWORK", 1.5)
@@ -61,4 +61,4 @@ def test_uploads_never_reach_a_decoder_of_the_server(client, monkeypatch, kind):
     monkeypatch.setattr("fishermix_photos.vision.open.decode_bytes", decode)
     picture, out = Image.new("RGB", (9, 9), (220, 20, 20)), io.BytesIO()
     picture.save(out, kind)
-    assert client.post("/api/caption", content=out.getvalue()).json()["caption"] == "a red picture"
+    assert client.post("/api/caption", content=out.getvalue()).json()["sentence"] == "a red picture"

@@ -43,7 +43,7 @@ def head(method, path, *headers):
 
 def is_well(address):
     connection = http.client.HTTPConnection(*address, timeout=10)
-    connection.request("GET", "/api/health")
+    connection.request("GET", "/api/status")
     answer = connection.getresponse()
     connection.close()
     return answer.status == 200
@@ -153,8 +153,8 @@ def test_uploads_that_trickle_lock_nobody_out(served):
         head("GET", "/api/photos/%00"),
         head("GET", "/api/search?q=%ff%fe%00"),
         head("BREW", "/api/search?q=red"),
-        b"GET /api/health HTTP/1.1\r\n\r\n",
-        b"GET /api/health HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        b"GET /api/status HTTP/1.1\r\n\r\n",
+        b"GET /api/status HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     ],
 )
 def test_odd_requests_are_answered_as_mistakes(strict, request_bytes):
@@ -169,5 +169,5 @@ def test_no_setting_of_the_environment_sends_requests_elsewhere(shown, monkeypat
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with TestClient(create_app(shown), base_url="http://127.0.0.1") as client:
-        assert client.get("/api/health").json()["status"] == "ok"
+        assert client.get("/api/status").json()["state"] == "ready"
     assert "telemetry" not in caplog.text

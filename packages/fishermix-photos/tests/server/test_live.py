@@ -9,11 +9,9 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.results import Query
-from fishermix_photos.server import watch
+from fishermix_photos.server import live as live_module
 from fishermix_photos.server.app import create_app
 from fishermix_photos.server.live import Events, LiveLibrary
-from fishermix_photos.server.thumbnails import THUMBNAILS_FILE
-from fishermix_photos.server.watch import FolderWatcher
 from starlette.testclient import TestClient
 from tiny_model import NAMES, TinyModel, paint
 
@@ -32,14 +30,12 @@ def wait_for(condition, seconds=30):
 def soon(monkeypatch):
     """Retries and looks follow each other quickly."""
     monkeypatch.setattr("fishermix_photos.server.live.SECONDS_UNTIL_RETRY", 0.2)
-    monkeypatch.setattr(watch, "SHORTEST_PAUSE", 0.2)
+    monkeypatch.setattr(live_module, "SHORTEST_PAUSE", 0.2)
 
 
-@pytest.fixture(params=["events", "polling"])
-def follow(tmp_path, request, soon, monkeypatch):
-    """Follow `tmp_path/photos`, with and without watchfiles; returns a function that starts it."""
-    if request.param == "polling":
-        monkeypatch.setattr(watch, "find_spec", lambda name: None)
+@pytest.fixture
+def follow(tmp_path, soon):
+    """Follow `tmp_path/photos`; returns a function that starts it."""
     started = []
 
     def start(open_library=None, folders=None, **options):
@@ -50,7 +46,7 @@ def follow(tmp_path, request, soon, monkeypatch):
             return PhotoLibrary(tmp_path / "library", TinyModel())
 
         folders = [folder] if folders is None else folders
-        live = LiveLibrary(open_library or open_here, folders, SENTENCES, **options)
+        live = LiveLibrary(open_library or open_here, folders, **options)
         live.start()
         started.append(live)
         return live
@@ -83,7 +79,7 @@ def test_it_starts_at_once_and_says_what_it_is_loading(tmp_path, follow):
     with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
         assert loading.wait(30)
         assert client.get("/").status_code == 200
-        assert client.get("/api/health").json()["folder"] == "photos"
+        assert client.get("/api/status").json()["folder"] == "photos"
         status = client.get("/api/status").json()
         assert (status["state"], status["message"]) == ("starting", "Loading the model.")
         for path in ("/api/search?q=red", "/api/browse", "/api/topics", "/api/photos/0000000000000000"):
@@ -140,7 +136,7 @@ def test_new_changed_moved_and_deleted_photos(tmp_path, follow):
         wait_for(lambda: paths(client) == ["photos/c.png", "photos/sub/b.png"])
         (folder / "sub" / "b.png").unlink()
         wait_for(lambda: paths(client) == ["photos/c.png"])
-        wait_for(lambda: client.get("/api/health").json()["photos"] == 1)
+        wait_for(lambda: client.get("/api/status").json()["photos"] == 1)
 
 
 def test_one_new_photo_is_one_encoded_photo(tmp_path, follow):
@@ -307,7 +303,7 @@ def test_only_the_folders_named_are_served(tmp_path, follow):
         wait_for(lambda: paths(client) == ["one/a.png"])
         found = client.get("/api/search?q=red").json()["photos"]
         assert [photo["path"] for photo in found] == ["one/a.png"]
-        assert client.get("/api/health").json()["photos"] == 1
+        assert client.get("/api/status").json()["photos"] == 1
         for route in ("photos/{}", "photos/{}/details", "photos/{}/original", "export?id={}"):
             assert client.get(f"/api/{route.format(ids['one/a.png'])}").status_code == 200
             assert client.get(f"/api/{route.format(ids['two/a.png'])}").status_code == 404
@@ -374,49 +370,3 @@ def test_stopping_ends_an_update_between_batches(tmp_path, follow):
         assert 0 < kept < 200
         changes = again.update([tmp_path / "photos"])
         assert changes.encoded + changes.recognized == 200 - kept
-
-
-def test_thumbnails_go_with_their_photos(tmp_path, follow):
-    folder = tmp_path / "photos"
-    paint(folder / "a.png", "red", size=(500, 400))
-    paint(folder / "b.png", "blue", size=(500, 400))
-    live = follow()
-    with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
-        wait_for(lambda: paths(client) == ["photos/a.png", "photos/b.png"])
-        pictures = {}
-        for photo in client.get("/api/browse").json()["photos"]:
-            pictures[photo["path"]] = client.get(f"/api/photos/{photo['id']}").content
-        cache = tmp_path / "library" / THUMBNAILS_FILE
-        assert all(middle(jpeg) in cache.read_bytes() for jpeg in pictures.values())
-        (folder / "a.png").unlink()
-        wait_for(lambda: middle(pictures["photos/a.png"]) not in cache.read_bytes())
-        assert middle(pictures["photos/b.png"]) in cache.read_bytes()
-        os.replace(paint(tmp_path / "new.png", "green", size=(500, 400)), folder / "b.png")
-        wait_for(lambda: middle(pictures["photos/b.png"]) not in cache.read_bytes())
-
-
-def middle(jpeg):
-    """Some bytes that only this thumbnail has."""
-    at = jpeg.index(b"\xff\xda")
-    return jpeg[at : at + 60]
-
-
-def test_a_system_that_cannot_watch_is_polled(tmp_path, monkeypatch):
-    watchfiles = pytest.importorskip("watchfiles")
-
-    def refuse(*_, **__):
-        raise OSError(28, "No space left on device")  # what inotify says when its limit is reached
-
-    monkeypatch.setattr(watchfiles, "watch", refuse)
-    monkeypatch.setattr(watch, "SHORTEST_PAUSE", 0.05)
-    stop = threading.Event()
-    watcher = FolderWatcher(lambda: [tmp_path], stop)
-    assert not watcher.polling
-    watcher.look()
-    timer = threading.Timer(0.3, paint, [tmp_path / "a.png", "red"])
-    timer.start()
-    assert watcher.wait()
-    assert watcher.polling
-    stop.set()
-    assert not watcher.wait()
-    timer.join()

@@ -1,15 +1,12 @@
-"""Original files: whole, in parts, several as a zip file, in the file manager; never outside the folder."""
+"""Original files: whole or in parts, and lists of their paths; never outside the folder."""
 
-import io
 import os
-import stat
-import zipfile
 
 import pytest
+from fishermix_photos.server import originals
 from fishermix_photos.server.app import create_app
 from fishermix_photos.server.guards import Limits
-from fishermix_photos.server.originals import zip_files
-from serving import id_of, make_library, photos_of, show
+from serving import id_of, make_library, show
 from starlette.testclient import TestClient
 from tiny_model import TinyModel, paint
 
@@ -103,40 +100,12 @@ def test_a_file_that_became_a_link_a_pipe_or_nothing(client, album, tmp_path, fo
         file.unlink(missing_ok=True) if not file.is_dir() else file.rmdir()
         replace()
         assert original(client, album, "red.png").status_code == 404
-        answer = client.get("/api/export", params={"id": id_of(album, "red.png")})
-        assert answer.status_code == 404
         file.rmdir() if file.is_dir() else file.unlink(missing_ok=True)
     folder.rename(tmp_path / "old")
     folder.symlink_to(tmp_path / "elsewhere")  # a folder on the way became a link
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "red.png").write_bytes(b"secret")
     assert original(client, album, "red.png").status_code == 404
-
-
-def test_the_zip_file_has_the_files(client, album, folder):
-    paths = sorted(photos_of(album))
-    ids = [id_of(album, path) for path in paths]
-    answer = client.get("/api/export", params={"id": [*ids, ids[0], "0" * 16]})
-    assert answer.headers["content-type"] == "application/zip"
-    assert 'filename="photos.zip"' in answer.headers["content-disposition"]
-    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
-        assert archive.testzip() is None
-        assert len(archive.namelist()) == len(paths)  # each file once
-        for path in paths:
-            name = f"photos/{path}".encode("utf8", "replace").decode("utf8")
-            assert archive.read(name) == (folder / path).read_bytes()
-            assert archive.getinfo(name).date_time[0] >= 2024
-            assert stat.S_IMODE(archive.getinfo(name).external_attr >> 16) == 0o600
-
-
-def test_a_zip_file_of_files_that_are_gone_is_an_error_and_not_empty(client, album, folder):
-    ids = [id_of(album, path) for path in ("red.png", "blue.png")]
-    (folder / "red.png").unlink()
-    answer = client.get("/api/export", params={"id": ids})
-    assert zipfile.ZipFile(io.BytesIO(answer.content)).namelist() == ["photos/blue.png"]
-    (folder / "blue.png").unlink()
-    answer = client.get("/api/export", params={"id": ids})
-    assert (answer.status_code, answer.json()["detail"]) == (404, "The files of these photos are gone.")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="making links needs a privilege")
@@ -152,21 +121,25 @@ def test_a_folder_that_was_replaced_by_a_link_is_not_followed(client, album, tmp
     known = client.get(f"/api/photos/{photo}/details").json()
     assert (known["bytes"], known["version"]) == (None, "")
     assert client.get(f"/api/photos/{photo}").status_code == 404
-    assert client.get("/api/export", params={"id": photo}).status_code == 404
+
+
+def test_a_thumbnail_is_made_once_and_again_when_the_file_changed(client, album, folder, monkeypatch):
+    made = []
+    monkeypatch.setattr(originals, "make_thumbnail", lambda picture, side: made.append(picture) or b"jpeg")
+    address = f"/api/photos/{id_of(album, 'red.png')}"
+    assert [client.get(address).content for _ in range(2)] == [b"jpeg"] * 2
+    assert made == [str(folder / "red.png")]
+    paint(folder / "red.png", "green", "blue")
+    client.get(address)
+    assert len(made) == 2
+    (folder / "red.png").unlink()
+    assert client.get(address).status_code == 404
 
 
 def test_the_list_has_the_paths(client, album, folder):
     ids = [id_of(album, path) for path in ("blue.png", "red.png")]
-    answer = client.get("/api/export", params={"id": ids, "kind": "list"})
+    answer = client.get("/api/export", params={"id": [*ids, ids[0], "0" * 16]})
     assert answer.text == f"{folder / 'blue.png'}\n{folder / 'red.png'}\n"
-
-
-def test_the_zip_file_is_made_while_it_is_sent(album, folder):
-    """A file that cannot be in memory twice: the first bytes come before the last are read."""
-    (folder / "blue.png").write_bytes(bytes(50_000_000))
-    sizes = [len(piece) for piece in zip_files(list(photos_of(album).values()))]
-    assert max(sizes) < 1_000_000
-    assert sum(sizes) > 50_000_000
 
 
 def test_downloads_at_the_same_time_are_limited_and_given_back(album):
@@ -178,7 +151,6 @@ def test_downloads_at_the_same_time_are_limited_and_given_back(album):
             assert client.get("/api/photos/0000000000000000/original").status_code == 404
             bad = {"Range": "bytes=99999999-"}
             assert client.get(f"/api/photos/{photo}/original", headers=bad).status_code == 416
-            assert client.get(f"/api/export?id={photo}").status_code == 200
 
 
 def test_a_client_that_goes_away_gives_its_place_back(album, served, folder):

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import App, app
+from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import (
-    ModelOption,
     check_output_files,
     open_model,
     require_captioner,
@@ -21,11 +20,6 @@ from fishermix_photos.cli.common import (
     tell,
 )
 from fishermix_photos.cli.train import (
-    DataOption,
-    JsonFileOption,
-    OnlyTrainOption,
-    SplitOption,
-    WorkOption,
     apply_changes,
     open_combined,
     open_training_data,
@@ -63,24 +57,16 @@ CaptionSetOption = Annotated[
         "written), units=256, … Can be given several times.",
     ),
 ]
-CaptionWorkOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--work",
-        help="Folder for image features, the checkpoint, and captioner.json with the loss and the dev scores "
-        "of every epoch. Default: MODEL.work.",
-    ),
-]
 
 
 @captioner_app.command("train", epilog="Example: fishermix captioner train --model model --data coco:DIR")
 def train_and_save(
     model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is saved in it.")],
-    data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
-    data_only_train: OnlyTrainOption = [],  # noqa: B006
+    data: options.Data = [],  # noqa: B006 - typer reads the default, nobody changes it
+    data_only_train: options.OnlyTrain = [],  # noqa: B006
     recipe: CaptionRecipeOption = "default",
     changes: CaptionSetOption = [],  # noqa: B006
-    work: CaptionWorkOption = None,
+    work: options.Stages = None,
 ) -> None:
     """Train a captioner for a model.
 
@@ -115,9 +101,9 @@ def train_and_save(
     "evaluate", epilog="Example: fishermix captioner evaluate --data flickr8k:DIR --split test"
 )
 def measure_captions(
-    data: DataOption,
-    split: SplitOption = "test",
-    model: ModelOption = None,
+    data: options.Data,
+    split: options.Split = "test",
+    model: options.Model = None,
     changes: Annotated[
         list[str],
         typer.Option(
@@ -127,8 +113,8 @@ def measure_captions(
             "sampled; default 40).",
         ),
     ] = [],  # noqa: B006
-    work: WorkOption = None,
-    json_file: JsonFileOption = None,
+    work: options.Work = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
     from fishermix_photos.lab.captioners import evaluate_captioner
@@ -147,10 +133,10 @@ def measure_captions(
     say_table(title, list(found.scores), [[f"{value:.1f}" for value in found.scores.values()]])
     _print_originality(found.originality)
     if json_file:
-        options = {"data": data, "split": split, "model": model, "set": list(changes)}
+        given = {"data": data, "split": split, "model": model, "set": list(changes)}
         row = {
             "label": ", ".join(changes) or "default",
-            "command": describe_command("fishermix captioner evaluate", **options),
+            "command": describe_command("fishermix captioner evaluate", **given),
             **describe_evaluation(loaded, model or SHIPPED, dataset.part(split), ["captions"]),
             "seconds": {"evaluation": seconds},
             "scores": found.scores,

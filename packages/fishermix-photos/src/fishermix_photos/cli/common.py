@@ -1,4 +1,4 @@
-"""What commands share: options, opening the model and the library, and printing.
+"""What commands share: opening the model and the library, and printing.
 
 All that the commands print passes through here. A file name may contain escape sequences that change the
 terminal, or line breaks that forge a line. Each call prints one line, in which such characters are question
@@ -15,9 +15,8 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import typer
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import is_shown
 
@@ -28,64 +27,6 @@ if TYPE_CHECKING:
     from fishermix_photos.model import ImageTextModel
 
 HARMLESS = ("Zs", "Co", "Cn")  # spaces of other widths, private and new characters: shown, though unusual
-
-
-def _check_library(library: str | None) -> str | None:
-    if library is not None and not library.strip():
-        raise FishermixError("--library is empty. Name a directory, or omit it.")
-    return library
-
-
-def _set_max_pixels(pixels: int | None) -> int | None:
-    if pixels is not None:
-        from fishermix_photos.vision.limits import set_default_max_pixels
-
-        set_default_max_pixels(pixels)
-    return pixels
-
-
-ModelOption = Annotated[
-    Path | None, typer.Option("--model", help="Folder of a trained model. Default: the model in the package.")
-]
-LibraryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--library",
-        metavar="PLACE",
-        callback=_check_library,
-        help="Use the library in this place. Default: the one in your data folder.",
-    ),
-]
-MaxPixelsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-pixels",
-        metavar="NUMBER",
-        min=1,
-        callback=_set_max_pixels,
-        help="Reject images with more pixels than this. Default: depends on RAM.",
-        show_default=False,
-    ),
-]
-ExcludeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        metavar="GLOB",
-        help="Skip photos and folders that match: '*.gif', 'raw/'. Can be given several times. "
-        "To skip them always, write the globs into a file .fishermixignore.",
-        show_default=False,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SentencesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--sentences",
-        metavar="FILE",
-        help="Text file with one sentence per line. Default: the sentences in the model.",
-    ),
-]
 
 
 def open_model(folder: Path | None) -> ImageTextModel:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import app
-from fishermix_photos.cli.common import ModelOption, open_library, say
+from fishermix_photos.cli import app, options
+from fishermix_photos.cli.common import open_library, say
 from fishermix_photos.cli.describe import format_explanation
 
 # Photos that are part of installed packages.
@@ -38,7 +38,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the library and the contact sheet.")] = Path(
         "demo-out"
     ),
-    model: ModelOption = None,
+    model: options.Model = None,
 ) -> None:
     """Try search, caption, explain and a contact sheet on photos that are part of installed packages."""
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
@@ -59,7 +59,7 @@ def demo(
             say("", f"fishermix caption {best.relative}", f"  {library.describe(best.id).sentence}")
         lines = format_explanation(library.explain(query, best.id))
         say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
-    cards = [Card(photo.picture, photo.relative, photo.score, band=photo.band) for photo in results.photos]
+    cards = [Card(photo.picture, photo.relative, photo.score, photo.band) for photo in results.photos]
     sheet = out / "contact-sheet.html"
     write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
     program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import app
+from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import (
-    JsonOption,
-    MaxPixelsOption,
-    ModelOption,
-    SentencesOption,
     open_library,
     require_captioner,
     say,
@@ -27,21 +23,15 @@ from fishermix_photos.cli.common import (
 if TYPE_CHECKING:
     from fishermix_photos.explain import Explanation
 
-PhotosArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Photo files, or folders of them.", metavar="PHOTO", show_default=False, readable=False
-    ),
-]
 BAR = 20  # characters of the longest bar
 
 
 @app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption ~/Pictures --json")
 def caption(
-    photos: PhotosArgument,
-    as_json: JsonOption = False,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    photos: options.Photos,
+    as_json: options.Json = False,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Write a sentence for each photo.
 
@@ -72,14 +62,19 @@ def caption(
     "fishermix annotate *.jpg --sentences captions.txt -n 3 --json"
 )
 def annotate(
-    photos: PhotosArgument,
-    sentences: SentencesOption = None,
+    photos: options.Photos,
+    sentences: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Text file with one sentence per line. Default: the sentences in the model."
+        ),
+    ] = None,
     number: Annotated[
         int, typer.Option("-n", "--number", min=1, help="Print this many sentences per photo.")
     ] = 5,
-    as_json: JsonOption = False,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    as_json: options.Json = False,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Choose the sentences that describe photos best, with their scores.
 
@@ -156,11 +151,11 @@ def _describe_each(
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
 def explain(
-    sentence: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
-    photo: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
-    as_json: JsonOption = False,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    sentence: Annotated[str, typer.Argument(help="A sentence.")],
+    photo: Annotated[Path, typer.Argument(help="A photo.")],
+    as_json: options.Json = False,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Show how much each word of a sentence contributes to its score with a photo.
 

@@ -11,8 +11,8 @@ from fishermix import __version__
 from fishermix.errors import FishermixError
 from fishermix.runtime import available_threads, list_extras
 
-from fishermix_photos.cli import app
-from fishermix_photos.cli.common import LibraryOption, ModelOption, open_library, open_model, say
+from fishermix_photos.cli import app, options
+from fishermix_photos.cli.common import open_library, open_model, say
 from fishermix_photos.vision.formats import FORMATS, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
@@ -25,7 +25,7 @@ PURPOSE = {"torch": "needed only to train a captioner"}
 
 
 @app.command(epilog="Example: fishermix doctor")
-def doctor(library: LibraryOption = None, model: ModelOption = None) -> None:
+def doctor(library: options.Library = None, model: options.Model = None) -> None:
     """Check the installation, the model and your library.
 
     The exit code is 1 if there is a problem.

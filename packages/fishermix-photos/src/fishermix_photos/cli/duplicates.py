@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fishermix_photos.cli import app
+from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import (
-    ExcludeOption,
-    JsonOption,
-    LibraryOption,
-    ModelOption,
     open_library,
     say,
     say_json,
@@ -20,9 +15,7 @@ from fishermix_photos.cli.common import (
     tell,
 )
 from fishermix_photos.cli.search import (
-    NullOption,
     PathNames,
-    UpdateOption,
     choose_folders,
     explain_empty,
     update_folders,
@@ -37,25 +30,17 @@ if TYPE_CHECKING:
     "fishermix duplicates ~/Pictures --exact --omit-first -0 | xargs -0 mv -t copies/"
 )
 def duplicates(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folders of photos, which are added to your library. Default: the current folder if your "
-            "library has it, otherwise the whole library.",
-            show_default=False,
-        ),
-    ] = None,
+    folders: options.ComparedFolders = None,
     exact: Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")] = False,
     omit_first: Annotated[
         bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
     ] = False,
-    null: NullOption = False,
-    as_json: JsonOption = False,
-    update: UpdateOption = True,
-    exclude: ExcludeOption = None,
-    library: LibraryOption = None,
-    model: ModelOption = None,
+    null: options.Null = False,
+    as_json: options.Json = False,
+    update: options.Update = True,
+    exclude: options.Exclude = None,
+    library: options.Library = None,
+    model: options.Model = None,
 ) -> None:
     """Find copies of photos: equal files, and others in another size, format or quality.
 

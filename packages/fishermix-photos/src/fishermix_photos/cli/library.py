@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import App, app
+from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import (
-    ExcludeOption,
-    JsonOption,
-    LibraryOption,
-    MaxPixelsOption,
-    ModelOption,
     open_library,
     say,
     say_json,
@@ -41,13 +36,11 @@ app.add_typer(library_app, name="library")
 
 @library_app.command(epilog="Example: fishermix library add ~/Pictures /mnt/camera")
 def add(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER", help="Folders of photos.", show_default=False)
-    ],
-    exclude: ExcludeOption = None,
-    library: LibraryOption = None,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    folders: options.Folders,
+    exclude: options.Exclude = None,
+    library: options.Library = None,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Add folders: encode all photos in them and in their subfolders, once.
 
@@ -59,16 +52,11 @@ def add(
 
 @library_app.command(epilog="Example: fishermix library update ~/Pictures")
 def update(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FOLDER", help="Folders of the library. Default: all of them.", show_default=False
-        ),
-    ] = None,
-    exclude: ExcludeOption = None,
-    library: LibraryOption = None,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    folders: options.KnownFolders = None,
+    exclude: options.Exclude = None,
+    library: options.Library = None,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Look for new, changed, moved and deleted photos."""
     with open_library(library, model) as photos:
@@ -86,11 +74,10 @@ def list_folders(
         Path | None,
         typer.Argument(
             help="Show what the library has of this folder, with the files that it could not read.",
-            show_default=False,
         ),
     ] = None,
-    as_json: JsonOption = False,
-    library: LibraryOption = None,
+    as_json: options.Json = False,
+    library: options.Library = None,
 ) -> None:
     """List the folders of the library with their numbers of photos, or show one of them."""
     with open_library(library, None) as photos:
@@ -139,13 +126,11 @@ def _show_folder(status: FolderStatus) -> None:
 
 @library_app.command(epilog="Example: fishermix library remove /mnt/camera")
 def remove(
-    folder: Annotated[
-        Path | None, typer.Argument(help="A folder of the library.", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="A folder of the library.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Delete the library, damaged or not, with all its folders.")
     ] = False,
-    library: LibraryOption = None,
+    library: options.Library = None,
 ) -> None:
     """Remove a folder from the library, whether it still exists or not. No photo is changed or deleted."""
     if (folder is None) != everything:

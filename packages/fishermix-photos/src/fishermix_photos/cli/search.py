@@ -9,18 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import Command, UsageError, app
+from fishermix_photos.cli import Command, UsageError, app, options
 from fishermix_photos.cli.common import (
-    ExcludeOption,
-    JsonOption,
-    LibraryOption,
-    MaxPixelsOption,
-    ModelOption,
     check_output_files,
     open_library,
     say,
@@ -59,76 +53,6 @@ class SearchCommand(Command):
             ) from None
 
 
-UpdateOption = Annotated[
-    bool, typer.Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
-]
-NullOption = Annotated[
-    bool, typer.Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
-]
-QueryArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="QUERY... [FOLDER...]",
-        help="A sentence or a photo, or several with + and - between them; 2:dog counts twice. "
-        "Then the folders to search, which are added to your library. Without one, the current folder is "
-        "searched if your library has it, otherwise the whole library.",
-        show_default=False,
-    ),
-]
-NumberOption = Annotated[
-    int | None,
-    typer.Option(
-        "-n",
-        "--number",
-        min=1,
-        help="Print at most this many photos. Default: 10, or all if the query is only a date or a name.",
-        show_default=False,
-    ),
-]
-FilesOption = Annotated[bool, typer.Option("-f", "--files", help="Print paths only, for pipes.")]
-MinScoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--min-score",
-        metavar="SCORE|auto",
-        help="Print only photos with at least this score. auto: only likely photos and maybes.",
-    ),
-]
-AfterOption = Annotated[
-    str | None,
-    typer.Option("--after", metavar="DATE", help="Only photos taken on this date or later: 2019-07-14."),
-]
-BeforeOption = Annotated[
-    str | None,
-    typer.Option("--before", metavar="DATE", help="Only photos taken before this date: 2020, 2020-06."),
-]
-InOption = Annotated[
-    str | None,
-    typer.Option(
-        "--in", metavar="NAME", help="Only photos in folders with these words in their names: peru."
-    ),
-]
-CameraOption = Annotated[
-    str | None,
-    typer.Option(
-        "--camera", metavar="NAME", help="Only photos taken with a camera whose name contains this."
-    ),
-]
-NearOption = Annotated[
-    str | None,
-    typer.Option(
-        "--near",
-        metavar="PLACE",
-        help="Only photos taken near a city, in a country or around a point: Lima; Lima,50km; Peru; "
-        "52.5,13.4,10km. Names of places: GeoNames, CC BY 4.0.",
-    ),
-]
-HtmlOption = Annotated[
-    Path | None,
-    typer.Option("--html", help="Also write a contact sheet: one HTML file with the photos in it."),
-]
-
-
 @app.command(
     cls=SearchCommand,
     epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
@@ -136,23 +60,23 @@ HtmlOption = Annotated[
     'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/',
 )
 def search(
-    query: QueryArgument,
-    number: NumberOption = None,
-    as_json: JsonOption = False,
-    paths_only: FilesOption = False,
-    null: NullOption = False,
-    min_score: MinScoreOption = None,
-    after: AfterOption = None,
-    before: BeforeOption = None,
-    in_folder: InOption = None,
-    camera: CameraOption = None,
-    near: NearOption = None,
-    exclude: ExcludeOption = None,
-    html: HtmlOption = None,
-    update: UpdateOption = True,
-    library: LibraryOption = None,
-    max_pixels: MaxPixelsOption = None,
-    model: ModelOption = None,
+    query: options.Query,
+    number: options.Number = None,
+    as_json: options.Json = False,
+    paths_only: options.Files = False,
+    null: options.Null = False,
+    min_score: options.MinScore = None,
+    after: options.After = None,
+    before: options.Before = None,
+    in_folder: options.In = None,
+    camera: options.Camera = None,
+    near: options.Near = None,
+    exclude: options.Exclude = None,
+    html: options.Html = None,
+    update: options.Update = True,
+    library: options.Library = None,
+    max_pixels: options.MaxPixels = None,
+    model: options.Model = None,
 ) -> None:
     """Find the photos that a sentence describes.
 
@@ -318,9 +242,7 @@ def _explain_nothing(count: int, query: Query) -> str:
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
 
-    cards = [
-        Card(photo.picture, names.describe(photo), photo.score, band=photo.band) for photo in results.photos
-    ]
+    cards = [Card(photo.picture, names.describe(photo), photo.score, photo.band) for photo in results.photos]
     subtitle = results.verdict or f"{len(cards)} photos found by fishermix"
     write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
     tell(f"Wrote {out}.")

@@ -14,11 +14,8 @@ import typer
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
-from fishermix_photos.cli import app
+from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import (
-    ExcludeOption,
-    LibraryOption,
-    ModelOption,
     open_library,
     say,
     tell,
@@ -31,14 +28,6 @@ if TYPE_CHECKING:
     from fishermix_photos.server.live import LiveLibrary
 
 
-ServedArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="FOLDER",
-        help="Folders of photos, which are added to your library. Default: the whole library.",
-        show_default=False,
-    ),
-]
 PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 HostOption = Annotated[
     str,
@@ -51,10 +40,6 @@ TokenOption = Annotated[
     typer.Option("--token", help="Require a token on this machine too; with --host it is always required."),
 ]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your browser.")]
-FollowOption = Annotated[
-    bool,
-    typer.Option("--update/--no-update", help="Keep looking for new, changed and deleted photos."),
-]
 
 
 @app.command(
@@ -63,15 +48,15 @@ FollowOption = Annotated[
     "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
 )
 def serve(
-    folders: ServedArgument = None,
+    folders: options.ServedFolders = None,
     port: PortOption = 8321,
     host: HostOption = "127.0.0.1",
     token: TokenOption = False,
     browser: OpenOption = False,
-    update: FollowOption = True,
-    exclude: ExcludeOption = None,
-    library: LibraryOption = None,
-    model: ModelOption = None,
+    update: options.Follow = True,
+    exclude: options.Exclude = None,
+    library: options.Library = None,
+    model: options.Model = None,
 ) -> None:
     """Serve a page for searching your photos, on this machine only unless --host is given.
 
@@ -79,7 +64,7 @@ def serve(
     The page opens at once and shows new photos as they are encoded.
     """
     _expect_packages()
-    from fishermix_photos.server.access import Access, create_token, is_loopback
+    from fishermix_photos.server.access import Access, is_loopback
     from fishermix_photos.server.live import LiveLibrary
 
     def open_photos() -> PhotoLibrary:
@@ -87,8 +72,7 @@ def serve(
         _check_folders(opened, folders or (), update)
         return opened
 
-    local = is_loopback(host)
-    access = Access(create_token() if token or not local else None, local)
+    access = Access(is_loopback(host), token)
     listener = _bind(host, port)
     live = LiveLibrary(open_photos, folders or (), exclude=exclude or (), update=update)
     _answer_requests(live, access, listener, _make_address(host, port), browser)

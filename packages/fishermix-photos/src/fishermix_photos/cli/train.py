@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import app
+from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import check_output_files, say, say_table, tell
 
 if TYPE_CHECKING:
@@ -20,57 +20,11 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings")  # a dataclass
 
-# Written out, because `--help` does not wait for the recipes and their schema.
-RECIPE_HELP = "One of paper, best, shipped."
 REPRODUCE_WORK = Path(".cache/reproduce")
-PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
-VARIANT_HELP = ", ".join(PAPER_VARIANTS)
-DATA_FORMS = (
-    "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
-)
-OFFICIAL_HELP = "flickr8k-official:DIR has the 6,000 official training photos instead of the paper's 6,091."
-
-DataOption = Annotated[
-    list[str],
-    typer.Option(
-        "--data",
-        metavar="KIND:PATH",
-        help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP} Can be given several times.",
-    ),
-]
-OnlyTrainOption = Annotated[
-    list[str],
-    typer.Option(metavar="KIND:PATH", help="Like --data, but its validation photos are not used at all."),
-]
-RecipeOption = Annotated[str, typer.Option(help=RECIPE_HELP)]
-SetOption = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Change a field of the recipe: encoders=resnet50,vgg19, mixture_components=10, "
-        "transformer=none, transformer_weight=1, n_components=256, … Can be given several times.",
-    ),
-]
-VectorsOption = Annotated[
-    Path, typer.Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
-]
-WorkOption = Annotated[
-    Path | None,
-    typer.Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
-]
-WordsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Vocabulary size: all caption words, then the most frequent others. Default: all words of the "
-        "vectors.",
-    ),
-]
 VariantsOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Variants to measure, separated by commas: {VARIANT_HELP}, or families such as "
+        help=f"Variants to measure, separated by commas: {options.VARIANT_HELP}, or families such as "
         "gaussian/laplace. Default: the first five.",
     ),
 ]
@@ -93,25 +47,19 @@ FamilyOption = Annotated[
         "part of a variant; without --variants, two variants with it are added. Can be given several times.",
     ),
 ]
-HalfOption = Annotated[bool, typer.Option("--half", help="Store vectors and weights in half precision.")]
-OutOption = Annotated[Path, typer.Option("--out", help="The folder to write the model to.")]
-SplitOption = Annotated[str, typer.Option(help="The part to measure: train, dev or test.")]
-JsonFileOption = Annotated[Path | None, typer.Option("--json", help="Add the results to this JSON file.")]
 
 
 @app.command(epilog="Example: fishermix train --data flickr8k:DIR --out model/")
 def train(
-    out: OutOption,
-    data: DataOption = [],  # noqa: B006 - typer reads the default, nobody changes it
-    data_only_train: OnlyTrainOption = [],  # noqa: B006
-    vectors: VectorsOption = Path(".cache/word2vec"),
-    recipe: RecipeOption = "best",
-    changes: SetOption = [],  # noqa: B006
-    work: Annotated[
-        Path | None, typer.Option(help="Folder for finished stages and image features. Default: OUT.work.")
-    ] = None,
-    words: WordsOption = None,
-    half: HalfOption = False,
+    out: options.Out,
+    data: options.Data = [],  # noqa: B006 - typer reads the default, nobody changes it
+    data_only_train: options.OnlyTrain = [],  # noqa: B006
+    vectors: options.Vectors = Path(".cache/word2vec"),
+    recipe: options.Recipe = "best",
+    changes: options.Changes = [],  # noqa: B006
+    work: options.Stages = None,
+    words: options.Words = None,
+    half: options.Half = False,
 ) -> None:
     """Train a model on captioned photos.
 
@@ -147,13 +95,13 @@ def evaluate(
     model: Annotated[
         Path | None, typer.Argument(help="Folder of a model. Default: the model in the package.")
     ] = None,
-    data: DataOption = [],  # noqa: B006
-    split: SplitOption = "test",
+    data: options.Data = [],  # noqa: B006
+    split: options.Split = "test",
     sample: Annotated[
         int | None, typer.Option(min=1, help="Measure on this many random photos of the split.")
     ] = None,
-    work: WorkOption = None,
-    json_file: JsonFileOption = None,
+    work: options.Work = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Measure image search, image annotation and sentence similarity as in the paper."""
     from fishermix_photos.lab.record import describe_command, describe_evaluation, write_rows
@@ -170,10 +118,10 @@ def evaluate(
     title = f"{dataset.name} {split}"
     _print_figures(title, figures)
     if json_file:
-        options = {"data": data, "split": split, "sample": sample}
+        given = {"data": data, "split": split, "sample": sample}
         row = {
             "label": title,
-            "command": describe_command("fishermix evaluate", model, **options),
+            "command": describe_command("fishermix evaluate", model, **given),
             **describe_evaluation(loaded, model or SHIPPED, part, ["ranks"]),
             "seconds": {"evaluation": seconds},
             "figures": figures,
@@ -183,20 +131,18 @@ def evaluate(
 
 @app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --json results.json")
 def reproduce(
-    data: Annotated[
-        str, typer.Argument(metavar="KIND:PATH", help=f"A data set: {DATA_FORMS}. {OFFICIAL_HELP}")
-    ],
+    data: Annotated[str, typer.Argument(metavar="KIND:PATH", help=options.DATA_HELP)],
     variants: VariantsOption = None,
     repeats: RepeatsOption = None,
-    recipe: RecipeOption = "paper",
-    changes: SetOption = [],  # noqa: B006
+    recipe: options.Recipe = "paper",
+    changes: options.Changes = [],  # noqa: B006
     seed: SeedOption = 0,
     seeds: SeedsOption = 1,
     family: FamilyOption = [],  # noqa: B006
-    vectors: VectorsOption = Path(".cache/word2vec"),
+    vectors: options.Vectors = Path(".cache/word2vec"),
     test_images: TestImagesOption = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = REPRODUCE_WORK,
-    json_file: JsonFileOption = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Measure the variants of the paper and print them next to the published tables.
 
@@ -210,7 +156,7 @@ def reproduce(
     from fishermix_photos.lab.reproduce import Experiment, compare_variants
 
     check_output_files(json_file)
-    names = variants.split(",") if variants else list(PAPER_VARIANTS)
+    names = variants.split(",") if variants else list(options.PAPER_VARIANTS)
     for loaded in map(load_family, family):
         names += [] if variants else [loaded.name, f"gaussian/laplace/{loaded.name}"]
     chosen = apply_changes(find_recipe(recipe).with_(seed=seed), changes)
@@ -219,16 +165,16 @@ def reproduce(
     if repeats is not None and repeats > dataset.repeats:
         tell(f"{dataset.name} has official splits; --repeats {repeats} is ignored.")
     _check_vectors_exist(vectors)
-    options: dict[str, Any] = {"recipe": recipe, "set": list(changes), "family": list(family)}
-    options |= {"repeats": repeats, "test_images": test_images, "seed": seed or None}
-    options |= {"seeds": seeds if seeds > 1 else None}
+    given: dict[str, Any] = {"recipe": recipe, "set": list(changes), "family": list(family)}
+    given |= {"repeats": repeats, "test_images": test_images, "seed": seed or None}
+    given |= {"seeds": seeds if seeds > 1 else None}
     results = []
     experiment = Experiment(dataset, WordVectors.load(vectors), repeats, test_images, seeds, changes)
     for result in experiment.run(recipes, work):
         results.append(result)
         if json_file:
             command = describe_command(
-                "fishermix reproduce", data, variants=result.variant, **options, vectors=vectors
+                "fishermix reproduce", data, variants=result.variant, **given, vectors=vectors
             )
             write_rows(json_file, [result.as_row(command)], compare_variants(results))
         seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())

@@ -11,16 +11,12 @@ import ipaddress
 import re
 import secrets
 import socket
-import threading
 import time
-from collections import OrderedDict
-from urllib.parse import parse_qs
+from collections import Counter
 
 PORT, LARGEST_PORT = re.compile(r"(?<=[^:]):\d{1,5}\Z", re.ASCII), 65535  # at the end of a `Host`
 LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 100.0, 600  # of one address; a page of results asks for 60 thumbnails
-WRONG_TOKENS_PER_SECOND, WRONG_TOKENS_AT_ONCE = 1 / 6, 10
-MOST_ADDRESSES = 1024  # that are remembered
+WRONG_TOKENS_PER_MINUTE = 10  # of one address
 COOKIE_DAYS = 30
 SIGNED_IN = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -31,41 +27,18 @@ SIGN_IN = """<!doctype html><html lang="en"><meta charset="utf-8">
 <p>Open the link, or scan the QR code, that <code>fishermix serve</code> shows in its terminal.</p></html>"""
 
 
-class RateLimit:
-    """A bucket of requests for each address: `at_once` of them, refilled with `per_second`."""
-
-    def __init__(self, per_second: float, at_once: int):
-        self.per_second, self.at_once = per_second, at_once
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when
-        self._lock = threading.Lock()
-
-    def take(self, address: str, count: int = 1) -> bool:
-        """Whether the address may send `count` more requests now. 0 asks whether it has any left."""
-        now = time.monotonic()
-        with self._lock:
-            left, then = self._buckets.pop(address, (float(self.at_once), now))
-            left = min(float(self.at_once), left + (now - then) * self.per_second)
-            allowed = left >= max(1, count)
-            self._buckets[address] = (left - count if allowed else left), now
-            if len(self._buckets) > MOST_ADDRESSES:
-                self._buckets.popitem(last=False)
-            return allowed
-
-
 class Access:
     """The rules for one server.
 
-    token : None: everyone who can connect may use it, so it must listen on a loopback address
     local : whether only this machine can connect: then it may see full paths
+    with_token : whether requests need the token; on a network they always do
     """
 
-    def __init__(self, token: str | None = None, local: bool = True):
-        if token is None and not local:
-            raise ValueError("A server on a network needs a token.")
-        self.token, self.local = token, local
+    def __init__(self, local: bool = True, with_token: bool = False):
+        self.local = local
+        self.token = secrets.token_urlsafe(32) if with_token or not local else None
         self._session = secrets.token_urlsafe(32)
-        self._requests = RateLimit(REQUESTS_PER_SECOND, REQUESTS_AT_ONCE)
-        self._wrong_tokens = RateLimit(WRONG_TOKENS_PER_SECOND, WRONG_TOKENS_AT_ONCE)
+        self._minute, self._wrong_tokens = 0, Counter[str]()  # by address, in this minute
         name = socket.gethostname().lower()
         self._names = LOCAL_NAMES if local else LOCAL_NAMES | {name, f"{name.split('.')[0]}.local"}
 
@@ -78,23 +51,18 @@ class Access:
             name in self._names or (not self.local and _parse_address(name.strip("[]")) is not None)
         )
 
-    def describe_hosts(self) -> str:
-        """The hosts that are allowed, for a message. It does not name the machine to strangers."""
-        if self.local:
-            return "127.0.0.1, [::1] and localhost"
-        return "the addresses and the name of this machine"
-
-    def allows_rate(self, address: str) -> bool:
-        return self.token is None or self._requests.take(_group(address))
-
     def has_tries_left(self, address: str) -> bool:
-        return self._wrong_tokens.take(_group(address), 0)
+        """Whether the address has sent few wrong tokens in this minute."""
+        minute = int(time.monotonic() / 60)
+        if minute != self._minute:
+            self._minute, self._wrong_tokens = minute, Counter()
+        return self._wrong_tokens[_group(address)] < WRONG_TOKENS_PER_MINUTE
 
     def accepts_token(self, token: str, address: str) -> bool:
         """Whether this is the token; a wrong one counts against the address."""
         if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
             return True
-        self._wrong_tokens.take(_group(address))
+        self._wrong_tokens[_group(address)] += 1
         return False
 
     def accepts_cookie(self, header: str, port: int) -> bool:
@@ -108,18 +76,9 @@ class Access:
         return f"{cookie_name(port)}={self._session}; {flags}"
 
 
-def create_token() -> str:
-    return secrets.token_urlsafe(32)
-
-
 def cookie_name(port: int) -> str:
     """Browsers share the cookies of a host among its ports: two servers need two names."""
     return f"fishermix_{port}"
-
-
-def find_token(query: bytes) -> str | None:
-    """The token in the link that signs in."""
-    return parse_qs(query.decode("latin-1")).get("token", [""])[0] or None
 
 
 def is_loopback(host: str) -> bool:

@@ -16,8 +16,7 @@ from fishermix_photos.query import UnknownTerm
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Guard, Limits, Work
-from fishermix_photos.server.live import LiveLibrary, NotReady
-from fishermix_photos.server.messages import Health, ProgressMessage
+from fishermix_photos.server.live import LiveLibrary, NotReady, Progress
 from fishermix_photos.server.routes import Site, router
 
 STATIC = Path(__file__).with_name("static")
@@ -40,20 +39,9 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
     app.include_router(router)
     _add_error_handlers(app)
 
-    @app.get("/api/health")
-    def health() -> Health:
-        """Whether the server works, and what it serves."""
-        return Health(
-            status="ok",
-            version=__version__,
-            photos=live.progress().photos,
-            folder=replace_undecodable(live.name),
-            captions=live.is_ready and live.library.model.captioner is not None,
-        )
-
     @app.get("/api/status")
-    def status() -> ProgressMessage:
-        """What the server is doing, and whether photos have changed."""
+    def status() -> Progress:
+        """What the server serves, what it is doing, and whether photos have changed."""
         return live.progress()
 
     for file in sorted(STATIC.iterdir()):

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fishermix_photos.server.access import SIGN_IN, SIGNED_IN, Access, find_token
+from fishermix_photos.server.access import SIGN_IN, SIGNED_IN, Access
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -70,7 +70,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, limits: Limits, access: Access):
         self.app, self.limits, self.access = app, limits, access
-        self._uploaded = 0  # bytes of bodies in memory; changed by the event loop's thread only
+        self.uploaded = 0  # bytes of bodies in memory; changed by the event loop's thread only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -94,22 +94,18 @@ class Guard:
         except ClientDisconnect:
             pass  # nobody is left to be answered
         finally:
-            self._uploaded -= body.size
+            self.uploaded -= body.size
 
-    def count_upload(self, size: int) -> None:
-        """Count bytes that have arrived; raise if all bodies together are too large."""
-        self._uploaded += size
-        self._check_uploads(0)
-
-    def _check_uploads(self, expected: int) -> None:
-        if self._uploaded + expected > self.limits.upload_bytes:
+    def check_uploads(self, expected: int = 0) -> None:
+        """Raise if all bodies together, with what is expected, are too large."""
+        if self.uploaded + expected > self.limits.upload_bytes:
             raise Refused(503, "Too many uploads at once. Try again in a moment.", {"Retry-After": "2"})
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self.access.allows_host(host):
-            raise Refused(421, f"This server responds only to {self.access.describe_hosts()}.")
+            raise Refused(421, "This server responds only to the addresses and names of its machine.")
         origin = headers.get("origin")
         if origin not in (None, f"{scope['scheme']}://{host}"):
             raise Refused(403, "Requests from other sites are refused.")
@@ -120,16 +116,14 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body_bytes:
             raise Refused(413, self.limits.explain_size())
-        self._check_uploads(int(length))
+        self.check_uploads(int(length))
 
     def _check_token(self, scope: Scope, headers: Headers) -> None:
         """Raise unless the request carries the cookie or the token. The link signs in, once it is opened."""
         address, port = (scope.get("client") or ("",))[0], (scope.get("server") or ("", 0))[1]
-        if not self.access.allows_rate(address):
-            raise Refused(429, "Too many requests. Wait a few seconds.", {"Retry-After": "2"})
         if self.access.accepts_cookie("; ".join(headers.getlist("cookie")), port):  # several, from proxies
             return
-        link = find_token(scope["query_string"]) if scope["path"] == "/" else None
+        link = QueryParams(scope["query_string"]).get("token") if scope["path"] == "/" else None
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         if link or bearer:
             if not self.access.has_tries_left(address):
@@ -163,7 +157,8 @@ class Body:
             arrived = len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
             self.size += arrived
-            self._guard.count_upload(arrived)
+            self._guard.uploaded += arrived
+            self._guard.check_uploads()
             if self.size > self._limits.body_bytes:
                 raise Refused(413, self._limits.explain_size())
         return message

@@ -1,28 +1,30 @@
 """A library that stays up to date while it is served: the server starts at once, loads in the background,
-says what it is doing, and follows the changes of the folders.
+says what it is doing, and follows the changes of the folders by looking at them from time to time.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from fishermix.errors import FishermixError
 
 from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.photo_files import Listing, scan_folder
 from fishermix_photos.query import Filter, Term
-from fishermix_photos.results import Changes, Photo, Query, Sort
-from fishermix_photos.server.messages import ProgressMessage
-from fishermix_photos.server.thumbnails import Thumbnails
-from fishermix_photos.server.watch import FolderWatcher
+from fishermix_photos.results import Changes, Photo, Query, Sort, UnknownPhoto, replace_undecodable
 
+State = Literal["starting", "updating", "ready"]
 log = logging.getLogger(__name__)
 SECONDS_UNTIL_RETRY = 10.0  # after a problem: a busy library, a full disk, a disk that is not mounted
 SECONDS_TO_STOP = 15.0
+SHORTEST_PAUSE = 2.0  # seconds between two looks at the folders
+PAUSE_PER_SCAN = 20  # a look that takes a second is repeated after 20: at most 5 % of a core
 
 
 class NotReady(Exception):
@@ -31,6 +33,25 @@ class NotReady(Exception):
 
 class Stopped(BaseException):
     """Ends an update between two batches; what is complete is kept."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the server is doing.
+
+    folder : what is served, for people
+    version : changes whenever photos have been added, changed or removed
+    problem : why a folder could not be updated the last time
+    """
+
+    folder: str
+    state: State = "starting"
+    message: str = "Starting."
+    done: int | None = None
+    total: int | None = None
+    version: int = 0
+    photos: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,6 @@ class LiveLibrary:
 
     open_library : opens the model and the library; may take long
     folders : what is served; empty: the whole library
-    sentences : photos are annotated with these; None: with the model's
     exclude : globs of photos that are not added
     update : whether the folders are brought up to date, now and whenever they change
     """
@@ -63,32 +83,23 @@ class LiveLibrary:
         self,
         open_library: Callable[[], PhotoLibrary],
         folders: Sequence[Path] = (),
-        sentences: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         update: bool = True,
         events: Events | None = None,
     ):
         self.folders = tuple(Path(folder).expanduser().resolve() for folder in folders)
-        self.sentences, self.exclude = sentences, exclude
+        self.exclude = exclude
         self.failure: FishermixError | None = None
         self._open_library, self._follows, self.events = open_library, update, events or Events()
         self._has_updated = False
         self._stop = threading.Event()
-        self._watcher = FolderWatcher(self._list_folders, self._stop)
+        self._seen: dict[Path, Listing | None] = {}  # None: the folder cannot be read
+        self._scan_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="fishermix-live", daemon=True)
-        self._lock = threading.Lock()
         self._library: PhotoLibrary | None = None
-        self._thumbnails: Thumbnails | None = None
-        self._counted: tuple[int, int] | None = None  # the version, and its number of photos
-        self._progress = ProgressMessage(
-            state="starting", message="Starting.", version=0, photos=0, problem=None
-        )
-        self._problem: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What is served, for people."""
-        return " and ".join(folder.name or str(folder) for folder in self.folders) or "your library"
+        self._counted = (-1, 0)  # the version, and its number of photos
+        served = " and ".join(folder.name or str(folder) for folder in self.folders)
+        self._progress = Progress(replace_undecodable(served) or "your library")
 
     @property
     def library(self) -> PhotoLibrary:
@@ -96,49 +107,30 @@ class LiveLibrary:
             raise NotReady(self._progress.message)
         return self._library
 
-    @property
-    def thumbnails(self) -> Thumbnails:
-        if self._thumbnails is None:
-            raise NotReady(self._progress.message)
-        return self._thumbnails
-
-    @property
-    def is_ready(self) -> bool:
-        return self._library is not None
-
     def make_query(self, terms: tuple[Term, ...], filter: Filter, sort: Sort, n: int, offset: int) -> Query:
         """A query for photos that are served."""
         return Query(terms, self.folders, filter, sort, n, offset, exclude=tuple(self.exclude))
 
-    def serves(self, photo: Photo) -> bool:
-        """Whether a photo of the library is in one of the folders."""
-        return not self.folders or any(
-            photo.path.startswith(f"{os.fspath(folder).rstrip('/')}/") for folder in self.folders
-        )
+    def photo(self, id: str) -> Photo:
+        """A photo of the folders that are served; others are as unknown as those that do not exist."""
+        photo = self.library.photo(id)
+        if self.folders and not any(Path(photo.path).is_relative_to(folder) for folder in self.folders):
+            raise UnknownPhoto(id)
+        return photo
 
-    def progress(self) -> ProgressMessage:
+    def progress(self) -> Progress:
         """What the thread is doing, and how many photos there are now."""
-        version, photos = self._count()
-        with self._lock:
-            changes = {"version": version, "photos": photos, "problem": self._problem}
-            return self._progress.model_copy(update=changes)
-
-    def _count(self) -> tuple[int, int]:
-        """The version of the library and its number of photos; counting a large library takes a while."""
         if self._library is None:
-            return 0, 0
+            return self._progress
         version = self._library.version
-        counted = self._counted
-        if counted is None or counted[0] != version:
-            counted = self._counted = version, self._library.count(self.folders)
-        return counted
+        if version != self._counted[0]:  # counting a large library takes a while
+            self._counted = version, self._library.count(self.folders)
+        return replace(self._progress, version=version, photos=self._counted[1])
 
-    def _set(self, state: str, message: str, done: int | None = None, total: int | None = None) -> None:
-        with self._lock:
-            changes = {"state": state, "message": message, "done": done, "total": total}
-            self._progress = self._progress.model_copy(update=changes)
+    def _set(self, state: State, message: str, done: int | None = None, total: int | None = None) -> None:
+        self._progress = replace(self._progress, state=state, message=message, done=done, total=total)
 
-    def _say(self, state: str, message: str) -> None:
+    def _say(self, state: State, message: str) -> None:
         self.events.say(message)
         self._set(state, message)
 
@@ -152,8 +144,6 @@ class LiveLibrary:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(SECONDS_TO_STOP)
-        if self._thumbnails is not None:
-            self._thumbnails.close()
         if self._library is not None and not self._thread.is_alive():
             self._library.close()
 
@@ -162,13 +152,12 @@ class LiveLibrary:
             self.open()
             if not self._follows:
                 return
-            self._watcher.look()
-            while True:
+            self._look()
+            while not self._stop.is_set():
                 if self._update():
-                    if not self._watcher.wait():
-                        return
-                elif self._stop.wait(SECONDS_UNTIL_RETRY):
-                    return
+                    self._wait_for_change()
+                else:
+                    self._stop.wait(SECONDS_UNTIL_RETRY)
         except Stopped:
             return
         except FishermixError as error:
@@ -184,7 +173,6 @@ class LiveLibrary:
         self._say("starting", "Loading the model.")
         library = self._open_library()
         library.model  # noqa: B018 (loads it: from now on, queries are answered)
-        self._thumbnails = Thumbnails.of_library(library)
         self._library = library
         self._say("updating", "Loading the image encoder and the captioner.")
         library.load()
@@ -195,9 +183,22 @@ class LiveLibrary:
         """The folders to update: those that are served; of a whole library, those that exist now."""
         return self.folders or [status.folder for status in self.library.folders() if status.exists]
 
+    def _wait_for_change(self) -> None:
+        """Wait until photos were added, changed or deleted, or the server stops."""
+        while not self._stop.wait(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds)):
+            if self._look():
+                return
+
+    def _look(self) -> bool:
+        """Whether a folder differs from what the last look saw. A folder that cannot be read differs."""
+        began, before = time.monotonic(), self._seen
+        self._seen = {folder: _scan(folder) for folder in self._list_folders()}
+        self._scan_seconds = time.monotonic() - began
+        return None in self._seen.values() or self._seen != before
+
     def _update(self) -> bool:
         """Bring the folders up to date; whether that worked."""
-        message = f"Looking for new, changed and deleted photos in {self.name}."
+        message = f"Looking for new, changed and deleted photos in {self._progress.folder}."
         if not self._has_updated:
             self.events.say(message)
         self._set("updating", message)
@@ -208,19 +209,16 @@ class LiveLibrary:
                 if folder.resolve() != folder:
                     raise FishermixError(f"{folder} was replaced by a link. Start the server again.")
             changes = self.library.update(folders, self.exclude, self._hear)
-            problem = " ".join(str(error) for error in changes.problems.values()) or None
+            problem = replace_undecodable(" ".join(map(str, changes.problems.values()))) or None
         except FishermixError as error:
-            problem = str(error)
+            problem = replace_undecodable(str(error))
         except Exception as error:
             problem = f"The update failed ({type(error).__name__}: {error})."
-            if problem != self._problem:
+            if problem != self._progress.problem:
                 log.error("The update failed.", exc_info=error)
-        if problem is not None and problem != self._problem:
+        if problem is not None and problem != self._progress.problem:
             self.events.say(problem)
-        with self._lock:
-            self._problem = problem
-        if changes or not self._has_updated:
-            self.thumbnails.remove_stale(self.library)
+        self._progress = replace(self._progress, problem=problem)
         if problem is None and not self._has_updated:
             self._has_updated = True
             self.events.updated(changes)
@@ -231,3 +229,10 @@ class LiveLibrary:
         if self._stop.is_set():
             raise Stopped
         self._set("updating", f"{description[:1].upper()}{description[1:]}", done, total)
+
+
+def _scan(folder: Path) -> Listing | None:
+    try:
+        return scan_folder(folder)
+    except FishermixError:
+        return None

@@ -1,8 +1,6 @@
-"""What the API sends, as the OpenAPI description states it."""
+"""What the API sends, where it differs from what the library answers."""
 
 from __future__ import annotations
-
-from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -25,30 +23,38 @@ class PhotoMessage(BaseModel):
 
     id: str
     path: str
-    kind: str = ""
-    taken: str | None = None
-    place: str | None = None
-    width: int | None = None
-    height: int | None = None
-    version: str = ""
-    time: float | None = None
-    page: int | None = None
-    score: float | None = None
-    probability: float | None = None
-    band: results.Band | None = None
-    similar: list[str] = []
+    kind: str
+    bytes: int | None
+    version: str
+    taken: str | None
+    place: str | None
+    width: int | None
+    height: int | None
+    time: float | None
+    page: int | None
+    score: float | None
+    probability: float | None
+    band: results.Band | None
+    similar: tuple[str, ...]
+
+
+class DetailsMessage(PhotoMessage):
+    """What is known of a photo. `file` is its full path; only this machine is told."""
+
+    file: str | None
+    camera: str | None
+    latitude: float | None
+    longitude: float | None
+    region: str | None
+    taken_from: str | None
+    playable: bool
 
 
 class RemarkMessage(BaseModel):
     """A remark, and the query that it suggests instead."""
 
     text: str
-    query: str | None = None
-
-
-class FacetCount(BaseModel):
-    name: str
-    photos: int
+    query: str | None
 
 
 class ResultsMessage(BaseModel):
@@ -57,23 +63,19 @@ class ResultsMessage(BaseModel):
     photos: list[PhotoMessage]
     more: bool
     total: int | None
-    years: list[FacetCount]
+    years: tuple[results.FacetCount, ...]
     remarks: list[RemarkMessage]
-    unknown_words: list[str]
+    unknown_words: tuple[str, ...]
     spelling: bool
     nothing_matches: bool
     verdict: str
-
-
-class CopyMessage(PhotoMessage):
-    bytes: int | None = None
 
 
 class GroupMessage(BaseModel):
     """Photos of the same picture. The first one has the most pixels and is best kept."""
 
     exact: bool
-    photos: list[CopyMessage]
+    photos: list[PhotoMessage]
 
 
 class DuplicatesMessage(BaseModel):
@@ -83,97 +85,39 @@ class DuplicatesMessage(BaseModel):
     more: bool
 
 
-class FacetsMessage(BaseModel):
-    """What the photos can be filtered by."""
+class SentenceMessage(BaseModel):
+    """A sentence and how well it fits a photo."""
 
-    years: list[FacetCount]
-    folders: list[FacetCount]
-    kinds: list[FacetCount]
-
-
-class Topics(BaseModel):
-    """Words that the photos are about, the most typical first."""
-
-    words: list[str]
-
-
-class DetailsMessage(PhotoMessage):
-    """What is known of a photo. `file` is its full path; only this machine is told."""
-
-    file: str | None = None
-    bytes: int | None = None
-    camera: str | None = None
-    latitude: float | None = None
-    longitude: float | None = None
-    region: str | None = None
-    taken_from: str | None = None
-    playable: bool = False
-
-
-class ScoredSentence(BaseModel):
     sentence: str
     score: float
 
 
-class Sentences(BaseModel):
-    sentences: list[ScoredSentence]
-
-
-class Caption(BaseModel):
-    caption: str
-    confidence: float | None = None
-    unsure: bool = False
-
-
-class Health(BaseModel):
-    status: Literal["ok"]
-    version: str
-    photos: int
-    folder: str
-    captions: bool
-
-
-class ProgressMessage(BaseModel):
-    """What the server is doing. `version` changes whenever photos have been added, changed or removed;
-    `problem` says why a folder could not be updated the last time.
-    """
-
-    state: Literal["starting", "updating", "ready"]
-    message: str
-    done: int | None = None
-    total: int | None = None
-    version: int
-    photos: int
-    problem: str | None = None
-
-
-def show_photo(photo: results.Photo) -> dict[str, Any]:
-    """The fields of `Photo`."""
+def show_photo(photo: results.Photo) -> PhotoMessage:
     status = stat_inside(photo)
-    return {
-        "id": photo.id,
-        "path": replace_undecodable(photo.name),
-        "kind": find_kind(photo.path),
-        "taken": photo.details.taken,
-        "place": photo.details.place,
-        "width": photo.details.width,
-        "height": photo.details.height,
-        "version": f"{status.st_mtime_ns:x}" if status else "",
-        "time": photo.time,
-        "page": photo.page,
-        "score": photo.score,
-        "probability": photo.probability,
-        "band": photo.band,
-        "similar": list(photo.similar),
-    }
+    return PhotoMessage(
+        id=photo.id,
+        path=replace_undecodable(photo.name),
+        kind=find_kind(photo.path),
+        bytes=status.st_size if status else None,
+        version=f"{status.st_mtime_ns:x}" if status else "",
+        taken=photo.details.taken,
+        place=photo.details.place,
+        width=photo.details.width,
+        height=photo.details.height,
+        time=photo.time,
+        page=photo.page,
+        score=photo.score,
+        probability=photo.probability,
+        band=photo.band,
+        similar=photo.similar,
+    )
 
 
 def show_details(photo: results.Photo, local: bool) -> DetailsMessage:
-    status, details = stat_inside(photo), photo.details
+    details = photo.details
     return DetailsMessage(
-        **show_photo(photo),
+        **dict(show_photo(photo)),
         file=replace_undecodable(photo.path) if local else None,
-        bytes=status.st_size if status else None,
         camera=details.camera,
         latitude=details.latitude,
         longitude=details.longitude,
@@ -185,36 +129,21 @@ def show_details(photo: results.Photo, local: bool) -> DetailsMessage:
 
 def show_results(found: results.Results, spelling: bool = False) -> ResultsMessage:
     return ResultsMessage(
-        photos=[PhotoMessage(**show_photo(photo)) for photo in found.photos],
+        photos=[show_photo(photo) for photo in found.photos],
         more=found.more,
         total=found.total,
-        years=show_counts(found.years),
+        years=found.years,
         remarks=[RemarkMessage(text=text, query=getattr(text, "query", None)) for text in found.remarks],
-        unknown_words=list(found.unknown_words),
+        unknown_words=found.unknown_words,
         spelling=spelling,
         nothing_matches=found.nothing_matches,
         verdict=found.verdict,
     )
 
 
-def show_facets(found: results.Facets) -> FacetsMessage:
-    return FacetsMessage(
-        years=show_counts(found.years), folders=show_counts(found.folders), kinds=show_counts(found.kinds)
-    )
-
-
-def show_counts(counts: tuple[tuple[str, int], ...]) -> list[FacetCount]:
-    return [FacetCount(name=replace_undecodable(name), photos=count) for name, count in counts]
-
-
 def show_duplicates(groups: list[DuplicateGroup]) -> DuplicatesMessage:
-    shown = [show_group(group) for group in groups[:MOST_GROUPS]]
+    shown = [
+        GroupMessage(exact=group.is_exact, photos=[show_photo(photo) for photo in group.photos])
+        for group in groups[:MOST_GROUPS]
+    ]
     return DuplicatesMessage(groups=shown, more=len(groups) > MOST_GROUPS)
-
-
-def show_group(group: DuplicateGroup) -> GroupMessage:
-    copies = []
-    for photo in group.photos:
-        status = stat_inside(photo)
-        copies.append(CopyMessage(**show_photo(photo), bytes=status.st_size if status else None))
-    return GroupMessage(exact=group.is_exact, photos=copies)

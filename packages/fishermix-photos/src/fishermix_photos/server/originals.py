@@ -1,25 +1,24 @@
-"""The original files of photos: one for download or playing, or several in a zip file that is made while it
-is sent.
-"""
+"""The files of photos: small copies of them, and the originals for download or playing."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import stat
-import zipfile
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from fastapi import Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from fishermix_photos.contact_sheet import make_thumbnail
+from fishermix_photos.photo_files import Stamp, read_stamp
 from fishermix_photos.results import Photo, replace_undecodable
 from fishermix_photos.vision.formats import suffix_of
 
-PIECE = 256 << 10  # bytes read at once
+SMALL_SIDE, LARGE_SIDE = 480, 1600
+THUMBNAILS_IN_MEMORY = 2000  # about 50 MB
 # What browsers show themselves. Other files are only ever downloaded, whatever they contain.
 SHOWN = {
     ".jpg": "image/jpeg",
@@ -67,6 +66,23 @@ def stat_inside(photo: Photo) -> os.stat_result | None:
         return None
 
 
+def make_picture(photo: Photo, size: str) -> bytes | None:
+    """A photo as JPEG, small or large; None if its file is gone or leads out of its folder."""
+    file, status = find_inside(photo), stat_inside(photo)
+    if file is None or status is None:
+        return None
+    picture = f"{file}{photo.picture.removeprefix(photo.path)}"
+    if size == "large":
+        return make_thumbnail(picture, LARGE_SIDE)
+    return _make_small(picture, read_stamp(status))
+
+
+@lru_cache(THUMBNAILS_IN_MEMORY)
+def _make_small(picture: str, stamp: Stamp) -> bytes:
+    """A small copy of the file that has this stamp."""
+    return make_thumbnail(picture, SMALL_SIDE)
+
+
 def open_original(photo: Photo) -> Original | None:
     """Open the file of a photo; None if it is gone, no regular file, or now leads out of its folder."""
     path = find_inside(photo)
@@ -85,15 +101,6 @@ def open_original(photo: Photo) -> Original | None:
     return Original(path, handle, status)
 
 
-def has_any_file(photos: Iterable[Photo]) -> bool:
-    """Whether the file of one of the photos is still there, and can be read."""
-    for photo in photos:
-        if (original := open_original(photo)) is not None:
-            os.close(original.handle)
-            return True
-    return False
-
-
 def find_type(name: str) -> str | None:
     """The media type of a file that browsers show; None for others."""
     return SHOWN.get(suffix_of(name))
@@ -104,12 +111,23 @@ TOO_MANY_DOWNLOADS = JSONResponse(
 )
 
 
-class Download(Response):
-    """A response that takes one of a few places until it is sent, or the client goes away."""
+class Download(FileResponse):
+    """The file, or the part of it that a `Range` header asks for.
 
-    def __init__(self, places: asyncio.Semaphore, response: Response, original: Original | None = None):
-        super().__init__()
-        self._places, self._response, self._original = places, response, original
+    It takes one of a few places until it is sent, or the client goes away.
+    """
+
+    def __init__(self, places: asyncio.Semaphore, original: Original, download: bool):
+        kind = find_type(original.path.name)
+        super().__init__(
+            original.place,
+            media_type=kind or "application/octet-stream",
+            filename=replace_undecodable(original.path.name),
+            stat_result=original.status,
+            content_disposition_type="inline" if kind and not download else "attachment",
+            headers={"Cache-Control": "private, no-cache"},
+        )
+        self._places, self._original = places, original
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -117,70 +135,6 @@ class Download(Response):
                 await TOO_MANY_DOWNLOADS(scope, receive, send)
             else:
                 async with self._places:
-                    await self._response(scope, receive, send)
+                    await super().__call__(scope, receive, send)
         finally:
-            if self._original is not None:
-                os.close(self._original.handle)
-
-
-def send_file(places: asyncio.Semaphore, original: Original, download: bool) -> Download:
-    """The file, or the part of it that a `Range` header asks for."""
-    kind = find_type(original.path.name)
-    response = FileResponse(
-        original.place,
-        media_type=kind or "application/octet-stream",
-        filename=replace_undecodable(original.path.name),
-        stat_result=original.status,
-        content_disposition_type="inline" if kind and not download else "attachment",
-        headers={"Cache-Control": "private, no-cache"},
-    )
-    return Download(places, response, original)
-
-
-def send_zip(places: asyncio.Semaphore, photos: Sequence[Photo]) -> Download:
-    """A zip file of the files of these photos."""
-    headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
-    return Download(
-        places, StreamingResponse(zip_files(photos), media_type="application/zip", headers=headers)
-    )
-
-
-class _Pieces(list[bytes]):
-    """A file to write to, whose content is taken piece by piece."""
-
-    def write(self, data: bytes, /) -> int:
-        self.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def take(self) -> bytes:
-        data = b"".join(self)
-        self.clear()
-        return data
-
-
-def zip_files(photos: Sequence[Photo]) -> Iterator[bytes]:
-    """A zip file with these files, not compressed: photos are. Files that are gone are skipped."""
-    pieces, names = _Pieces(), set[str]()
-    with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
-        for number, photo in enumerate(photos, 1):
-            original = open_original(photo)
-            if original is None:
-                continue
-            name = replace_undecodable(photo.name)
-            if name in names:  # two folders of the library may have the same name
-                name = f"{number}/{name}"
-            names.add(name)
-            # Times that a zip file cannot hold become the nearest that it can.
-            entry = zipfile.ZipInfo.from_file(original.place, name, strict_timestamps=False)
-            entry.external_attr = 0o600 << 16
-            with (
-                os.fdopen(original.handle, "rb") as file,
-                archive.open(entry, "w", force_zip64=True) as target,
-            ):
-                while data := file.read(PIECE):
-                    target.write(data)
-                    yield pieces.take()
-    yield pieces.take()
+            os.close(self._original.handle)

@@ -3,12 +3,14 @@
 # No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
+from fishermix.caption.consensus import Description
 from starlette.concurrency import run_in_threadpool
 
 from fishermix_photos import results
@@ -19,24 +21,19 @@ from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Work
 from fishermix_photos.server.live import LiveLibrary
 from fishermix_photos.server.messages import (
-    Caption,
     DetailsMessage,
     DuplicatesMessage,
-    FacetsMessage,
     ResultsMessage,
-    ScoredSentence,
-    Sentences,
-    Topics,
+    SentenceMessage,
     show_details,
     show_duplicates,
-    show_facets,
     show_results,
 )
-from fishermix_photos.server.originals import has_any_file, open_original, send_file, send_zip
+from fishermix_photos.server.originals import Download, make_picture, open_original
 from fishermix_photos.vision.formats import FORMATS
 from fishermix_photos.vision.worker import NetworkBytes
 
-MOST_EXPORTED = 1000
+MOST_LISTED = 1000
 # A year, a month or a day that exists: February 29 in leap years only.
 DAY = (
     r"^((19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?"
@@ -127,9 +124,9 @@ async def browse_photos(
 
 
 @router.get("/facets")
-async def count_facets(site: Here) -> FacetsMessage:
+async def count_facets(site: Here) -> results.Facets:
     """The years, folders and kinds of the photos, with their numbers."""
-    return show_facets(await site.work.run(site.live.library.facets, site.live.folders))
+    return await site.work.run(site.live.library.facets, site.live.folders)
 
 
 @router.get("/duplicates")
@@ -139,9 +136,9 @@ async def find_duplicates(site: Here) -> DuplicatesMessage:
 
 
 @router.get("/topics")
-async def find_topics(site: Here) -> Topics:
-    """Words that the photos are about."""
-    return Topics(words=await site.work.run(site.live.library.topics, site.live.folders))
+async def find_topics(site: Here) -> list[str]:
+    """Words that the photos are about, the most typical first."""
+    return await site.work.run(site.live.library.topics, site.live.folders)
 
 
 # A photo of the library, or the one in the body
@@ -160,27 +157,27 @@ async def similar_to_upload(site: Here, point: Upload, n: AtMost = 12) -> Result
 
 
 @router.get("/annotate")
-async def annotate_photo(site: Here, id: PhotoId, n: AtMost = 5) -> Sentences:
+async def annotate_photo(site: Here, id: PhotoId, n: AtMost = 5) -> list[SentenceMessage]:
     """Find the sentences with the highest scores for a photo of the library."""
     return await rank_sentences(site, (await find_photo(site, id)).id, n)
 
 
 @router.post("/annotate")
-async def annotate_upload(site: Here, point: Upload, n: AtMost = 5) -> Sentences:
+async def annotate_upload(site: Here, point: Upload, n: AtMost = 5) -> list[SentenceMessage]:
     """Find the sentences with the highest scores for the photo in the body."""
     return await rank_sentences(site, point, n)
 
 
 @router.get("/caption")
-async def caption_photo(site: Here, id: PhotoId) -> Caption:
+async def caption_photo(site: Here, id: PhotoId) -> Description:
     """Write a sentence for a photo of the library."""
-    return await write_caption(site, (await find_photo(site, id)).id)
+    return await site.work.run(site.live.library.describe, (await find_photo(site, id)).id)
 
 
 @router.post("/caption")
-async def caption_upload(site: Here, point: Upload) -> Caption:
+async def caption_upload(site: Here, point: Upload) -> Description:
     """Write a sentence for the photo in the body."""
-    return await write_caption(site, point)
+    return await site.work.run(site.live.library.describe, point)
 
 
 @router.get("/explain")
@@ -191,11 +188,7 @@ async def explain_photo(site: Here, q: QueryText, id: PhotoId) -> Explanation:
 
 
 async def find_photo(site: Site, id: str) -> results.Photo:
-    """A photo of the folders that are served; others are as unknown as those that do not exist."""
-    photo = await run_in_threadpool(site.live.library.photo, id)
-    if not site.live.serves(photo):
-        raise UnknownPhoto(id)
-    return photo
+    return await run_in_threadpool(site.live.photo, id)
 
 
 async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMessage:
@@ -203,21 +196,14 @@ async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMe
     return await site.work.run(lambda: show_results(live.library.similar(photo, n, live.folders)))
 
 
-async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> Sentences:
+async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> list[SentenceMessage]:
     live = site.live
 
-    def rank() -> Sentences:
-        ranked = live.library.annotate(photo, n, live.sentences)
-        return Sentences(
-            sentences=[ScoredSentence(sentence=sentence, score=score) for sentence, score in ranked]
-        )
+    def rank() -> list[SentenceMessage]:
+        ranked = live.library.annotate(photo, n)
+        return [SentenceMessage(sentence=sentence, score=score) for sentence, score in ranked]
 
     return await site.work.run(rank)
-
-
-async def write_caption(site: Site, photo: str | np.ndarray) -> Caption:
-    found = await site.work.run(site.live.library.describe, photo)
-    return Caption(caption=found.sentence, confidence=found.confidence, unsure=found.unsure)
 
 
 # Pictures and files
@@ -231,7 +217,7 @@ async def send_picture(
     v: Annotated[str, Query(max_length=40)] = "",  # ignored; gives a changed file another address
 ) -> Response:
     """A photo as JPEG, its longest side at most 480 (small) or 1600 (large) pixels."""
-    data = await site.work.run(site.live.thumbnails.make_picture, await find_photo(site, id), size)
+    data = await site.work.run(make_picture, await find_photo(site, id), size)
     if data is None:
         raise UnknownPhoto(id)
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
@@ -249,37 +235,26 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
     found = await run_in_threadpool(open_original, await find_photo(site, id))
     if found is None:
         raise UnknownPhoto(id)
-    return send_file(site.downloads, found, download)
+    return Download(site.downloads, found, download)
 
 
-@router.get("/export", response_class=Response)
-async def export_photos(
-    site: Here,
-    id: Annotated[list[PhotoId], Query(min_length=1, max_length=MOST_EXPORTED)],
-    kind: Literal["zip", "list"] = "zip",
-) -> Response:
-    """Several photos as a zip file of the originals, or the list of their paths, one per line."""
-    photos = await run_in_threadpool(find_files, site.live, id)
-    if not photos:
+@router.get("/export")
+async def list_paths(
+    site: Here, id: Annotated[list[PhotoId], Query(min_length=1, max_length=MOST_LISTED)]
+) -> PlainTextResponse:
+    """The paths of several photos, one per line. Photos that are not served are left out."""
+    lines = await run_in_threadpool(find_paths, site, id)
+    if not lines:
         raise HTTPException(404, "None of these photos is in the library.")
-    if kind == "list":
-        lines = [photo.path if site.access.local else photo.name for photo in photos]
-        text = replace_undecodable("".join(f"{line}\n" for line in lines))
-        headers = {"Content-Disposition": 'attachment; filename="photos.txt"'}
-        return PlainTextResponse(text, headers=headers)
-    if not await run_in_threadpool(has_any_file, photos):
-        raise HTTPException(404, "The files of these photos are gone.")
-    return send_zip(site.downloads, photos)
+    headers = {"Content-Disposition": 'attachment; filename="photos.txt"'}
+    return PlainTextResponse(replace_undecodable("\n".join([*lines, ""])), headers=headers)
 
 
-def find_files(live: LiveLibrary, ids: list[str]) -> list[results.Photo]:
-    """The photos with these ids, each file once; without those that are not served."""
-    found: dict[str, results.Photo] = {}
+def find_paths(site: Site, ids: list[str]) -> list[str]:
+    """The paths of the photos with these ids, each once; a network sees no full paths."""
+    found: dict[str, None] = {}
     for id in ids:
-        try:
-            photo = live.library.photo(id)
-        except UnknownPhoto:
-            continue
-        if live.serves(photo):
-            found.setdefault(photo.path, photo)
-    return list(found.values())
+        with suppress(UnknownPhoto):
+            photo = site.live.photo(id)
+            found[photo.path if site.access.local else photo.name] = None
+    return list(found)

@@ -64,7 +64,7 @@ export async function update() {
   try {
     const [offered, topics] = await Promise.all([ask("/api/facets"), ask("/api/topics")]);
     Object.assign(facets, offered);
-    words = topics.words;
+    words = topics;
   } catch {
     return; // the server is starting
   }

@@ -1,9 +1,9 @@
 // The list of photos: cards in sections, more of them while the page is scrolled, and the selection.
 
-import { $, clock, copy, count, make, picture, size, when, ask } from "./dom.js";
+import { $, clock, copy, count, make, picture, size, when } from "./dom.js";
 
 export const grid = { items: [], cards: new Map(), selected: new Map(), open: () => {} };
-const MOST_EXPORTED = 1000;
+const MOST_LISTED = 1000;
 let last = -1; // the card that was selected last, for ranges
 
 function badge(photo) {
@@ -163,23 +163,20 @@ export function selectNone() {
   drawSelection();
 }
 
-const exported = (kind) => `/api/export?${new URLSearchParams([["kind", kind], ...[...grid.selected.keys()].map((id) => ["id", id])])}`;
-
 function drawSelection() {
   const chosen = grid.selected.size;
   $("selection").hidden = !chosen;
   document.body.classList.toggle("selecting", chosen > 0);
-  $("selected-count").textContent = chosen > MOST_EXPORTED ? `${count(chosen, "photo")}: too many to export` : `${chosen.toLocaleString("en")} selected`;
-  for (const [id, kind] of [["export-zip", "zip"], ["export-list", "list"]]) {
-    if (chosen && chosen <= MOST_EXPORTED) $(id).href = exported(kind);
-    else $(id).removeAttribute("href");
-  }
+  $("selected-count").textContent = chosen > MOST_LISTED ? `${count(chosen, "photo")}: too many to list` : `${chosen.toLocaleString("en")} selected`;
+  if (chosen && chosen <= MOST_LISTED) $("save-paths").href = `/api/export?${[...grid.selected.keys()].map((id) => `id=${id}`).join("&")}`;
+  else $("save-paths").removeAttribute("href");
+  $("copy-paths").disabled = !$("save-paths").href;
   for (const button of buttons()) button.parentElement.classList.toggle("chosen", grid.selected.has(button.dataset.id));
 }
 
 $("select-none").addEventListener("click", selectNone);
 $("select-copies").addEventListener("click", selectCopies);
 $("copy-paths").addEventListener("click", async () => {
-  const known = await Promise.all([...grid.selected.values()].slice(0, MOST_EXPORTED).map((photo) => ask(`/api/photos/${photo.id}/details`).catch(() => photo)));
-  copy(known.map((photo) => photo.file || photo.path).join("\n"), count(known.length, "path"));
+  const paths = (await (await fetch($("save-paths").href)).text()).trimEnd();
+  copy(paths, count(paths.split("\n").length, "path"));
 });

@@ -23,7 +23,6 @@ const IN_LIST = {
     openFilters();
     $("filter-year").focus();
   },
-  z: () => !$("selection").hidden && $("export-zip").click(),
   Escape: selectNone,
 };
 

@@ -9,16 +9,14 @@ export function follow(onChange, onFacets) {
   let version = -1;
   let facetsOf = -1;
   let asked = 0;
-  let folder = "";
   let turn = 0; // only the last caller goes on
 
   async function look() {
     const mine = ++turn;
     try {
       const status = await ask("/api/status");
-      if (!folder) ({ folder } = await ask("/api/health"));
       draw(status);
-      $("folder").textContent = `${count(status.photos, "photo")} in ${folder}`;
+      $("folder").textContent = `${count(status.photos, "photo")} in ${status.folder}`;
       if (version >= 0 && status.version !== version) onChange();
       version = status.version;
       const due = Date.now() - asked > 1000 * SECONDS_BETWEEN_FACETS;

@@ -118,17 +118,17 @@ function facts(details) {
 /** Show a caption when it comes, unless the model is unsure of it. */
 export function caption(element, promise, isCurrent) {
   element.hidden = true;
-  promise.then(({ caption: text, confidence, unsure }) => {
+  promise.then(({ sentence, confidence, unsure }) => {
     if (!isCurrent() || unsure) return;
     const sure = confidence == null ? [] : [" ", make("small", "", `(${Math.round(100 * confidence)} % sure)`)];
-    element.replaceChildren("Looks like: ", text, ...sure);
+    element.replaceChildren("Looks like: ", sentence, ...sure);
     element.hidden = false;
   }, () => {});
 }
 
 export function listSentences(list, promise, isCurrent) {
   list.parentElement.hidden = true;
-  promise.then(({ sentences }) => {
+  promise.then((sentences) => {
     if (!isCurrent()) return;
     list.replaceChildren(...sentences.map(({ sentence }) => make("li", "", sentence)));
     list.parentElement.hidden = !sentences.length;

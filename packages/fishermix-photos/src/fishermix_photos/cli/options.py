@@ -1,0 +1,189 @@
+"""The options and arguments of the commands: each is described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fishermix.errors import FishermixError
+from typer import Argument, Option
+
+# Written out, because `--help` does not wait for the recipes and their schema.
+RECIPE_HELP = "One of paper, best, shipped."
+PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
+VARIANT_HELP = ", ".join(PAPER_VARIANTS)
+DATA_HELP = (
+    "A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or "
+    "folder:DIR. flickr8k-official:DIR has the 6,000 official training photos instead of the paper's 6,091."
+)
+ADDED = "Folders of photos, which are added to your library."
+
+
+def _check_library(library: str | None) -> str | None:
+    if library is not None and not library.strip():
+        raise FishermixError("--library is empty. Name a directory, or omit it.")
+    return library
+
+
+def _set_max_pixels(pixels: int | None) -> int | None:
+    if pixels is not None:
+        from fishermix_photos.vision.limits import set_default_max_pixels
+
+        set_default_max_pixels(pixels)
+    return pixels
+
+
+# The library and the model
+
+Folders = Annotated[list[Path], Argument(metavar="FOLDER", help="Folders of photos.")]
+KnownFolders = Annotated[
+    list[Path] | None, Argument(metavar="FOLDER", help="Folders of the library. Default: all of them.")
+]
+ServedFolders = Annotated[
+    list[Path] | None, Argument(metavar="FOLDER", help=f"{ADDED} Default: the whole library.")
+]
+ComparedFolders = Annotated[
+    list[Path] | None,
+    Argument(
+        metavar="FOLDER",
+        help=f"{ADDED} Default: the current folder if your library has it, otherwise the whole library.",
+    ),
+]
+Photos = Annotated[
+    list[Path], Argument(metavar="PHOTO", help="Photo files, or folders of them.", readable=False)
+]
+Model = Annotated[
+    Path | None, Option("--model", help="Folder of a trained model. Default: the model in the package.")
+]
+Library = Annotated[
+    str | None,
+    Option(
+        "--library",
+        metavar="PLACE",
+        callback=_check_library,
+        help="Use the library in this place. Default: the one in your data folder.",
+    ),
+]
+MaxPixels = Annotated[
+    int | None,
+    Option(
+        "--max-pixels",
+        metavar="NUMBER",
+        min=1,
+        callback=_set_max_pixels,
+        help="Reject images with more pixels than this. Default: depends on RAM.",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    Option(
+        "--exclude",
+        metavar="GLOB",
+        help="Skip photos and folders that match: '*.gif', 'raw/'. Can be given several times. "
+        "To skip them always, write the globs into a file .fishermixignore.",
+    ),
+]
+Update = Annotated[
+    bool, Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
+]
+Follow = Annotated[
+    bool, Option("--update/--no-update", help="Keep looking for new, changed and deleted photos.")
+]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+Null = Annotated[
+    bool, Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
+]
+
+# Search
+
+Query = Annotated[
+    list[str],
+    Argument(
+        metavar="QUERY... [FOLDER...]",
+        help="A sentence or a photo, or several with + and - between them; 2:dog counts twice. "
+        "Then the folders to search, which are added to your library. Without one, the current folder is "
+        "searched if your library has it, otherwise the whole library.",
+    ),
+]
+Number = Annotated[
+    int | None,
+    Option(
+        "-n",
+        "--number",
+        min=1,
+        help="Print at most this many photos. Default: 10, or all if the query is only a date or a name.",
+    ),
+]
+Files = Annotated[bool, Option("-f", "--files", help="Print paths only, for pipes.")]
+MinScore = Annotated[
+    str | None,
+    Option(
+        metavar="SCORE|auto",
+        help="Print only photos with at least this score. auto: only likely photos and maybes.",
+    ),
+]
+After = Annotated[
+    str | None, Option(metavar="DATE", help="Only photos taken on this date or later: 2019-07-14.")
+]
+Before = Annotated[
+    str | None, Option(metavar="DATE", help="Only photos taken before this date: 2020, 2020-06.")
+]
+In = Annotated[
+    str | None,
+    Option("--in", metavar="NAME", help="Only photos in folders with these words in their names: peru."),
+]
+Camera = Annotated[
+    str | None, Option(metavar="NAME", help="Only photos taken with a camera whose name contains this.")
+]
+Near = Annotated[
+    str | None,
+    Option(
+        metavar="PLACE",
+        help="Only photos taken near a city, in a country or around a point: Lima; Lima,50km; Peru; "
+        "52.5,13.4,10km. Names of places: GeoNames, CC BY 4.0.",
+    ),
+]
+Html = Annotated[Path | None, Option(help="Also write a contact sheet: one HTML file with the photos in it.")]
+
+# Training
+
+Data = Annotated[
+    list[str],
+    Option("--data", metavar="KIND:PATH", help=f"{DATA_HELP} Can be given several times."),
+]
+OnlyTrain = Annotated[
+    list[str],
+    Option(metavar="KIND:PATH", help="Like --data, but its validation photos are not used at all."),
+]
+Recipe = Annotated[str, Option(help=RECIPE_HELP)]
+Changes = Annotated[
+    list[str],
+    Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a field of the recipe: encoders=resnet50,vgg19, mixture_components=10, "
+        "transformer=none, transformer_weight=1, n_components=256, … Can be given several times.",
+    ),
+]
+Vectors = Annotated[
+    Path, Option(help="Word vectors: a file, or a folder written by `fishermix vectors import`.")
+]
+Work = Annotated[
+    Path | None,
+    Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
+]
+Stages = Annotated[
+    Path | None, Option("--work", help="Folder for what is finished. Default: a folder next to the model.")
+]
+Words = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Vocabulary size: all caption words, then the most frequent others. Default: all words of the "
+        "vectors.",
+    ),
+]
+Half = Annotated[bool, Option("--half", help="Store vectors and weights in half precision.")]
+Out = Annotated[Path, Option("--out", help="The folder to write the model to.")]
+Split = Annotated[str, Option(help="The part to measure: train, dev or test.")]
+JsonFile = Annotated[Path | None, Option("--json", help="Add the results to this JSON file.")]
