@@ -46,6 +46,7 @@ from fishermix_photos.results import (
 from fishermix_photos.search import PhotoSearch, Scope, count_facets
 from fishermix_photos.store import LocalStore
 from fishermix_photos.update import run_updates
+from fishermix_photos.vision.formats import count_photos
 
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
@@ -115,7 +116,7 @@ class PhotoLibrary:
         return LocalStore(Path(place).expanduser())
 
     def __repr__(self) -> str:
-        return f"PhotoLibrary({self.place!r}, {self.count():,} photos)"
+        return f"PhotoLibrary({self.place!r}, {count_photos(self.count())})"
 
     @property
     def place(self) -> str:

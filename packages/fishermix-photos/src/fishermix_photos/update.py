@@ -36,6 +36,7 @@ from fishermix_photos.photo_files import (
 from fishermix_photos.results import Changes, FolderAway, LibraryBusy
 from fishermix_photos.vision.formats import (
     UnreadableImage,
+    count_photos,
     find_format,
     is_whole_file,
     list_formats,
@@ -224,8 +225,9 @@ class FolderUpdate:
         files = self._find_files(known)
         if files and not present and not unreadable:
             raise FolderAway(
-                f"The library has {_count_files(files):,} photos of {self.folder}, but there are none now. "
-                "Is the disk mounted? If you deleted them, remove the folder from the library.",
+                f"The library has {count_photos(_count_files(files))} of {self.folder}, "
+                "but there are none now. Is the disk mounted? If you deleted them, remove the folder from "
+                "the library.",
                 folder=self.folder,
             )
         todo = {path: stamp for path, stamp in present.items() if _has_changed(known.get(path), stamp)}

@@ -14,13 +14,6 @@ def test_a_contact_sheet_needs_a_folder_and_the_message_says_so_once(tiny, photo
     assert not (tmp_path / "home").exists()  # nothing was indexed before
 
 
-@pytest.mark.parametrize("option", ["-n", "-0", "--json"])
-def test_options_after_dashes_are_named(tiny, photos, option):
-    message = tiny("search", "--", "red", photos, option, fails=True)
-    assert message == f"{option} comes after --, where options end. Put it before the query."
-    assert "red.png" in tiny("search", "-n", "1", "--", "red", photos)
-
-
 def test_conditions_that_no_photo_meets_are_named(tiny, photos, monkeypatch):
     remarks = tiny.remarks
     for conditions in (["red", "--camera", "nikon"], ["red in 1987"]):

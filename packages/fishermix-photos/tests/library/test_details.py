@@ -138,8 +138,6 @@ def find(library, n=10, **conditions):
         ({"camera": "apple iphone"}, {"sydney"}),
         ({"near": "52.5,13.4,10km"}, {"berlin"}),
         ({"near": "52.5,13.4,50km"}, {"berlin", "holidays"}),
-        ({"shape": "portrait"}, {"sydney"}),
-        ({"shape": "landscape", "after": "2019"}, {"berlin"}),
     ],
 )
 def test_filters(library, conditions, names):

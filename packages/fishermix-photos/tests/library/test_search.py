@@ -8,7 +8,7 @@ from fishermix.errors import FishermixError
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.model import Calibration
 from fishermix_photos.query import BadFilter, Filter, UnknownTerm, parse_query
-from fishermix_photos.results import Query, UnknownPhoto
+from fishermix_photos.results import FacetCount, Query, UnknownPhoto
 from fishermix_photos.search import LIKELY, MAYBE, find_band
 from PIL import Image
 from tiny_model import NAMES, CrowdedModel, TinyModel, TrainingScores, paint
@@ -218,13 +218,14 @@ def test_browsing(album):
 
 def test_facets_and_topics(album, tmp_path):
     facets = album.facets()
-    assert facets.folders == (("A", 12), ("B", 5), ("B/in", 5))
-    assert facets.kinds == (("PNG", 17),)
-    assert sum(count for _, count in facets.years) == 17
-    assert album.facets([tmp_path / "B"]).folders == (("B", 5), ("B/in", 5))
+    inside = (FacetCount("B", 5), FacetCount("B/in", 5))
+    assert facets.folders == (FacetCount("A", 12), *inside)
+    assert facets.kinds == (FacetCount("PNG", 17),)
+    assert sum(year.photos for year in facets.years) == 17
+    assert album.facets([tmp_path / "B"]).folders == inside
     paint(tmp_path / "A" / "new.png", "yellow", "grey")
     album.update([tmp_path / "A"])
-    assert album.facets().kinds == (("PNG", 18),)
+    assert album.facets().kinds == (FacetCount("PNG", 18),)
 
 
 def test_photos_by_id_and_points(album, tmp_path):

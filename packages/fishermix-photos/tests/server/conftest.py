@@ -44,7 +44,8 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def library(photos, tmp_path_factory):
-    model = give_sentences(TinyModel(), SENTENCES + [f"grey number {i}" for i in range(40)])
+    colors = [f"a picture in {name}" for name in NAMES]  # so that colors are topics
+    model = give_sentences(TinyModel(), SENTENCES + colors + [f"grey number {i}" for i in range(40)])
     model.captioner = HostileCaptioner()
     with make_library(photos, tmp_path_factory.mktemp("library"), model) as library:
         yield library

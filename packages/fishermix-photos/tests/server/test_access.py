@@ -316,14 +316,6 @@ def test_a_wrong_host_is_reported_at_once(tmp_path):
     assert out == ""
 
 
-def test_a_link_without_segno_is_a_link(monkeypatch, capsys):
-    from fishermix_photos.cli.serve import print_qr_code
-
-    monkeypatch.setitem(sys.modules, "segno", None)
-    print_qr_code("http://127.0.0.1/?token=x")
-    assert capsys.readouterr().out == ""
-
-
 def test_a_terminal_without_blocks_gets_the_link(monkeypatch):
     from fishermix_photos.cli.serve import print_qr_code
 

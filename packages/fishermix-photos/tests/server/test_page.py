@@ -10,7 +10,7 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from fishermix_photos.server.access import Access, create_token
+from fishermix_photos.server.access import Access
 from fishermix_photos.server.app import create_app
 from PIL import Image
 from serving import id_of
@@ -869,12 +869,12 @@ def test_progress_and_problems_are_shown(album, live):
 
 
 def test_the_link_opens_the_page_and_the_address_forgets_the_token(screen, served, shown):
-    access = Access(create_token())
+    access = Access(with_token=True)
     host, port = served(app=create_app(shown, access=access))
     screen.delete_all_cookies()
     screen.get(f"http://{host}:{port}/")
     assert "scan the QR code" in text(screen, "body")
-    screen.get(f"http://{host}:{port}/?token={create_token()}")
+    screen.get(f"http://{host}:{port}/?token=wrong")
     assert "scan the QR code" in text(screen, "body")
     screen.get_log("browser")  # these were refused
     screen.get(f"http://{host}:{port}/?token={access.token}")

@@ -36,10 +36,6 @@ def test_import_then_load(run, tmp_path):
     assert loaded.vectors.dtype == "float16"
 
 
-def test_import_a_part(run, tmp_path):
-    assert run("import", "vectors.txt.gz", "out", "--limit", "2")[1].startswith("out: 2 words")
-
-
 def test_a_broken_file_is_one_line_and_makes_nothing(run, tmp_path):
     code, text = run("import", "broken.bin", "out")
     assert code == 1

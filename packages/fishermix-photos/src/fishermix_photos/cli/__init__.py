@@ -120,7 +120,11 @@ def _print_version(wanted: bool) -> None:
 def set_options(
     quiet: bool = typer.Option(False, *QUIET, help="Print results only: no progress, no remarks."),
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and exit.",
     ),
 ) -> None:
     if quiet:

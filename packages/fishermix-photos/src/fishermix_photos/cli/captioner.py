@@ -12,18 +12,8 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import App, app, options
-from fishermix_photos.cli.common import (
-    check_output_files,
-    open_model,
-    require_captioner,
-    say_table,
-    tell,
-)
-from fishermix_photos.cli.train import (
-    apply_changes,
-    open_combined,
-    open_training_data,
-)
+from fishermix_photos.cli.common import check_output_file, open_model, require_captioner, say_table, tell
+from fishermix_photos.cli.train import apply_changes, open_training_data
 
 if TYPE_CHECKING:
     from fishermix.caption.captioner import Captioner
@@ -118,14 +108,15 @@ def measure_captions(
 ) -> None:
     """Evaluate the captions of a split: BLEU-1 to 4, ROUGE-L, CIDEr-D and originality, in percent."""
     from fishermix_photos.lab.captioners import evaluate_captioner
+    from fishermix_photos.lab.datasets import combine
     from fishermix_photos.lab.record import describe_command, describe_evaluation, write_rows
     from fishermix_photos.model import SHIPPED
 
-    check_output_files(json_file)
+    check_output_file(json_file)
     decoding = asdict(apply_changes(Decoding(), changes))
     loaded = open_model(model)
     captioner = require_captioner(loaded)
-    dataset = open_combined(data)
+    dataset = combine(open_training_data(data))
     begin = time.monotonic()
     found = evaluate_captioner(loaded, captioner, dataset, split, work, decoding)
     seconds = round(time.monotonic() - begin, 1)
@@ -151,4 +142,4 @@ def _print_originality(rows: dict[str, Originality]) -> None:
     for name, row in rows.items():
         new = "" if row.new is None else f"{row.new:.1f}"
         cells.append((name, f"{row.sentences}", new, f"{row.distinct}", f"{row.words}", f"{row.length:.1f}"))
-    say_table("", columns, cells, caption="new: not in the training set")
+    say_table("new: not in the training set", columns, cells)

@@ -57,15 +57,12 @@ def require_captioner(model: ImageTextModel) -> Captioner:
     return model.captioner
 
 
-def check_output_files(*files: Path | None) -> None:
+def check_output_file(file: Path | None) -> None:
     """Raise, before hours of work, if a file could not be written at the end."""
-    for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
-            raise FishermixError(
-                f"There is no folder {file.parent} to write {file.name} to. Create it first."
-            )
-        if file is not None and file.is_dir():
-            raise FishermixError(f"{file} is a folder. Name a file.")
+    if file is not None and not file.absolute().parent.is_dir():
+        raise FishermixError(f"There is no folder {file.parent} to write {file.name} to. Create it first.")
+    if file is not None and file.is_dir():
+        raise FishermixError(f"{file} is a folder. Name a file.")
 
 
 # Printing
@@ -94,14 +91,13 @@ def say_json(value: object) -> None:
     _write(sys.stdout, json.dumps(value, indent=1) + "\n")
 
 
-def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
+def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table with a frame."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=Text(clean(title)), title_justify="left", caption_justify="left")
-    table.caption = caption or None
+    table = Table(*columns, title=Text(clean(title)), title_justify="left")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     Console().print(table)

@@ -13,7 +13,8 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import open_library, say
-from fishermix_photos.cli.describe import format_explanation
+from fishermix_photos.cli.describe import format_caption, format_explanation
+from fishermix_photos.vision.formats import count_photos
 
 # Photos that are part of installed packages.
 PACKAGED_PHOTOS = {
@@ -49,14 +50,14 @@ def demo(
     folder = copy_packaged_photos(out / "photos")
     with open_library(str(out / "library"), model) as library:
         library.update([folder])
-        say(f"{library.count():,} photos in {folder}")
+        say(f"{count_photos(library.count())} in {folder}")
         for query in QUERIES:
             results = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET))
             say("", f'fishermix search "{query}"', *([f"  {results.verdict}"] if results.verdict else []))
             say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos[:3]))
         best = results.photos[0]
         if library.model.captioner is not None:
-            say("", f"fishermix caption {best.relative}", f"  {library.describe(best.id).sentence}")
+            say("", f"fishermix caption {best.relative}", f"  {format_caption(library.describe(best.id))}")
         lines = format_explanation(library.explain(query, best.id))
         say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
     cards = [Card(photo.picture, photo.relative, photo.score, photo.band) for photo in results.photos]

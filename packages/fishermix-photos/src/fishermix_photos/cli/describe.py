@@ -21,6 +21,8 @@ from fishermix_photos.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from fishermix.caption.consensus import Description
+
     from fishermix_photos.explain import Explanation
 
 BAR = 20  # characters of the longest bar
@@ -39,22 +41,21 @@ def caption(
 
     Photos that cannot be read are reported, and the exit code is then 1.
     """
-
-    def show(photo: Path, entry: dict[str, Any]) -> None:
-        sentence = f"{entry['sentence']} (unsure)" if entry["unsure"] else entry["sentence"]
-        say(f"{photo}: {sentence}" if len(photos) > 1 else sentence)
-
     photos = _list_photos(photos)
-    if len(photos) == 1:
-        _check_photo(photos[0])  # before the model is loaded
     with open_library(None, model) as library:
         require_captioner(library.model)
 
-        def describe(photo: Path) -> dict[str, Any]:
+        def describe(photo: Path) -> tuple[dict[str, Any], list[str]]:
             found = library.describe(library.encode_photo(photo))
-            return {"sentence": found.sentence, "confidence": found.confidence, "unsure": found.unsure}
+            entry = {"sentence": found.sentence, "confidence": found.confidence, "unsure": found.unsure}
+            name = f"{photo}: " if len(photos) > 1 else ""
+            return entry, [f"{name}{format_caption(found)}"]
 
-        _describe_each(photos, describe, None if as_json else show)
+        _describe_each(photos, describe, as_json)
+
+
+def format_caption(found: Description) -> str:
+    return f"{found.sentence} (unsure)" if found.unsure else found.sentence
 
 
 @app.command(
@@ -82,21 +83,17 @@ def annotate(
     """
     from fishermix_photos.describe import read_sentences
 
-    def show(photo: Path, entry: dict[str, Any]) -> None:
-        if len(photos) > 1:
-            say(str(photo))
-        for ranked in entry["sentences"]:
-            say(f"{ranked['score']:.3f}  {ranked['sentence']}")
-
     photos = _list_photos(photos)
     candidates = read_sentences(sentences) if sentences else None
     with open_library(None, model) as library:
 
-        def rank(photo: Path) -> dict[str, Any]:
+        def rank(photo: Path) -> tuple[dict[str, Any], list[str]]:
             ranked = library.annotate(library.encode_photo(photo), number, candidates)
-            return {"sentences": [{"sentence": text, "score": round(score, 6)} for text, score in ranked]}
+            entries = [{"sentence": text, "score": round(score, 6)} for text, score in ranked]
+            name = [str(photo)] if len(photos) > 1 else []
+            return {"sentences": entries}, name + [f"{score:.3f}  {text}" for text, score in ranked]
 
-        _describe_each(photos, rank, None if as_json else show)
+        _describe_each(photos, rank, as_json)
 
 
 def _list_photos(places: list[Path]) -> list[Path]:
@@ -105,13 +102,12 @@ def _list_photos(places: list[Path]) -> list[Path]:
 
     photos: list[Path] = []
     for place in places:
-        if not place.is_dir():
-            photos.append(place)
-            continue
-        found = [place / path for path in scan_folder(place).photos]
+        found = [place / path for path in scan_folder(place).photos] if place.is_dir() else [place]
         if not found:
             raise FishermixError(f"There are no photos in {place}.")
         photos += found
+    if len(photos) == 1:
+        _check_photo(photos[0])  # before the model is loaded
     return photos
 
 
@@ -123,11 +119,9 @@ def _check_photo(photo: Path) -> None:
 
 
 def _describe_each(
-    photos: list[Path],
-    describe: Callable[[Path], dict[str, Any]],
-    show: Callable[[Path, dict[str, Any]], None] | None,
+    photos: list[Path], describe: Callable[[Path], tuple[dict[str, Any], list[str]]], as_json: bool
 ) -> None:
-    """Show what is said of each photo at once, or print a JSON list at the end if `show` is None.
+    """Print what is said of each photo at once, or a JSON list at the end.
 
     Photos that cannot be read are reported; a single one is a mistake.
     """
@@ -135,15 +129,16 @@ def _describe_each(
     for photo in photos:
         try:
             _check_photo(photo)
-            entries.append({"path": str(photo), **describe(photo)})
+            entry, lines = describe(photo)
         except FishermixError as error:
             if len(photos) == 1:
                 raise
             tell(str(error))
             continue
-        if show is not None:
-            show(photo, entries[-1])
-    if show is None:
+        entries.append({"path": str(photo), **entry})
+        if not as_json:
+            say(*lines)
+    if as_json:
         say_json(entries)
     if len(entries) < len(photos):
         raise FishermixError(f"{len(photos) - len(entries)} of {len(photos)} photos could not be read.")

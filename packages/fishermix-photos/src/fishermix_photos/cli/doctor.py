@@ -11,15 +11,11 @@ from fishermix import __version__
 from fishermix.errors import FishermixError
 from fishermix.runtime import available_threads, list_extras
 
-from fishermix_photos.cli import app, options
+from fishermix_photos.cli import ADVICE, app, options
 from fishermix_photos.cli.common import open_library, open_model, say
-from fishermix_photos.vision.formats import FORMATS, explain_missing
+from fishermix_photos.vision.formats import FORMATS, count_photos, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
-START_AGAIN = (
-    "`fishermix library remove --all` deletes the library; then add your folders again. Your photos are not "
-    "in it."
-)
 # What works without an extra, although its name suggests otherwise.
 PURPOSE = {"torch": "needed only to train a captioner"}
 
@@ -80,9 +76,9 @@ def _library(place: str | None, problems: list[str]) -> Iterator[str]:
     try:
         with open_library(place, None) as library:
             wrong = library.verify()
-            problems += [*wrong, START_AGAIN] if wrong else []
+            problems += [*wrong, ADVICE["library_damaged"]] if wrong else []
             problems += _explain_permissions(Path(library.place))
-            yield f"library     {library.place}: {library.count():,} photos, {len(wrong)} problems"
+            yield f"library     {library.place}: {count_photos(library.count())}, {len(wrong)} problems"
             for status in library.folders():
                 yield f"  {status.photos:,}  {status.folder}{'' if status.exists else f'  ({AWAY})'}"
     except FishermixError as error:

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fishermix_photos.cli import app, options
-from fishermix_photos.cli.common import (
-    open_library,
-    say,
-    say_json,
-    say_paths,
-    tell,
-)
-from fishermix_photos.cli.search import (
-    PathNames,
-    choose_folders,
-    explain_empty,
-    update_folders,
-)
+from fishermix_photos.cli.common import open_library, say, say_json, say_paths, tell
+from fishermix_photos.cli.search import PathNames, choose_folders, explain_empty, update_folders
+from fishermix_photos.vision.formats import count_photos
 
 if TYPE_CHECKING:
     from fishermix_photos.duplicates import DuplicateGroup
@@ -54,7 +44,7 @@ def duplicates(
             update_folders(photos, chosen, exclude)
         groups = photos.duplicates(chosen, exact)
         total = photos.count(chosen)
-        nothing = f"No duplicates found among {total:,} photos."
+        nothing = f"No duplicates found among {count_photos(total)}."
         if not total:
             nothing = explain_empty(photos, chosen, exclude, update)
     names, start = PathNames(chosen), 1 if omit_first else 0
@@ -67,7 +57,7 @@ def duplicates(
         paths = [names.write(photo.path) for photo in group.photos[start:]]
         say_paths(paths, end="\0" if null else "\n")
     count = sum(len(group.photos) for group in groups)
-    tell(f"Groups: {len(groups):,}, with {count:,} of {total:,} photos." if groups else nothing)
+    tell(f"Groups: {len(groups):,}, with {count:,} of {count_photos(total)}." if groups else nothing)
 
 
 def _describe_group(group: DuplicateGroup, start: int, names: PathNames) -> dict[str, object]:

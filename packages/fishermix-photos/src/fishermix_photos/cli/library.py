@@ -12,12 +12,8 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import App, app, options
-from fishermix_photos.cli.common import (
-    open_library,
-    say,
-    say_json,
-    tell,
-)
+from fishermix_photos.cli.common import open_library, say, say_json, tell
+from fishermix_photos.vision.formats import count_photos, explain_skipped
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
@@ -92,7 +88,7 @@ def list_folders(
     else:
         say(*(f"{status.photos:,}  {_name_folder(status)}" for status in folders))
         frames = f" with {summary.pictures:,} frames and pages" if summary.pictures > summary.photos else ""
-        tell(f"{photos.place}: {summary.photos:,} photos{frames}, {summary.bytes / 1e6:,.1f} MB.")
+        tell(f"{photos.place}: {count_photos(summary.photos)}{frames}, {summary.bytes / 1e6:,.1f} MB.")
         _tell_away(folders)
 
 
@@ -111,8 +107,6 @@ def _tell_away(folders: Sequence[FolderStatus]) -> None:
 
 
 def _show_folder(status: FolderStatus) -> None:
-    from fishermix_photos.vision.formats import explain_skipped
-
     say(
         f"folder      {_name_folder(status)}",
         f"photos      {status.photos:,}",
@@ -141,17 +135,15 @@ def remove(
             tell(f"Deleted the library in {photos.place}. Your photos are unchanged.")
             return
         number = photos.remove(folder)
-    tell(f"Removed {folder} with {number:,} photos from your library. The files are unchanged.")
+    tell(f"Removed {folder} with {count_photos(number)} from your library. The files are unchanged.")
 
 
 def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str] | None) -> None:
     """Update folders and print what changed."""
-    from fishermix_photos.vision.formats import explain_skipped
-
     changes = photos.update(folders, exclude or ())
     say(
-        f"{photos.count(folders):,} photos: {changes.encoded:,} encoded, {changes.recognized:,} recognized "
-        f"by content, {changes.removed:,} removed, {len(changes.unreadable):,} unreadable."
+        f"{count_photos(photos.count(folders))}: {changes.encoded:,} encoded, {changes.recognized:,} "
+        f"recognized by content, {changes.removed:,} removed, {len(changes.unreadable):,} unreadable."
     )
     tell(
         *(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from fishermix.errors import FishermixError
@@ -13,10 +11,7 @@ from fishermix.runtime import install_command
 
 from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import open_model, say
-from fishermix_photos.cli.train import (
-    apply_changes,
-    open_training_data,
-)
+from fishermix_photos.cli.train import apply_changes, open_training_data
 
 if TYPE_CHECKING:
     from fishermix_photos.lab.datasets import Dataset
@@ -134,9 +129,12 @@ def tune_network(
     from fishermix_photos.lab.stages import Stages
     from fishermix_photos.model import MODEL_KIND
 
-    with _explain_missing_packages():
+    try:
         from fishermix_photos.lab.tuned_model import ModelTuning
         from fishermix_photos.lab.tuning import TuningOptions
+    except ModuleNotFoundError as error:
+        packages = f"{install_command('torch')} and {install_command('onnx')}"
+        raise FishermixError(f"Tuning needs {error.name}. Run: {packages}") from error
     sets = _weigh_sets(open_training_data(data, data_only_train), share, weight)
     sentences = [PROMPT.format(name) for name in classes.read_text("utf8").splitlines()] if classes else []
     out = make_place(out.absolute(), MODEL_KIND)
@@ -146,18 +144,6 @@ def tune_network(
         recipe = apply_changes(find_recipe("shipped"), changes)
         tuning.run(TuningOptions(steps), recipe, network, sentences).save(out, half=True)
     say(f"The model is in {out}, its network in {network}. You can delete {stages.folder}.")
-
-
-@contextmanager
-def _explain_missing_packages() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "onnx"):
-            raise
-        raise FishermixError(
-            f"Tuning needs torch and onnx. Run: {install_command('torch')} and {install_command('onnx')}"
-        ) from error
 
 
 def _weigh_sets(sets: list[Dataset], share: list[float], weight: list[float]) -> list[TuningSet]:
@@ -178,9 +164,6 @@ def import_vectors(
         Path, typer.Argument(help="A word2vec (binary or text) or GloVe (text) file, plain or gzipped.")
     ],
     out: Annotated[Path, typer.Argument(help="The folder to create.")],
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Read only this many words from the start.")
-    ] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store float16: half the size, about three digits.")
     ] = False,
@@ -195,11 +178,7 @@ def import_vectors(
     """Convert a file of word vectors into a folder that opens instantly."""
     from fishermix.text.word_vectors import WordVectors
 
-    imported = WordVectors.load(
-        file,
-        limit=limit,
-        dtype="float16" if half else "float32",
-        errors="skip" if skip_bad_words else "raise",
-    )
+    dtype: Literal["float16", "float32"] = "float16" if half else "float32"
+    imported = WordVectors.load(file, dtype=dtype, errors="skip" if skip_bad_words else "raise")
     imported.save(out, dtype="float16" if half else None)
     say(f"{out}: {len(imported)} words of {imported.dimension} dimensions")

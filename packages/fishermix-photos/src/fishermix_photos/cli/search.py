@@ -15,7 +15,7 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import Command, UsageError, app, options
 from fishermix_photos.cli.common import (
-    check_output_files,
+    check_output_file,
     open_library,
     say,
     say_json,
@@ -23,6 +23,7 @@ from fishermix_photos.cli.common import (
     tell,
     tell_unknown_words,
 )
+from fishermix_photos.vision.formats import count_photos, explain_skipped
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fishermix_photos.results import Changes, Photo, Query, Results
 
 BEST = 10  # photos that are printed by default
-AFTER_DASHES = ("-n", "-f", "-0", "-h")  # the short options: after a lone -- they would be words
 
 
 class SearchCommand(Command):
@@ -95,7 +95,7 @@ def search(
         merge_copies=not (null or paths_only),  # another program gets all files
         **_parse_min_score(min_score),
     )
-    check_output_files(html)
+    check_output_file(html)
     with open_library(library, model) as photos:
         words, named = _split_folders(query, photos)
         asked = replace(asked, terms=parse_arguments(words), folders=choose_folders(photos, named))
@@ -172,9 +172,6 @@ def _split_folders(arguments: list[str], library: PhotoLibrary) -> tuple[list[st
         place = os.path.expanduser(argument)
         return os.path.isdir(place) or (os.path.isabs(place) and library.covering(place) is not None)
 
-    for argument in arguments:
-        if argument in AFTER_DASHES or argument.startswith("--"):
-            raise FishermixError(f"{argument} comes after --, where options end. Put it before the query.")
     folders: list[Path] = []
     words = list(arguments)
     while len(words) > 1 and words[-2] not in ("+", "-") and is_folder(words[-1]):
@@ -233,17 +230,17 @@ def _parse_min_score(text: str | None) -> dict[str, Any]:
 def _explain_nothing(count: int, query: Query) -> str:
     """Why a search of photos found none."""
     if not query.filter and (query.min_score is not None or query.min_probability is not None):
-        return f"Nothing in {count:,} photos looks like this. Omit --min-score to see the nearest ones."
+        return f"Nothing in {count_photos(count)} looks like this. Omit --min-score to see the nearest ones."
     if not query.filter and query.exclude:
-        return f"--exclude excludes all {count:,} photos."
-    return f"Not one of {count:,} photos meets all conditions."
+        return f"--exclude excludes all {count_photos(count)}."
+    return f"Not one of {count_photos(count)} meets all conditions."
 
 
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
 
     cards = [Card(photo.picture, names.describe(photo), photo.score, photo.band) for photo in results.photos]
-    subtitle = results.verdict or f"{len(cards)} photos found by fishermix"
+    subtitle = results.verdict or f"{count_photos(len(cards))} found by fishermix"
     write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
     tell(f"Wrote {out}.")
 
@@ -283,8 +280,6 @@ def update_folders(
 
 def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
     """Report what an update could not read."""
-    from fishermix_photos.vision.formats import explain_skipped
-
     remarks = [f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()]
     if changes.unreadable:
         first = next(iter(changes.unreadable))

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,18 +16,12 @@ from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
 from fishermix_photos.cli import app, options
-from fishermix_photos.cli.common import (
-    open_library,
-    say,
-    tell,
-)
+from fishermix_photos.cli.common import open_library, say, tell
 from fishermix_photos.cli.search import tell_changes
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
     from fishermix_photos.server.access import Access
-    from fishermix_photos.server.live import LiveLibrary
-
 
 PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 HostOption = Annotated[
@@ -64,66 +59,50 @@ def serve(
     The page opens at once and shows new photos as they are encoded.
     """
     _expect_packages()
-    from fishermix_photos.server.access import Access, is_loopback
-    from fishermix_photos.server.live import LiveLibrary
+    import webbrowser
+
+    from fishermix_photos.server.access import Access, find_own_address, is_loopback
+    from fishermix_photos.server.app import create_app
+    from fishermix_photos.server.connections import Server
+    from fishermix_photos.server.live import Events, LiveLibrary
 
     def open_photos() -> PhotoLibrary:
         opened = open_library(library, model)
         _check_folders(opened, folders or (), update)
         return opened
 
-    access = Access(is_loopback(host), token)
-    listener = _bind(host, port)
-    live = LiveLibrary(open_photos, folders or (), exclude=exclude or (), update=update)
-    _answer_requests(live, access, listener, _make_address(host, port), browser)
-
-
-def _expect_packages() -> None:
-    """Raise if the packages of the server are not installed."""
-    try:
-        import fishermix_photos.server.app
-        import fishermix_photos.server.connections  # noqa: F401
-    except ImportError as error:
-        raise FishermixError(
-            f"The server needs {error.name}. Install it with `{install_command('serve')}`."
-        ) from error
-
-
-def _answer_requests(
-    live: LiveLibrary,
-    access: Access,
-    listener: socket.socket,
-    address: str,
-    browser: bool,
-) -> None:
-    """Answer requests until Ctrl-C, or until the library turns out to be unusable."""
-    from fishermix_photos.server.app import create_app
-    from fishermix_photos.server.connections import Server
-    from fishermix_photos.server.live import Events
-
-    server = Server(create_app(live, access=access))
-
     def stop_server() -> None:
         server.should_exit = True
 
-    live.events = Events(
+    access = Access(is_loopback(host), token)
+    listener = _bind(host, port)
+    reached = find_own_address(host)
+    address = f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
+    events = Events(
         say=tell,
         ready=lambda: say(f"Ready: {address} answers queries."),
         updated=lambda changes: tell_changes(live.library, changes),
         failed=stop_server,
     )
+    live = LiveLibrary(open_photos, folders or (), exclude or (), update, events)
+    server = Server(create_app(live, access=access))
     link = _say_address(address, access)
     live.start()
     if browser:
-        import webbrowser
-
         webbrowser.open(link)
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=[listener])  # until Ctrl-C, or until the library turns out to be unusable
     finally:
         live.stop()
     if live.failure is not None:
         raise live.failure
+
+
+def _expect_packages() -> None:
+    """Raise if a package of the server is not installed."""
+    for package in ("fastapi", "uvicorn", "segno"):
+        if find_spec(package) is None:
+            raise FishermixError(f"The server needs {package}. Install it with `{install_command('serve')}`.")
 
 
 def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool) -> None:
@@ -162,14 +141,6 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _make_address(host: str, port: int) -> str:
-    """The address of the page."""
-    from fishermix_photos.server.access import find_own_address
-
-    reached = find_own_address(host)
-    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
-
-
 def _say_address(address: str, access: Access) -> str:
     """Print the address of the page, with a token as a link and a QR code; returns the link."""
     if access.token is None:
@@ -188,12 +159,9 @@ def _say_address(address: str, access: Access) -> str:
 
 
 def print_qr_code(text: str) -> None:
-    """Print a QR code of half blocks; without segno, nothing."""
-    try:
-        import segno
-    except ImportError:
-        tell(f"The QR code needs segno. Install it with `{install_command('serve')}`.")
-        return
+    """Print a QR code of half blocks."""
+    import segno
+
     code = segno.make(text, error="l", micro=False)
     with contextlib.suppress(UnicodeEncodeError):  # a terminal without block characters
         code.terminal(out=sys.stdout, border=2, compact=True)

@@ -12,7 +12,7 @@ import typer
 from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app, options
-from fishermix_photos.cli.common import check_output_files, say, say_table, tell
+from fishermix_photos.cli.common import check_output_file, say, say_table, tell
 
 if TYPE_CHECKING:
     from fishermix_photos.lab.datasets import Dataset
@@ -104,12 +104,13 @@ def evaluate(
     json_file: options.JsonFile = None,
 ) -> None:
     """Measure image search, image annotation and sentence similarity as in the paper."""
+    from fishermix_photos.lab.datasets import combine
     from fishermix_photos.lab.record import describe_command, describe_evaluation, write_rows
     from fishermix_photos.lab.training import evaluate_model
     from fishermix_photos.model import SHIPPED, ImageTextModel
 
-    check_output_files(json_file)
-    dataset = open_combined(data)
+    check_output_file(json_file)
+    dataset = combine(open_training_data(data))
     part = dataset.sample(split, sample) if sample else dataset.part(split)
     loaded = ImageTextModel.load(model)
     features, begin = work and work / "features", time.monotonic()
@@ -155,7 +156,7 @@ def reproduce(
     from fishermix_photos.lab.record import describe_command, write_rows
     from fishermix_photos.lab.reproduce import Experiment, compare_variants
 
-    check_output_files(json_file)
+    check_output_file(json_file)
     names = variants.split(",") if variants else list(options.PAPER_VARIANTS)
     for loaded in map(load_family, family):
         names += [] if variants else [loaded.name, f"gaussian/laplace/{loaded.name}"]
@@ -221,13 +222,6 @@ def _check_vectors_exist(vectors: Path) -> None:
         raise FishermixError(
             f"There are no word vectors in {vectors}. Run `make word2vec`, or name yours with --vectors."
         )
-
-
-def open_combined(data: Sequence[str]) -> Dataset:
-    """All data sets of --data as one."""
-    from fishermix_photos.lab.datasets import combine
-
-    return combine(open_training_data(data))
 
 
 def open_training_data(data: Sequence[str], data_only_train: Sequence[str] = ()) -> list[Dataset]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel
 
 from fishermix_photos import results
-from fishermix_photos.details import find_kind
+from fishermix_photos.details import Details, find_kind
 from fishermix_photos.duplicates import DuplicateGroup
 from fishermix_photos.results import replace_undecodable
 from fishermix_photos.server.originals import find_type, stat_inside
@@ -13,41 +15,30 @@ from fishermix_photos.server.originals import find_type, stat_inside
 MOST_GROUPS = 500  # of duplicates in one answer
 
 
-class PhotoMessage(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class PhotoMessage(Details):
     """A photo, a video or a page of a TIFF file; `time` and `page` say which part of the file matched.
 
     path : from the name of the library's folder on, "Pictures/2019/dog.jpg"
+    file : the full path, if one photo is asked for; only this machine is told
     version : differs when the file has changed
+    playable : whether browsers show the file itself
     similar : the ids of near copies, which take no place of their own
     """
 
     id: str
     path: str
+    file: str | None
     kind: str
     bytes: int | None
     version: str
-    taken: str | None
-    place: str | None
-    width: int | None
-    height: int | None
+    playable: bool
     time: float | None
     page: int | None
     score: float | None
     probability: float | None
     band: results.Band | None
     similar: tuple[str, ...]
-
-
-class DetailsMessage(PhotoMessage):
-    """What is known of a photo. `file` is its full path; only this machine is told."""
-
-    file: str | None
-    camera: str | None
-    latitude: float | None
-    longitude: float | None
-    region: str | None
-    taken_from: str | None
-    playable: bool
 
 
 class RemarkMessage(BaseModel):
@@ -92,38 +83,23 @@ class SentenceMessage(BaseModel):
     score: float
 
 
-def show_photo(photo: results.Photo) -> PhotoMessage:
+def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
     status = stat_inside(photo)
     return PhotoMessage(
+        **vars(photo.details),
         id=photo.id,
         path=replace_undecodable(photo.name),
+        file=replace_undecodable(photo.path) if with_file else None,
         kind=find_kind(photo.path),
         bytes=status.st_size if status else None,
         version=f"{status.st_mtime_ns:x}" if status else "",
-        taken=photo.details.taken,
-        place=photo.details.place,
-        width=photo.details.width,
-        height=photo.details.height,
+        playable=find_type(photo.path) is not None,
         time=photo.time,
         page=photo.page,
         score=photo.score,
         probability=photo.probability,
         band=photo.band,
         similar=photo.similar,
-    )
-
-
-def show_details(photo: results.Photo, local: bool) -> DetailsMessage:
-    details = photo.details
-    return DetailsMessage(
-        **dict(show_photo(photo)),
-        file=replace_undecodable(photo.path) if local else None,
-        camera=details.camera,
-        latitude=details.latitude,
-        longitude=details.longitude,
-        region=details.region,
-        taken_from=details.taken_from,
-        playable=find_type(photo.path) is not None,
     )
 
 

@@ -21,12 +21,12 @@ from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Work
 from fishermix_photos.server.live import LiveLibrary
 from fishermix_photos.server.messages import (
-    DetailsMessage,
     DuplicatesMessage,
+    PhotoMessage,
     ResultsMessage,
     SentenceMessage,
-    show_details,
     show_duplicates,
+    show_photo,
     show_results,
 )
 from fishermix_photos.server.originals import Download, make_picture, open_original
@@ -224,9 +224,9 @@ async def send_picture(
 
 
 @router.get("/photos/{id}/details")
-async def describe_photo(site: Here, id: str) -> DetailsMessage:
+async def describe_photo(site: Here, id: str) -> PhotoMessage:
     """What is known of a photo: when, where and with what it was taken, and where it is."""
-    return await run_in_threadpool(show_details, await find_photo(site, id), site.access.local)
+    return await run_in_threadpool(show_photo, await find_photo(site, id), site.access.local)
 
 
 @router.get("/photos/{id}/original", response_class=Response)

@@ -97,6 +97,10 @@ def check_installed(name: str) -> None:
         raise UnreadableImage(reason, may_change=True)
 
 
+def count_photos(number: int) -> str:
+    return f"{number:,} photo" if number == 1 else f"{number:,} photos"
+
+
 def explain_skipped(counts: Mapping[str, int]) -> list[str]:
     """A sentence for each suffix of files that look like photos and are not read, with what to install."""
     sentences = []
