@@ -31,31 +31,27 @@ class Decoding:
     samples: int = 40
 
 
-CaptionRecipeOption = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        help="Training recipe: default, paper, or fine-tune (start from the captioner of the model).",
-    ),
-]
-CaptionSetOption = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Change a field of the recipe: epochs=5, min_count=6 (words that occur less often are not "
-        "written), units=256, … Can be given several times.",
-    ),
-]
-
-
 @captioner_app.command("train", epilog="Example: fishermix captioner train --model model --data coco:DIR")
 def train_and_save(
     model: Annotated[Path, typer.Option(help="Folder of a trained model; the captioner is saved in it.")],
     data: options.Data = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: options.OnlyTrain = [],  # noqa: B006
-    recipe: CaptionRecipeOption = "default",
-    changes: CaptionSetOption = [],  # noqa: B006
+    recipe: Annotated[
+        str,
+        typer.Option(
+            "--recipe",
+            help="Training recipe: default, paper, or fine-tune (start from the captioner of the model).",
+        ),
+    ] = "default",
+    changes: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a field of the recipe: epochs=5, min_count=6 (words that occur less often are not "
+            "written), units=256, … Can be given several times.",
+        ),
+    ] = [],  # noqa: B006
     work: options.Stages = None,
 ) -> None:
     """Train a captioner for a model.

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import app, options
+from fishermix_photos.cli import app
 from fishermix_photos.cli.common import open_library, say
 from fishermix_photos.cli.describe import format_caption, format_explanation
 from fishermix_photos.vision.formats import count_photos
@@ -39,7 +39,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the library and the contact sheet.")] = Path(
         "demo-out"
     ),
-    model: options.Model = None,
 ) -> None:
     """Try search, caption, explain and a contact sheet on photos that are part of installed packages."""
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
@@ -48,7 +47,7 @@ def demo(
 
     out.mkdir(parents=True, exist_ok=True)
     folder = copy_packaged_photos(out / "photos")
-    with open_library(str(out / "library"), model) as library:
+    with open_library(str(out / "library"), None) as library:
         library.update([folder])
         say(f"{count_photos(library.count())} in {folder}")
         for query in QUERIES:

@@ -9,15 +9,13 @@ from pathlib import Path
 
 from fishermix import __version__
 from fishermix.errors import FishermixError
-from fishermix.runtime import available_threads, list_extras
+from fishermix.runtime import list_extras
 
 from fishermix_photos.cli import ADVICE, app, options
 from fishermix_photos.cli.common import open_library, open_model, say
 from fishermix_photos.vision.formats import FORMATS, count_photos, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
-# What works without an extra, although its name suggests otherwise.
-PURPOSE = {"torch": "needed only to train a captioner"}
 
 
 @app.command(epilog="Example: fishermix doctor")
@@ -32,10 +30,8 @@ def doctor(library: options.Library = None, model: options.Model = None) -> None
         f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
         f"extras      {', '.join(_extras())}",
         f"photos      {', '.join(_formats())}",
-        f"threads     {available_threads()}",
     )
-    say(f"model       {_model(model, problems)}")
-    say(*_library(library, problems))
+    say(f"model       {_model(model, problems)}", *_library(library, problems))
     if problems:
         raise FishermixError(" ".join(problems))
     say("No problems found.")
@@ -48,8 +44,7 @@ def _extras() -> Iterator[str]:
         try:
             yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
         except PackageNotFoundError:
-            purpose = f"; {PURPOSE[extra]}" if extra in PURPOSE else ""
-            yield f"{extra} (not installed{purpose})"
+            yield f"{extra} (not installed)"
 
 
 def _formats() -> Iterator[str]:
@@ -61,8 +56,7 @@ def _formats() -> Iterator[str]:
 def _model(folder: Path | None, problems: list[str]) -> str:
     try:
         model = open_model(folder)
-        if not model.encode_text(["a red ball on a beach"]).any():
-            problems.append("All words of 'a red ball on a beach' are out of the model's vocabulary.")
+        model.encode_text(["a red ball on a beach"])  # reads the words and the transformer
         model.image_encoder  # noqa: B018 (opens the network)
         captions = "with" if model.captioner is not None else "without"
     except FishermixError as error:
@@ -73,27 +67,20 @@ def _model(folder: Path | None, problems: list[str]) -> str:
 
 def _library(place: str | None, problems: list[str]) -> Iterator[str]:
     """What the library holds, and whether it is sound and private."""
+    from fishermix_photos.disk import find_open_paths
+
     try:
         with open_library(place, None) as library:
             wrong = library.verify()
             problems += [*wrong, ADVICE["library_damaged"]] if wrong else []
-            problems += _explain_permissions(Path(library.place))
+            if exposed := find_open_paths(Path(library.place)) if Path(library.place).is_dir() else []:
+                problems.append(
+                    f"Other users of this machine can read your library, with the names of your photos "
+                    f"({len(exposed)} files and folders). Run `chmod -R go-rwx {shlex.quote(library.place)}`."
+                )
             yield f"library     {library.place}: {count_photos(library.count())}, {len(wrong)} problems"
             for status in library.folders():
                 yield f"  {status.photos:,}  {status.folder}{'' if status.exists else f'  ({AWAY})'}"
     except FishermixError as error:
         problems.append(str(error))
         yield "library     cannot be used"
-
-
-def _explain_permissions(place: Path) -> list[str]:
-    """A sentence if other users can read the library."""
-    from fishermix_photos.disk import find_open_paths
-
-    found = find_open_paths(place) if place.is_dir() else []
-    if not found:
-        return []
-    return [
-        f"Other users of this machine can read your library, with the names of your photos ({len(found)} "
-        f"files and folders). Run `chmod -R go-rwx {shlex.quote(str(place))}`."
-    ]

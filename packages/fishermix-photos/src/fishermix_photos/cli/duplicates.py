@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,8 +48,13 @@ def duplicates(
         if not total:
             nothing = explain_empty(photos, chosen, exclude, update)
     names, start = PathNames(chosen), 1 if omit_first else 0
+
+    def list_photos(group: DuplicateGroup) -> list[dict[str, Any]]:
+        photos = group.photos[start:]
+        return [{"path": names.write(photo.path), **photo.details.as_json()} for photo in photos]
+
     if as_json:
-        say_json([_describe_group(group, start, names) for group in groups])
+        say_json([{"exact": group.is_exact, "photos": list_photos(group)} for group in groups])
         return
     for number, group in enumerate(groups):
         if number and not null and not omit_first:
@@ -58,9 +63,3 @@ def duplicates(
         say_paths(paths, end="\0" if null else "\n")
     count = sum(len(group.photos) for group in groups)
     tell(f"Groups: {len(groups):,}, with {count:,} of {count_photos(total)}." if groups else nothing)
-
-
-def _describe_group(group: DuplicateGroup, start: int, names: PathNames) -> dict[str, object]:
-    """The photos of a group from a position on, as a JSON object."""
-    listed = [{"path": names.write(photo.path), **photo.details.as_json()} for photo in group.photos[start:]]
-    return {"exact": group.is_exact, "photos": listed}

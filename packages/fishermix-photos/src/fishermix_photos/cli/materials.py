@@ -17,24 +17,6 @@ if TYPE_CHECKING:
     from fishermix_photos.lab.datasets import Dataset
     from fishermix_photos.lab.tuned_model import TuningSet
 
-ShareOption = Annotated[
-    list[float],
-    typer.Option(help="How often photos of a data set are drawn, once per set. Default: by their number."),
-]
-WeightOption = Annotated[
-    list[float],
-    typer.Option(
-        help="How much the sentences of a set count, once per set. Default: 1. Sets with less are not used "
-        "to solve the joint space."
-    ),
-]
-ClassesOption = Annotated[
-    Path | None, typer.Option(help="The names of the network's classes, one per line, so that it keeps them.")
-]
-CutOption = Annotated[
-    str,
-    typer.Option(help="Activations after which the network learns. Default: those of EfficientNet-lite2."),
-]
 PROMPT = "a photo of a {}"
 
 networks = App(help="List, add and tune the networks that encode photos.")
@@ -109,12 +91,12 @@ def tune_network(
     out: options.Out,
     data: options.Data = [],  # noqa: B006 - typer reads the default, nobody changes it
     data_only_train: options.OnlyTrain = [],  # noqa: B006
-    share: ShareOption = [],  # noqa: B006
-    weight: WeightOption = [],  # noqa: B006
+    share: options.Share = [],  # noqa: B006
+    weight: options.Weight = [],  # noqa: B006
     model: options.Model = None,
     words: options.Words = None,
-    classes: ClassesOption = None,
-    cut: CutOption = "/_blocks.13/Add_output_0",
+    classes: options.Classes = None,
+    cut: options.Cut = "/_blocks.13/Add_output_0",
     changes: options.Changes = [],  # noqa: B006
     steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
     work: options.Stages = None,

@@ -83,12 +83,7 @@ Exclude = Annotated[
         "To skip them always, write the globs into a file .fishermixignore.",
     ),
 ]
-Update = Annotated[
-    bool, Option("--update/--no-update", help="Look for new, changed and deleted photos first.")
-]
-Follow = Annotated[
-    bool, Option("--update/--no-update", help="Keep looking for new, changed and deleted photos.")
-]
+Update = Annotated[bool, Option("--update/--no-update", help="Look for new, changed and deleted photos.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Null = Annotated[
     bool, Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
@@ -172,9 +167,7 @@ Work = Annotated[
     Path | None,
     Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
 ]
-Stages = Annotated[
-    Path | None, Option("--work", help="Folder for what is finished. Default: a folder next to the model.")
-]
+Stages = Annotated[Path | None, Option("--work", help="Folder for finished stages. Default: MODEL.work.")]
 Words = Annotated[
     int | None,
     Option(
@@ -187,3 +180,66 @@ Half = Annotated[bool, Option("--half", help="Store vectors and weights in half 
 Out = Annotated[Path, Option("--out", help="The folder to write the model to.")]
 Split = Annotated[str, Option(help="The part to measure: train, dev or test.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Add the results to this JSON file.")]
+
+# Serve
+
+Port = Annotated[int, Option(min=1, max=65535, help="Port to listen on.")]
+Host = Annotated[
+    str,
+    Option(
+        help="Address to listen on. 0.0.0.0: all devices of your network that have the token can connect."
+    ),
+]
+Token = Annotated[
+    bool,
+    Option("--token", help="Require a token on this machine too; with --host it is always required."),
+]
+Open = Annotated[bool, Option("--open", help="Open the page in your browser.")]
+
+# Reproduce
+
+Variants = Annotated[
+    str | None,
+    Option(
+        help=f"Variants to measure, separated by commas: {VARIANT_HELP}, or families such as "
+        "gaussian/laplace. Default: the first five.",
+    ),
+]
+TestImages = Annotated[
+    int | None, Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
+]
+Repeats = Annotated[int | None, Option(min=1, help="Number of random splits. Default: the paper's.")]
+Seeds = Annotated[
+    int,
+    Option(min=1, help="Measure this many seeds, from --seed on, and print means and deviations."),
+]
+Seed = Annotated[int, Option(min=0, help="Seeds whitening, mixtures and the hubness banks.")]
+Family = Annotated[
+    list[str],
+    Option(
+        metavar="MODULE:CLASS",
+        help="A custom family of an installed module, or of a file (FILE.py:CLASS). Its name can be "
+        "part of a variant; without --variants, two variants with it are added. Can be given several times.",
+    ),
+]
+
+# Tune a network
+
+Share = Annotated[
+    list[float],
+    Option(help="How often photos of a data set are drawn, once per set. Default: by their number."),
+]
+Weight = Annotated[
+    list[float],
+    Option(
+        help="How much the sentences of a set count, once per set. Default: 1. Sets with less are not used "
+        "to solve the joint space."
+    ),
+]
+Classes = Annotated[
+    Path | None, Option(help="The names of the network's classes, one per line, so that it keeps them.")
+]
+Cut = Annotated[
+    str,
+    Option(help="Activations after which the network learns. Default: those of EfficientNet-lite2."),
+]

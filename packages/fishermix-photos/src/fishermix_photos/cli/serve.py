@@ -7,11 +7,11 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from fishermix.errors import FishermixError
 from fishermix.runtime import install_command
 
@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
     from fishermix_photos.server.access import Access
 
-PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
-HostOption = Annotated[
-    str,
-    typer.Option(
-        help="Address to listen on. 0.0.0.0: all devices of your network that have the token can connect."
-    ),
-]
-TokenOption = Annotated[
-    bool,
-    typer.Option("--token", help="Require a token on this machine too; with --host it is always required."),
-]
-OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your browser.")]
-
 
 @app.command(
     epilog="Examples: fishermix serve ~/Pictures, then open http://127.0.0.1:8321 · "
@@ -44,11 +31,11 @@ OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in your 
 )
 def serve(
     folders: options.ServedFolders = None,
-    port: PortOption = 8321,
-    host: HostOption = "127.0.0.1",
-    token: TokenOption = False,
-    browser: OpenOption = False,
-    update: options.Follow = True,
+    port: options.Port = 8321,
+    host: options.Host = "127.0.0.1",
+    token: options.Token = False,
+    browser: options.Open = False,
+    update: options.Update = True,
     exclude: options.Exclude = None,
     library: options.Library = None,
     model: options.Model = None,
@@ -66,11 +53,6 @@ def serve(
     from fishermix_photos.server.connections import Server
     from fishermix_photos.server.live import Events, LiveLibrary
 
-    def open_photos() -> PhotoLibrary:
-        opened = open_library(library, model)
-        _check_folders(opened, folders or (), update)
-        return opened
-
     def stop_server() -> None:
         server.should_exit = True
 
@@ -84,6 +66,7 @@ def serve(
         updated=lambda changes: tell_changes(live.library, changes),
         failed=stop_server,
     )
+    open_photos = partial(_open_photos, library, model, folders or (), update)
     live = LiveLibrary(open_photos, folders or (), exclude or (), update, events)
     server = Server(create_app(live, access=access))
     link = _say_address(address, access)
@@ -105,8 +88,11 @@ def _expect_packages() -> None:
             raise FishermixError(f"The server needs {package}. Install it with `{install_command('serve')}`.")
 
 
-def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool) -> None:
-    """Raise if there is nothing to serve."""
+def _open_photos(
+    place: str | None, model: Path | None, folders: Sequence[Path], update: bool
+) -> PhotoLibrary:
+    """The library; raises if there is nothing to serve."""
+    library = open_library(place, model)
     if not folders and not library.folders():
         raise FishermixError("Your library is empty. Name a folder: `fishermix serve ~/Pictures`.")
     for folder in folders:
@@ -117,6 +103,7 @@ def _check_folders(library: PhotoLibrary, folders: Sequence[Path], update: bool)
             raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
         if not update:
             raise FishermixError(f"{folder} is not in your library yet. Omit --no-update to add it.")
+    return library
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -21,32 +21,6 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings")  # a dataclass
 
 REPRODUCE_WORK = Path(".cache/reproduce")
-VariantsOption = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Variants to measure, separated by commas: {options.VARIANT_HELP}, or families such as "
-        "gaussian/laplace. Default: the first five.",
-    ),
-]
-TestImagesOption = Annotated[
-    int | None, typer.Option(help="Rank among this many random test images (COCO: 1000). Default: all.")
-]
-RepeatsOption = Annotated[
-    int | None, typer.Option(min=1, help="Number of random splits. Default: the paper's.")
-]
-SeedsOption = Annotated[
-    int,
-    typer.Option(min=1, help="Measure this many seeds, from --seed on, and print means and deviations."),
-]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seeds whitening, mixtures and the hubness banks.")]
-FamilyOption = Annotated[
-    list[str],
-    typer.Option(
-        metavar="MODULE:CLASS",
-        help="A custom family of an installed module, or of a file (FILE.py:CLASS). Its name can be "
-        "part of a variant; without --variants, two variants with it are added. Can be given several times.",
-    ),
-]
 
 
 @app.command(epilog="Example: fishermix train --data flickr8k:DIR --out model/")
@@ -133,15 +107,15 @@ def evaluate(
 @app.command(epilog="Example: fishermix reproduce flickr8k:DIR --recipe best --json results.json")
 def reproduce(
     data: Annotated[str, typer.Argument(metavar="KIND:PATH", help=options.DATA_HELP)],
-    variants: VariantsOption = None,
-    repeats: RepeatsOption = None,
+    variants: options.Variants = None,
+    repeats: options.Repeats = None,
     recipe: options.Recipe = "paper",
     changes: options.Changes = [],  # noqa: B006
-    seed: SeedOption = 0,
-    seeds: SeedsOption = 1,
-    family: FamilyOption = [],  # noqa: B006
+    seed: options.Seed = 0,
+    seeds: options.Seeds = 1,
+    family: options.Family = [],  # noqa: B006
     vectors: options.Vectors = Path(".cache/word2vec"),
-    test_images: TestImagesOption = None,
+    test_images: options.TestImages = None,
     work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = REPRODUCE_WORK,
     json_file: options.JsonFile = None,
 ) -> None:

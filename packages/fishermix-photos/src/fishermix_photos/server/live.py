@@ -130,10 +130,6 @@ class LiveLibrary:
     def _set(self, state: State, message: str, done: int | None = None, total: int | None = None) -> None:
         self._progress = replace(self._progress, state=state, message=message, done=done, total=total)
 
-    def _say(self, state: State, message: str) -> None:
-        self.events.say(message)
-        self._set(state, message)
-
     # The thread
 
     def start(self) -> None:
@@ -170,11 +166,13 @@ class LiveLibrary:
 
     def open(self) -> None:
         """Open the library and load everything before the first request for it."""
-        self._say("starting", "Loading the model.")
+        self.events.say("Loading the model.")
+        self._set("starting", "Loading the model.")
         library = self._open_library()
         library.model  # noqa: B018 (loads it: from now on, queries are answered)
         self._library = library
-        self._say("updating", "Loading the image encoder and the captioner.")
+        self.events.say("Loading the image encoder and the captioner.")
+        self._set("updating", "Loading the image encoder and the captioner.")
         library.load()
         self._set("ready", "")
         self.events.ready()

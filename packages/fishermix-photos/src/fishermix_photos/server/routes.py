@@ -197,13 +197,8 @@ async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMe
 
 
 async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> list[SentenceMessage]:
-    live = site.live
-
-    def rank() -> list[SentenceMessage]:
-        ranked = live.library.annotate(photo, n)
-        return [SentenceMessage(sentence=sentence, score=score) for sentence, score in ranked]
-
-    return await site.work.run(rank)
+    ranked = await site.work.run(site.live.library.annotate, photo, n)
+    return [SentenceMessage(sentence=sentence, score=score) for sentence, score in ranked]
 
 
 # Pictures and files
@@ -239,22 +234,16 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
 
 
 @router.get("/export")
-async def list_paths(
+def list_paths(
     site: Here, id: Annotated[list[PhotoId], Query(min_length=1, max_length=MOST_LISTED)]
 ) -> PlainTextResponse:
     """The paths of several photos, one per line. Photos that are not served are left out."""
-    lines = await run_in_threadpool(find_paths, site, id)
-    if not lines:
+    paths: dict[str, None] = {}  # each once
+    for known in id:
+        with suppress(UnknownPhoto):
+            photo = site.live.photo(known)
+            paths[photo.path if site.access.local else photo.name] = None
+    if not paths:
         raise HTTPException(404, "None of these photos is in the library.")
     headers = {"Content-Disposition": 'attachment; filename="photos.txt"'}
-    return PlainTextResponse(replace_undecodable("\n".join([*lines, ""])), headers=headers)
-
-
-def find_paths(site: Site, ids: list[str]) -> list[str]:
-    """The paths of the photos with these ids, each once; a network sees no full paths."""
-    found: dict[str, None] = {}
-    for id in ids:
-        with suppress(UnknownPhoto):
-            photo = site.live.photo(id)
-            found[photo.path if site.access.local else photo.name] = None
-    return list(found)
+    return PlainTextResponse(replace_undecodable("\n".join([*paths, ""])), headers=headers)
