@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError, warn_user
 from fishermix.mixture.checkpoint import (
@@ -28,14 +28,13 @@ from fishermix.mixture.checkpoint import (
     pack_state,
     unpack_state,
 )
-from fishermix.mixture.e_step import MixtureParameters, check_parameters
-from fishermix.mixture.em import LARGEST, FitProgress, FitState, run_starts
+from fishermix.mixture.e_step import MixtureParameters, check_parameters, is_worth_compiling
+from fishermix.mixture.em import LARGEST, FitProgress, FitState, fit_batch, run_starts
 from fishermix.mixture.families import Family
-from fishermix.mixture.partial_fit import fit_batch
-from fishermix.mixture.prediction import PredictionMixin
 from fishermix.mixture.start import initialize, open_source, parse_families
 from fishermix.progress import progress as show
-from fishermix.rows.blocks import RowSource
+from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
+from fishermix.rows.sources import open_rows
 from fishermix.storage import (
     FolderKind,
     check_feature_names,
@@ -50,10 +49,11 @@ ITERATIONS_PER_CHECKPOINT = 5
 KIND = FolderKind("mixture", 1, MixtureConfig)
 # On the result of a fit:
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint", "working_memory")
+Use = Callable[[np.ndarray, np.ndarray], Any]
 SAVED_PARAMETERS = ("tol", "max_iter", "n_init", "init_params", "min_scale")
 
 
-class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
+class Mixture(DensityMixin, BaseEstimator):
     """Diagonal mixture in which each (component, dimension) has the family that fits it best.
 
     p(x) = sum_k tau_k prod_d f_kd((x_d - location_kd) / scale_kd) / scale_kd, with f_kd one of the `families`
@@ -175,8 +175,15 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    families_: Sequence[Family]
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    choice_: np.ndarray
+    lower_bounds_: list[float]
     n_iter_: int
     converged_: bool
+    n_features_in_: int
     feature_names_in_: np.ndarray
     _fixed_families: ClassVar[bool] = False
 
@@ -423,6 +430,108 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         mixture.n_features_in_ = locations.shape[1]
         return mixture
 
+    # What a fitted mixture says of rows, and rows that it draws
+
+    @property
+    def lower_bound_(self) -> float:
+        """Mean log likelihood per row in the last iteration."""
+        check_is_fitted(self, "weights_")
+        if not self.lower_bounds_:
+            raise AttributeError(
+                "lower_bound_ is known after fit; this mixture was made of given parameters."
+            )
+        return float(self.lower_bounds_[-1])
+
+    @property
+    def parameters_(self) -> MixtureParameters:
+        """The fitted attributes as one plain object, which does the computing."""
+        check_is_fitted(self, "weights_")
+        return MixtureParameters(self.families_, self.weights_, self.locations_, self.scales_, self.choice_)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the posteriors (N, K). X may be all that `fit` takes, here and below.
+
+        Returns
+        -------
+        posteriors : ndarray of shape (N, K)
+            Each row sums to 1.
+        """
+        return np.concatenate(self._map_panels(X, lambda posterior, _: np.ascontiguousarray(posterior.T)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most likely component of each row (N,).
+
+        Returns
+        -------
+        components : ndarray of shape (N,)
+            Indices from 0 to K - 1.
+        """
+        return self.predict_proba(X).argmax(axis=1)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log likelihood of each row (N,).
+
+        Returns
+        -------
+        log_likelihoods : ndarray of shape (N,)
+        """
+        return np.concatenate(self._map_panels(X, lambda _, log_likelihood: log_likelihood))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log likelihood per row.
+
+        Returns
+        -------
+        score : float
+        """
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion on X; lower is better. The choices are not counted.
+
+        Returns
+        -------
+        bic : float
+        """
+        log_likelihood = self.score_samples(X)
+        return float(-2 * log_likelihood.sum() + self.parameters_.n_free * np.log(len(log_likelihood)))
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion on X; lower is better. The choices are not counted.
+
+        Returns
+        -------
+        aic : float
+        """
+        return float(-2 * self.score_samples(X).sum() + 2 * self.parameters_.n_free)
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows (n, D), component after component; returns them and their components (n,).
+
+        Returns
+        -------
+        rows, components : ndarrays of shape (n, D) and (n,)
+        """
+        parameters = self.parameters_
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples}. The sampling requires at least one."
+            )
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return parameters.sample(n_samples, np.random.default_rng(seed))
+
+    def _map_panels(self, X: Any, use: Use) -> list[Any]:
+        """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
+        parameters = self.parameters_
+        source = open_rows(X, None, self.n_jobs)
+        if source is None:
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+            source = ArraySource(X, threads=self.n_jobs)
+        elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
+            raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
+        compiled = is_worth_compiling(source.shape[0] * parameters.choice.size)
+        return source.total(partial(_use_panels, parameters, compiled, use))["panels"]
+
     # Saving
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -441,7 +550,12 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         return cls.from_tensors(saved.config, saved.tensors, folder)
 
     def to_tensors(self) -> tuple[MixtureConfig, dict[str, np.ndarray]]:
-        """Return the numbers and tensors from which `from_tensors` makes the same mixture."""
+        """Return the numbers and tensors from which `from_tensors` makes the same mixture.
+
+        Returns
+        -------
+        config, tensors : MixtureConfig, dict of str to ndarray
+        """
         check_is_fitted(self, "weights_")
         state = self._recover_state()
         fit, tensors = pack_state(state)
@@ -462,7 +576,12 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
     def from_tensors(
         cls, config: MixtureConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> Mixture:
-        """Read what `to_tensors` returned; error messages name the folder `where`."""
+        """Read what `to_tensors` returned; error messages name the folder `where`.
+
+        Returns
+        -------
+        mixture : Mixture
+        """
         classes: dict[Any, type[Mixture]] = {
             known.__name__: known for known in (Mixture, GaussianMixture, LaplacianMixture, HybridMixture)
         }
@@ -480,6 +599,12 @@ class Mixture(PredictionMixin, DensityMixin, BaseEstimator):
         if names := check_feature_names(config.feature_names_in, mixture.n_features_in_, where):
             mixture.feature_names_in_ = np.array(names, object)
         return mixture
+
+
+def _use_panels(parameters: MixtureParameters, compiled: bool, use: Use, block: Block) -> Statistics:
+    """A step that keeps use(posteriors (K, n), log likelihoods (n,)) of each panel of a block."""
+    panels = block.panels(block.rows.dtype)
+    return Statistics(panels=[use(*parameters.posteriors(panel, compiled)) for panel in panels])
 
 
 M = TypeVar("M", bound=Mixture)
