@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.rows.blocks import GROUP, Block, RowSource, Statistics, Step, check_finite
+from fishermix.rows.blocks import GROUP, Block, BlockStep, RowSource, Statistics, check_finite
 from fishermix.runtime import install_command
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ClusterSource(RowSource):
         ]
         self._iteration = ""
 
-    def total(self, step: Step) -> Statistics:
+    def total(self, step: BlockStep) -> Statistics:
         from distributed.protocol import pickle
 
         if not getattr(step, "again", False) or not self._iteration:
@@ -127,7 +127,7 @@ def _make_part(rows: Any, dtype: np.dtype, weight: np.ndarray | None, start: int
     return Part(rows, weight)
 
 
-def _run_step(part: Part, step: Step, iteration: str) -> Statistics:
+def _run_step(part: Part, step: BlockStep, iteration: str) -> Statistics:
     if part.iteration != iteration:
         # This may be an old copy of the part, with the memo of an earlier iteration.
         part.memo, part.iteration = {}, iteration

@@ -139,7 +139,7 @@ def collect_candidates(
 def select_medians(
     statistics: Statistics, wanted: np.ndarray, reference: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run `kernels.select` on the K D groups of collected values; return median, weight, shift (K, D).
+    """Select the medians of the K D groups of collected values; return median, weight, shift (K, D).
 
     The values of each block are freed once they are grouped.
     """
@@ -161,10 +161,10 @@ def select_medians(
     def select(part: slice) -> None:
         ends = slice(part.start, part.stop + 1)
         outputs = (output[part] for output in found)
-        kernels.select(first[ends], value, weight, wanted[part], reference.ravel()[part], *outputs)
+        kernels.select_in_groups(first[ends], value, weight, wanted[part], reference.ravel()[part], *outputs)
 
     if wanted.size <= GROUPS or available_threads() == 1:
-        kernels.select(first, value, weight, wanted, reference.ravel(), *found)
+        kernels.select_in_groups(first, value, weight, wanted, reference.ravel(), *found)
     else:
         with ThreadPoolExecutor(available_threads()) as pool:
             parts = [slice(g, min(g + GROUPS, wanted.size)) for g in range(0, wanted.size, GROUPS)]

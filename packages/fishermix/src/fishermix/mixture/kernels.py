@@ -461,7 +461,7 @@ def _select_in_group(value, weight, left, right, need):
 
 
 @njit()
-def select(first, value, weight, wanted, reference, selected, inside, shift):
+def select_in_groups(first, value, weight, wanted, reference, selected, inside, shift):
     """Select (G,) the smallest value of each group up to which the weights sum to at least wanted (G,).
 
     Groups whose weights do not reach what is wanted are skipped. inside (G,) is the weight of the group,

@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 PANEL = 1024  # rows per kernel call: few enough for the L2 cache, enough to hide the cost of the call
 FEWEST_ROWS, MOST_ROWS = 2 * PANEL, 64 * PANEL  # of a block
-BLOCKS = 16  # per array, within these limits: enough for the threads of most machines
+BLOCKS_OF_ARRAY = 16  # per array, within these limits: enough for the threads of most machines
 GROUP = 8  # results that are added up before their sum is passed on
 LEVELS = 3  # of such sums that are made while results come in; those of the next levels are held at once
 
@@ -63,7 +63,7 @@ class Block:
         return [rows[panel] for panel in cut(len(rows), PANEL)]
 
 
-Step = Callable[[Block], Statistics]
+BlockStep = Callable[[Block], Statistics]
 
 
 class RowSource(ABC):
@@ -79,7 +79,7 @@ class RowSource(ABC):
             self.total_weight = float(shape[0] if self.weight is None else self.weight.sum())
 
     @abstractmethod
-    def total(self, step: Step) -> Statistics:
+    def total(self, step: BlockStep) -> Statistics:
         """Sum the statistics that `step` gives of each block, in the order of the blocks.
 
         Returns
@@ -122,7 +122,7 @@ class ArraySource(RowSource):
         parts = cut(len(rows), block_rows(len(rows)))
         self.blocks = [Block(self.rows[part], self._weigh(part)) for part in parts]
 
-    def total(self, step: Step) -> Statistics:
+    def total(self, step: BlockStep) -> Statistics:
         return sum_in_tree(map_in_threads(step, self.blocks, self.threads))
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def block_rows(n_rows: int) -> int:
     >>> block_rows(5_000), block_rows(100_000)
     (2048, 7168)
     """
-    size = -(-n_rows // (BLOCKS * PANEL)) * PANEL
+    size = -(-n_rows // (BLOCKS_OF_ARRAY * PANEL)) * PANEL
     return min(max(size, FEWEST_ROWS), MOST_ROWS)
 
 

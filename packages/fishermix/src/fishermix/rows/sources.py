@@ -20,9 +20,9 @@ from fishermix.errors import FishermixError
 from fishermix.rows.blocks import (
     PANEL,
     Block,
+    BlockStep,
     RowSource,
     Statistics,
-    Step,
     block_rows,
     check_finite,
     count_threads,
@@ -205,12 +205,12 @@ class StreamSource(RowSource):
         self._memory_for_memos = memory // 2
         self._checked = False
 
-    def total(self, step: Step) -> Statistics:
+    def total(self, step: BlockStep) -> Statistics:
         total = sum_in_tree(self._results(step))
         self._checked = True
         return total
 
-    def _results(self, step: Step) -> Iterator[Statistics]:
+    def _results(self, step: BlockStep) -> Iterator[Statistics]:
         kept = 0
         running: deque[tuple[dict[str, Any], Future[Statistics]]] = deque()
         with ThreadPoolExecutor(self.threads) as pool:
