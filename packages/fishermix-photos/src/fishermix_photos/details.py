@@ -54,12 +54,7 @@ class Details:
     region: str | None = None
 
     def as_json(self) -> dict[str, str | float | int]:
-        """What is known, by name.
-
-        Returns
-        -------
-        details : dict
-        """
+        """What is known, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 

@@ -182,9 +182,9 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All changes of the block, or none."""
-    connection.execute(f"BEGIN {kind}")
+    connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")

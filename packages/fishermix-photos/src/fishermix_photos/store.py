@@ -252,9 +252,28 @@ class LocalStore(LocalDatabase, Store):
             yield
 
     def delete(self) -> None:
-        """Delete the files of the library."""
+        """Delete the files of the library, damaged or not, and its directory if nothing else is in it. Raises
+        `LibraryBusy` if a process is updating a folder.
+        """
+        from filelock import FileLock, Timeout
+
         self.close()
-        delete_library(self.folder)
+        with ExitStack() as held:
+            for path in sorted(self.folder.glob("folder-*.lock")):
+                try:
+                    held.enter_context(FileLock(path, timeout=0))
+                except Timeout as error:
+                    raise LibraryBusy(
+                        f"Another process is updating the photo library in {self.folder}."
+                    ) from error
+                except OSError:
+                    continue  # a lock that nobody can hold
+            # The database first: without it, a directory with only files of ours counts as empty.
+            for path in sorted(self.folder.glob("*"), key=lambda path: path.name != DATABASE):
+                if OWN_FILE.fullmatch(path.name) and not path.is_dir():
+                    path.unlink(missing_ok=True)
+        with suppress(OSError):  # other files are in it
+            self.folder.rmdir()
 
     # Points
 
@@ -391,29 +410,6 @@ class LocalStore(LocalDatabase, Store):
                 is_sound = len(data) == width and zlib.crc32(data) == checksum
                 damaged += not (is_sound and np.isfinite(np.frombuffer(data, "<f4")).all())
         return [f"{damaged} points in {path} do not match their checksums."] if damaged else []
-
-
-def delete_library(place: str | os.PathLike) -> None:
-    """Delete the files of a library, damaged or not, and its directory if nothing else is in it. No photo is
-    changed. Raises `LibraryBusy` if a process is updating a folder.
-    """
-    from filelock import FileLock, Timeout
-
-    folder = Path(place)
-    with ExitStack() as held:
-        for path in sorted(folder.glob("folder-*.lock")):
-            try:
-                held.enter_context(FileLock(path, timeout=0))
-            except Timeout as error:
-                raise LibraryBusy(f"Another process is updating the photo library in {folder}.") from error
-            except OSError:
-                continue  # a lock that nobody can hold
-        # The database first: without it, a directory with only files of ours counts as empty.
-        for path in sorted(folder.glob("*"), key=lambda path: path.name != DATABASE):
-            if OWN_FILE.fullmatch(path.name) and not path.is_dir():
-                path.unlink(missing_ok=True)
-    with suppress(OSError):  # other files are in it
-        folder.rmdir()
 
 
 def next_generation(generation: int) -> int:

@@ -39,17 +39,16 @@ def added_transformers() -> Path:
 
 
 class _Session(NamedTuple):
-    """An open graph, those of `INPUTS` that it has, and its output.
+    """An open graph, those of `INPUTS` that it has, its output, and its tokenizer.
 
     width : of the output; a name or None if it does not say
-    length : the number of tokens that it takes; a name or None if it takes any number
     """
 
     graph: Any
     inputs: list[str]
     output: str
     width: int | str | None
-    length: int | str | None
+    tokenizer: Any
 
 
 class SentenceTransformer:
@@ -105,7 +104,7 @@ class SentenceTransformer:
     @cached_property
     def n_features(self) -> int:
         width = self._session.width
-        return width if isinstance(width, int) else len(self._run(self._tokenize(["a"])[0]))
+        return width if isinstance(width, int) else len(self._run("a"))
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Unit vectors (n, n_features) of sentences.
@@ -113,34 +112,36 @@ class SentenceTransformer:
         Each sentence runs alone, several at a time in threads: an 8-bit graph scales its activations by the
         largest of a batch, and a sentence's vector must not depend on the sentences next to it.
         """
-        encoded = self._tokenize([_replace_undecodable(sentence) for sentence in sentences])
-        out = np.zeros((len(encoded), self.n_features), np.float32)
-        threads = min(available_threads(), len(encoded)) if len(encoded) > 1 else 1
+        out = np.zeros((len(sentences), self.n_features), np.float32)
+        threads = min(available_threads(), len(sentences)) if len(sentences) > 1 else 1
         if threads <= 1:
-            for row, tokens in enumerate(encoded):
-                out[row] = self._run(tokens)
+            for row, sentence in enumerate(sentences):
+                out[row] = self._run(sentence)
             return out
         from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
 
         with ThreadPoolExecutor(threads) as pool:
-            for row, vector in enumerate(pool.map(self._run, encoded)):
+            for row, vector in enumerate(pool.map(self._run, sentences)):
                 out[row] = vector
         return out
 
-    def _run(self, tokens: Any) -> np.ndarray:
-        """The unit vector (n_features,) of the tokens of one sentence."""
-        ids, mask = np.array([tokens.ids], np.int64), np.array([tokens.attention_mask], np.int64)
-        given = dict(zip(INPUTS, (ids, mask, 0 * ids)))
+    def _run(self, sentence: str) -> np.ndarray:
+        """The unit vector (n_features,) of a sentence; bytes of the command line that are no text are read as
+        question marks.
+        """
+        graph, inputs, output, _, tokenizer = self._session
         try:
-            graph, inputs, output, *_ = self._session
+            tokens = tokenizer.encode(sentence.encode("utf8", "replace").decode("utf8"))
+            ids, mask = np.array([tokens.ids], np.int64), np.array([tokens.attention_mask], np.int64)
+            given = dict(zip(INPUTS, (ids, mask, 0 * ids)))
             (vectors,) = graph.run([output], {name: given[name] for name in inputs})
             if output == POOLED:
                 vector = vectors[0].astype(np.float32, copy=False)
             else:
                 vector = vectors[0, : mask.sum()].mean(axis=0, dtype=np.float32)
             return vector / max(float(np.linalg.norm(vector)), SHORTEST_VECTOR)
-        except Exception as error:  # onnxruntime raises its own classes
-            raise FishermixError(f"{self.folder / GRAPH} does not run on a sentence: {error}") from error
+        except Exception as error:  # onnxruntime and tokenizers raise their own classes
+            raise FishermixError(f"{self.folder} cannot encode a sentence: {error}") from error
 
     @cached_property
     def _session(self) -> _Session:
@@ -156,20 +157,16 @@ class SentenceTransformer:
             raise FishermixError(f"{self.folder / GRAPH} has no output, or no input {INPUTS[0]}.")
         output = POOLED if POOLED in outputs else next(iter(outputs))
         width, length = (shape[-1] if shape else None for shape in (outputs[output], inputs[INPUTS[0]]))
-        return _Session(session, list(inputs), output, width, length)
+        return _Session(session, list(inputs), output, width, self._open_tokenizer(output == POOLED, length))
 
-    def _tokenize(self, sentences: list[str]) -> list[Any]:
-        """The tokens of each sentence, with their numbers."""
-        with explain_damage(self.folder / TOKENIZER):
-            return self._tokenizer.encode_batch(sentences)
-
-    @cached_property
-    def _tokenizer(self) -> Any:
+    def _open_tokenizer(self, is_pooled: bool, length: int | str | None) -> Any:
+        """The tokenizer for a graph that takes `length` tokens, or any number if it is not a number."""
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
-        padding, length, most = tokenizer.padding or {}, self._session.length, MOST_TOKENS
-        if self._session.output == POOLED:
+        with explain_damage(self.folder / TOKENIZER):
+            tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        padding, most = tokenizer.padding or {}, MOST_TOKENS
+        if is_pooled:
             most = (tokenizer.truncation or {}).get("max_length", MOST_TOKENS_OF_CLIP)
             length = length if isinstance(length, int) else padding.get("length")
         tokenizer.no_padding()
@@ -181,8 +178,3 @@ class SentenceTransformer:
 
     def __reduce__(self):
         return type(self), (self.folder,)  # without the open session
-
-
-def _replace_undecodable(sentence: str) -> str:
-    """The sentence with question marks for bytes of the command line that are no text."""
-    return sentence.encode("utf8", "replace").decode("utf8")

@@ -18,7 +18,7 @@ from fishermix_photos.database import Entry
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.photo_files import Stamp, read_stamp
 from fishermix_photos.results import FolderAway, LibraryDamaged
-from fishermix_photos.store import delete_library
+from fishermix_photos.store import LocalStore
 from tiny_model import NAMES, TinyModel, paint
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
@@ -333,7 +333,7 @@ def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, p
 
         monkeypatch.setattr(Path, "unlink", die)
         try:
-            delete_library(place)
+            LocalStore(place).delete()
             killed = False
         except Killed:
             killed = True
@@ -344,7 +344,7 @@ def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, p
             library.update([photos])
             assert library.count() == len(NAMES) + 1
             assert library.verify() == []
-        delete_library(place)
+        LocalStore(place).delete()
         assert not place.exists()
         if not killed:
             break

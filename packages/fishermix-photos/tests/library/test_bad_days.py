@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.store import delete_library
+from fishermix_photos.store import LocalStore
 from fishermix_photos.vision import limits
 from fishermix_photos.vision.open import UnreadableImage, open_photo
 from PIL import Image
@@ -77,7 +77,7 @@ def test_a_damaged_library_can_be_deleted_and_made_again(tmp_path, photos, damag
         if damage:
             with pytest.raises(FishermixError, match="Delete it"):
                 library.update([photos])
-            delete_library(tmp_path / "library")
+            LocalStore(tmp_path / "library").delete()
             assert not (tmp_path / "library").exists()
         assert library.update([photos]).encoded == len(NAMES)
         assert library.verify() == []

@@ -14,7 +14,7 @@ from fishermix_photos.database import Entry
 from fishermix_photos.details import Details
 from fishermix_photos.photo_files import Stamp
 from fishermix_photos.results import LibraryBusy, LibraryDamaged
-from fishermix_photos.store import LocalStore, delete_library
+from fishermix_photos.store import LocalStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,7 +237,7 @@ def test_one_process_updates_a_folder_and_another_one_another(store):
         with store.updating(["/b"]):
             store.write("/b", [entry("/b/x", 1)])
         with pytest.raises(LibraryBusy):
-            delete_library(store.folder)
+            LocalStore(store.folder).delete()
     with store.updating(["/a"]):
         pass
 
@@ -318,7 +318,7 @@ def test_damage_is_explained_and_the_files_can_be_deleted(tmp_path):
     with pytest.raises(LibraryDamaged, match="Delete it") as caught:
         LocalStore(folder).state()
     assert caught.value.values["place"] == str(folder)
-    delete_library(folder)
+    LocalStore(folder).delete()
     assert sorted(path.name for path in folder.iterdir()) == ["mine.txt", "points-notes"]
 
 
