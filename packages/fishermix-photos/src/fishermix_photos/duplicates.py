@@ -98,25 +98,29 @@ def merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dimen
     known = [photo for photo in photos if photo.id in pictures]
     if not known:
         return []
-    similar: dict[int, list[str]] = {}
-    originals = find_originals([pictures[photo.id] for photo in known], dimension)
-    for photo, original in zip(known, originals):
+    found = [pictures[photo.id] for photo in known]
+    points = np.stack([picture.point[:dimension] for picture in found])
+    is_close = points @ points.T >= LEAST_COSINE
+    similar: dict[int, list[str]] = {}  # by the position of the original
+    for position, photo in enumerate(known):
+        originals = (
+            other
+            for other in similar
+            if is_close[other, position] and _look_same(found[other], found[position])
+        )
+        original = next(originals, position)
         copies = similar.setdefault(original, [])
-        if known[original] is not photo:
+        if original != position:
             copies.append(photo.id)
     return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
 
 
-def find_originals(pictures: Sequence[Picture], dimension: int) -> list[int]:
-    """For each picture the position of the first one that it is a copy of: its own, if there is none."""
-    points, signs = _stack(pictures, dimension)
-    rows = np.array([picture.row for picture in pictures])
-    is_same = _look_same(points, signs, points, signs) | (rows[:, None] == rows)
-    originals: list[int] = []
-    for photo in range(len(pictures)):
-        earlier = np.flatnonzero(is_same[:photo, photo]).tolist()
-        originals.append(next((other for other in earlier if originals[other] == other), photo))
-    return originals
+def _look_same(first: Picture, second: Picture) -> bool:
+    """Whether two contents are equal, or their fingerprints those of one picture."""
+    if first.row == second.row or first.fingerprint is None or second.fingerprint is None:
+        return first.row == second.row
+    different = int.from_bytes(first.fingerprint) ^ int.from_bytes(second.fingerprint)
+    return different.bit_count() <= MOST_DIFFERENT_BITS
 
 
 def _label_groups(pictures: Sequence[Picture], dimension: int) -> list[int]:
@@ -158,23 +162,6 @@ def _find_alike(words: np.ndarray, most: int) -> list[tuple[int, int]]:
             if different <= most:
                 pairs.append((first, second))
     return pairs
-
-
-def _stack(pictures: Sequence[Picture], dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, d), and the bits of fingerprints (n, 256) as 1 and -1; zeros if there is none."""
-    signs = np.zeros((len(pictures), HASH_SIDE**2), np.float32)
-    for row, picture in zip(signs, pictures):
-        if picture.fingerprint is not None:
-            row[:] = 2.0 * np.unpackbits(np.frombuffer(picture.fingerprint, np.uint8)) - 1
-    return np.stack([picture.point[:dimension] for picture in pictures]), signs
-
-
-def _look_same(
-    points: np.ndarray, signs: np.ndarray, other_points: np.ndarray, other_signs: np.ndarray
-) -> np.ndarray:
-    """Whether each picture looks as each other one: the product of signs is 256 - 2 * different bits."""
-    is_close = points @ other_points.T >= LEAST_COSINE
-    return is_close & (signs @ other_signs.T >= HASH_SIDE**2 - 2 * MOST_DIFFERENT_BITS)
 
 
 def take_fingerprint(photo: Image.Image) -> bytes | None:

@@ -198,24 +198,13 @@ def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
     return None
 
 
-def is_covered(inner: Path, outer: Path, exclude: Sequence[str] = ()) -> bool:
+def is_covered(inner: Path, outer: Path, exclude: Sequence[str]) -> bool:
     """Whether a listing of `outer` shows what is in `inner`, a folder inside it."""
     if inner == outer or not inner.is_relative_to(outer) or is_skipped_below(outer, inner):
         return False
     return not (
         exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
     )
-
-
-def find_covered(folders: Iterable[str], outer: Path, exclude: Sequence[str] = ()) -> list[str]:
-    """Those of the folders that a listing of `outer` shows."""
-    return [folder for folder in folders if is_covered(Path(folder), outer, exclude)]
-
-
-def drop_covered(folders: Iterable[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """Each folder once, without those that an update of another one covers."""
-    given = list(dict.fromkeys(folders))
-    return [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
 
 
 # Listing

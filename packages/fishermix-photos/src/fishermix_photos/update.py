@@ -24,9 +24,8 @@ from fishermix_photos.photo_files import (
     Listing,
     Stamp,
     add_slash,
-    drop_covered,
-    find_covered,
     find_covering,
+    is_covered,
     is_inside_ignored,
     parse_patterns,
     read_stamp,
@@ -105,7 +104,8 @@ def run_updates(
     if state.model_key not in ("", model.key):  # the points of all folders are lost: encode them again
         wanted += filter(Path.is_dir, map(Path, state.folders))
     if len(wanted) > 1:
-        wanted = drop_covered(wanted, exclude)
+        given = dict.fromkeys(wanted)  # without those that the update of another one covers
+        wanted = [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
     total, problems = Changes(), dict[Path, FishermixError]()
     for folder in wanted:
         try:
@@ -152,7 +152,7 @@ class FolderUpdate:
         self.prefix = add_slash(folder)
         self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
-        self.inner = find_covered(state.folders, folder, exclude)
+        self.inner = [path for path in state.folders if is_covered(Path(path), folder, exclude)]
         self.is_new = str(self.root) not in state.folders
         self.listing = scan_folder(folder, exclude, self.root)
         self.encoded, self.recognized, self.unreadable = 0, 0, dict[str, str]()
