@@ -51,6 +51,7 @@ MAX_SCANS = 64  # of a JPEG; encoders write about ten
 MAX_SCANNED_PIXELS = 4_000_000_000  # pixels times scans: a few seconds
 MAX_SEGMENTS = 10_000  # of a JPEG before its first scan
 MAX_CHUNKS = 20_000  # of a PNG: 160 MB in the usual pieces of 8 kB
+MAX_METADATA_BYTES = 1_000_000  # Pillow takes seconds for each megabyte of EXIF
 MAX_PLAIN_BYTES = 1_000_000  # of a PPM in ASCII, which Pillow decodes number by number
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 
@@ -58,8 +59,9 @@ _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN, _END = b"\xda", b"\xd9"
 _FRAMES, _PROGRESSIVE = (b"\xc0", b"\xc1", b"\xc9"), (b"\xc2", b"\xca")
 _PLAIN_PPM = (b"P1", b"P2", b"P3")
-# Any marker of a JPEG but a stuffed byte, a restart and a filler.
-_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+# Any marker of a JPEG but a stuffed byte, a restart and a filler. Not `\xff+` for fillers before a marker:
+# from each byte of a megabyte of them, the search would look at all that follow.
+_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -222,8 +224,10 @@ def is_bounded(data: bytes) -> bool:
     ordinary PNG, or of a JPEG with one scan. For several scans, libjpeg keeps all coefficients in memory.
     """
     if data.startswith(_PNG):
-        kinds = [kind for kind, _ in list_png_chunks(data)]
-        return len(kinds) <= MAX_CHUNKS and kinds.count(b"iCCP") <= 1  # Pillow decompresses each profile
+        chunks = list(list_png_chunks(data))
+        metadata = sum(content.stop - content.start for kind, content in chunks if kind != b"IDAT")
+        profiles = sum(kind == b"iCCP" for kind, _ in chunks)  # Pillow decompresses each
+        return len(chunks) <= MAX_CHUNKS and profiles <= 1 and metadata <= MAX_METADATA_BYTES
     if not data.startswith(_JPEG):
         return not data
     colors = 0
@@ -232,6 +236,8 @@ def is_bounded(data: bytes) -> bool:
             return False
         if kind in _FRAMES:
             colors = int.from_bytes(data[start + 7 : start + 8])
+        elif start > MAX_METADATA_BYTES:
+            return False
         elif kind == _SCAN:
             return 0 < colors <= int.from_bytes(data[start + 2 : start + 3])  # 0: a frame of another kind
     return False
