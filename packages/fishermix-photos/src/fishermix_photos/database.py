@@ -30,7 +30,15 @@ from fishermix.storage import Count, Text
 from msgspec import Meta
 
 from fishermix_photos.details import DETAILS, EARLIEST, Details, DetailsTypes, find_kind
-from fishermix_photos.disk import DAMAGED, FULL, KEYS_PER_QUERY, DiskFull, explain_sqlite_error, transaction
+from fishermix_photos.disk import (
+    DAMAGED,
+    FULL,
+    KEYS_PER_QUERY,
+    DiskFull,
+    expect_sqlite_files,
+    explain_sqlite_error,
+    transaction,
+)
 from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
 from fishermix_photos.photo_files import Stamp, add_slash
 from fishermix_photos.query import (
@@ -92,6 +100,7 @@ WRITE_PHOTO = (  # or replace what is known of its path
     f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in WRITTEN)} "
     "RETURNING number"
 )
+LISTED_ROWS = "SELECT (SELECT count(*) FROM contents) + (SELECT count(*) FROM dead)"  # some are in both
 SEVERAL = VIDEO.name, TIFF.name  # kinds of files that may hold several photos
 NAMES = ("file", "folders", "place")  # columns of words
 Condition = tuple[str, Sequence[Any]]  # of SQL, and its values
@@ -428,8 +437,7 @@ def connect(file: Path) -> sqlite3.Connection:
     SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
     database is opened as one that nobody changes, unless a log with newer content is there.
     """
-    if file.is_symlink():  # perhaps to a library of yours
-        raise FishermixError(f"{file} is a link, which is not followed. Replace it by the file.")
+    expect_sqlite_files(file)
     kind, name = "?mode=rw", file.absolute().as_uri()
     if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
         log = file.with_name(f"{file.name}-wal")
@@ -589,6 +597,8 @@ class LocalDatabase(Database):
                 path = self._point_file(state.generation)
                 if not dimension or not path.is_file() or path.stat().st_size < rows * dimension * 4:
                     raise self._damaged(f"is damaged: {path.name} is missing or too short")
+                if self._ask(tuple[int], LISTED_ROWS)[0][0] < rows:  # else a file with holes could have 2**40
+                    raise self._damaged("is damaged: rows of the points are neither alive nor dead")
                 _expect_readable(path)
                 points = np.memmap(path, np.float32, "r", shape=(rows, dimension))
             self._mapped = state.generation, points

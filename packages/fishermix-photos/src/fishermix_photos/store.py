@@ -308,6 +308,8 @@ class LocalStore(LocalDatabase, Store):
         file, width = self._point_file(state.generation), state.dimension * 4
         size = file.stat().st_size if file.is_file() else 0
         end = max(state.n_rows, -(-size // width)) if width else state.n_rows
+        if size < state.n_rows * width:  # else the missing points would be zeros from now on
+            raise self._damaged(f"is damaged: {file.name} is missing or too short")
         if end - state.n_rows > MOST_UNUSED_ROWS:
             raise self._damaged(f"is damaged: {file.name} is much longer than the database says")
         for row in range(state.n_rows, end):

@@ -207,6 +207,19 @@ def test_a_database_that_is_a_link_is_not_used(library, photos, tmp_path):
     assert (tmp_path / "library" / "library.sqlite").read_bytes() == before
 
 
+@posix
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_pipe_next_to_the_database_is_named(library, photos, suffix):
+    library.update([photos])
+    library.close()
+    pipe = Path(library.place) / f"library.sqlite{suffix}"
+    os.mkfifo(pipe)
+    with pytest.raises(FishermixError, match=f"{pipe.name} is not a file"):
+        library.search("red")
+    library.delete()
+    assert library.update([photos]).encoded == len(NAMES) + 1
+
+
 def test_a_database_of_another_program_is_not_changed(library, photos):
     file = Path(library.place) / "library.sqlite"
     file.parent.mkdir()
@@ -229,6 +242,38 @@ def test_codes_are_not_written_through_a_link(tmp_path, monkeypatch):
     nearest.build_codes(tmp_path, 1, np.ones((9, 4), np.float32))
     assert victim.read_text() == "precious"
     assert (tmp_path / "codes-1-1.i8").is_file()
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 100])
+def test_an_update_does_not_fill_in_points_that_are_missing(library, photos, size):
+    library.update([photos])
+    library.close()
+    points = next(Path(library.place).glob("points-*"))
+    if size is None:
+        points.unlink()
+    else:
+        os.truncate(points, size)
+    paint(photos / "another.png", "red", "blue", "red")
+    with PhotoLibrary(library.place, library.model) as again:
+        for use in (lambda: again.update([photos]), lambda: again.search("red")):
+            with pytest.raises(LibraryDamaged, match="too short"):
+                use()
+
+
+@posix
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO dead VALUES (5000, 1)", "UPDATE contents SET row = 5000 WHERE row = 0"]
+)
+def test_rows_that_nobody_listed_are_damage(library, photos, search, statement):
+    """A database of some kB could otherwise ask for terabytes of a file with holes."""
+    library.update([photos])
+    library.close()
+    with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
+        connection.execute(statement)
+    connection.close()
+    os.truncate(next(Path(library.place).glob("points-*")), 1 << 30)
+    with pytest.raises(LibraryDamaged, match="neither alive nor dead"):
+        search("red")
 
 
 def test_points_that_are_much_too_long_are_damage(library, photos):
