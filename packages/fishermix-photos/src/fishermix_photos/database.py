@@ -634,6 +634,10 @@ class LocalDatabase(Database):
         if len(rows) and max(rows) >= len(points):
             raise self._damaged(f"is damaged: the point {max(rows)} is missing")
 
+    def _expect_length(self, points: np.ndarray, query: np.ndarray) -> None:
+        if points.shape[1] != len(query):
+            raise self._damaged(f"is damaged: its points have {points.shape[1]} numbers, not {len(query)}")
+
     def _find_excluded(
         self, points: np.ndarray, prefixes: Sequence[str], rows: np.ndarray | None = None
     ) -> np.ndarray:
@@ -676,6 +680,7 @@ class LocalDatabase(Database):
         def read(state: State, points: np.ndarray) -> list[Photo]:
             if not len(points):
                 return []
+            self._expect_length(points, query)
             excluded = self._find_excluded(points, prefixes, rows)
             vector = np.ascontiguousarray(query[None], np.float32)
             best, scores = find_nearest(points, vector, n, excluded, self._point_codes(state))
@@ -695,6 +700,7 @@ class LocalDatabase(Database):
         def read(state: State, points: np.ndarray) -> np.ndarray:
             if not len(points):
                 return np.empty(0, np.float32)
+            self._expect_length(points, query)
             alive = np.ones(len(points), bool)
             alive[self._find_excluded(points, prefixes)] = False
             rows = np.flatnonzero(alive)

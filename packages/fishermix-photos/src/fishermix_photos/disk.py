@@ -131,7 +131,12 @@ def find_open_paths(folder: Path) -> list[Path]:
     """What other users of this machine can read of a folder: nothing if they cannot enter it."""
     if os.name != "posix" or not folder.stat().st_mode & OTHER_USERS:
         return []
-    return [folder, *(path for path in folder.iterdir() if path.stat().st_mode & OTHER_USERS)]
+    found = [folder]
+    for path in folder.iterdir():
+        with suppress(OSError):  # deleted meanwhile, or a link to nowhere
+            if path.stat().st_mode & OTHER_USERS:
+                found.append(path)
+    return found
 
 
 def open_regular(path: str | os.PathLike) -> BufferedReader:

@@ -15,6 +15,7 @@ from fishermix.errors import FishermixError
 from fishermix_photos import nearest, photo_files
 from fishermix_photos import update as update_module
 from fishermix_photos.database import Entry
+from fishermix_photos.disk import find_open_paths
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.photo_files import Stamp, read_stamp
 from fishermix_photos.results import FolderAway, LibraryDamaged
@@ -220,6 +221,13 @@ def test_a_pipe_next_to_the_database_is_named(library, photos, suffix):
     assert library.update([photos]).encoded == len(NAMES) + 1
 
 
+@posix
+def test_a_link_to_nowhere_does_not_stop_the_look_at_permissions(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "codes-1-1.i8").symlink_to("nowhere")
+    assert find_open_paths(tmp_path) == [tmp_path]
+
+
 def test_a_database_of_another_program_is_not_changed(library, photos):
     file = Path(library.place) / "library.sqlite"
     file.parent.mkdir()
@@ -273,6 +281,16 @@ def test_rows_that_nobody_listed_are_damage(library, photos, search, statement):
     connection.close()
     os.truncate(next(Path(library.place).glob("points-*")), 1 << 30)
     with pytest.raises(LibraryDamaged, match="neither alive nor dead"):
+        search("red")
+
+
+def test_points_of_another_length_than_the_model_says_are_damage(library, photos, search):
+    library.update([photos])
+    library.close()
+    with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
+        connection.execute("UPDATE state SET dimension = 1")
+    connection.close()
+    with pytest.raises(LibraryDamaged, match="its points have 1 numbers"):
         search("red")
 
 
