@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from fishermix_photos import ImageTextModel
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.query import encode_terms, parse_query
-from fishermix_photos.search import Probabilities, find_band, measure_scale
+from fishermix_photos.search import Probabilities, find_band, measure_scale, read_hubness
 from fishermix_photos.vision.features import extract
 
 FIRST = 5
@@ -217,9 +217,10 @@ def run_queries(model: ImageTextModel, vectors: np.ndarray, captions: Sequence[s
         scores = vectors @ encoded.vector
         best = np.argsort(-scores)[:FIRST]
         right = np.array([is_right(text, patterns) for text in captions])
-        scale = measure_scale(scores, encoded.n_words)
+        scale = measure_scale(scores, encoded.n_words, hubness=read_hubness(encoded.vector))
         probability = None
         if model.calibration is not None and scale is not None:
+            scale = replace(scale, kind=encoded.kind)
             probability = Probabilities(model.calibration, scale).of_scores(scores[best[:1]])[0]
         found = int(right[best].sum())
         results.append(Result(query, int(right.sum()), found, bool(right[best[0]]), probability))

@@ -10,8 +10,8 @@
    few captions mention although the photo shows them are not asked for: the captions would call right photos
    wrong. "dev" photos are fitted, each set with the same weight; "test" photos are checked.
 2. People call more photos right than captions do, and ask for what they have. So the sum of the weighted
-   numbers is mapped by a slope and a shift, which are fitted to photos that were judged by eye
-   (`--judgments`), and so is the probability below which nothing matches.
+   numbers is mapped by a slope, a shift and a weight for each kind of query (`QueryKind`), which are fitted
+   to photos that were judged by eye (`--judgments`), and so is the probability below which nothing matches.
 
 WORK/features keeps the features of the photos. The names in the judgments are those of the folders of the
 data sets.
@@ -24,7 +24,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,11 +32,20 @@ import numpy as np
 from fishermix.text.tokens import STOP_WORDS, tokenize
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.model import Calibration, ImageTextModel
-from fishermix_photos.query import encode_terms, parse_query, read_terms
-from fishermix_photos.search import FEWEST_SCORES, describe_scores, measure_scale, read_hubness
+from fishermix_photos.query import QueryKind, encode_terms, parse_query, read_terms
+from fishermix_photos.search import (
+    BANDS,
+    FEWEST_SCORES,
+    MAYBE,
+    describe_scores,
+    find_band,
+    measure_scale,
+    read_hubness,
+)
 from fishermix_photos.vision.features import extract
 from msgspec import structs
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from snowballstemmer import stemmer
 
@@ -172,7 +181,7 @@ def _subtract(questions: Sequence[Question], rng: np.random.Generator, count: in
 class Trials:
     """Rows are the best photos of trials, best first.
 
-    numbers : (n, 5) of `describe_scores`
+    numbers : (n, 9) of `describe_scores`
     right : (n,) whether the photo is right
     trial : (n,) the number of the trial
     kinds : (n,) the kind of its query
@@ -204,12 +213,12 @@ class Searcher:
         return photos @ self.encoded.vector
 
     def describe(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
-        """The numbers (m, 5) of the best of the scores (n,) of the last query."""
+        """The numbers (m, 9) of the best of the scores (n,) of the last query."""
         vector = self.encoded.vector
         others = self.hubness.score_bank(vector) if len(scores) < FEWEST_SCORES else None
         scale = measure_scale(scores, self.encoded.n_words, others, read_hubness(vector))
         assert scale is not None, "the model has no training photos to compare with"
-        return describe_scores(scores[best], scale)
+        return describe_scores(scores[best], replace(scale, kind=self.encoded.kind))
 
 
 def run_trials(
@@ -251,7 +260,7 @@ def draw_folder(right: np.ndarray, size: int, present: bool, rng: np.random.Gene
 
 def fit_weights(trials: Sequence[Trials], model_key: str) -> Calibration:
     """Logistic regression of whether a photo is right; each of the trials has the same weight."""
-    numbers = np.concatenate([one.numbers for one in trials])
+    numbers = np.concatenate([one.numbers for one in trials])[:, : len(WEIGHTS)]
     right = np.concatenate([one.right for one in trials])
     weights = np.concatenate([np.full(len(one.right), 1000 / len(one.right)) for one in trials])
     deviation = np.where(numbers.std(axis=0) > 0, numbers.std(axis=0), 1)
@@ -273,12 +282,14 @@ def fit_to_judgments(calibration: Calibration, judged: Trials) -> tuple[Calibrat
     """The calibration mapped to what was judged, and the probabilities (n,) of each judged photo by maps that
     were fitted without its query.
     """
-    logits = calibration.add_up(judged.numbers)[:, None]
-    regression = LogisticRegression(C=100.0)
-    fitted = regression.fit(logits, judged.right)
-    mapped = rescale(calibration, float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
+    inputs = np.column_stack([calibration.add_up(judged.numbers), judged.numbers[:, len(WEIGHTS) :]])
+    regression = LogisticRegression(C=1.0)
+    fitted = regression.fit(inputs, judged.right)
+    slope, *of_kinds = fitted.coef_[0].tolist()
+    mapped = rescale(calibration, slope, float(fitted.intercept_[0]))
+    mapped = structs.replace(mapped, **dict(zip(QueryKind._fields, of_kinds)))
     left_out = cross_val_predict(
-        regression, logits, judged.right, groups=judged.trial, cv=GroupKFold(10), method="predict_proba"
+        regression, inputs, judged.right, groups=judged.trial, cv=GroupKFold(10), method="predict_proba"
     )[:, 1]
     return structs.replace(mapped, nothing=fit_nothing(mapped.apply(judged.numbers), judged)), left_out
 
@@ -318,8 +329,8 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
     two parts of its path, and the "queries", each with photos and whether they are right.
     """
     files = {name_photo(str(file)): file for spec in specs for file in open_dataset(spec).image_paths}
-    found, missing = list[tuple[np.ndarray, list[bool]]](), 0
-    for sheet in json.loads(path.read_text("utf8")):
+    found, missing = list[tuple[np.ndarray, list[bool], str]](), 0
+    for number, sheet in enumerate(json.loads(path.read_text("utf8"))):
         vectors = extract([files[name] for name in sheet["photos"]], model.image_encoder, features).features
         photos = model.joint_space.csls_images(model.joint_space.image_points(vectors))
         searcher = Searcher(model, list(sheet["queries"]))
@@ -329,14 +340,14 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
             known = np.array([row for row in best if sheet["photos"][row] in judged], np.int64)
             missing += len(best) - len(known)
             right = [judged[sheet["photos"][row]] for row in known]
-            found.append((searcher.describe(scores, known), right))
+            found.append((searcher.describe(scores, known), right, f"sheet {number}"))
     print(f"{path}: {len(found)} queries; {missing} of their first {HITS} photos were not judged")
-    sizes = [len(right) for _, right in found]
+    sizes = [len(right) for _, right, _ in found]
     return Trials(
-        np.concatenate([numbers for numbers, _ in found]),
-        np.concatenate([right for _, right in found]).astype(bool),
+        np.concatenate([numbers for numbers, _, _ in found]),
+        np.concatenate([right for _, right, _ in found]).astype(bool),
         np.repeat(np.arange(len(found)), sizes),
-        np.full(sum(sizes), "judged"),
+        np.repeat([sheet for *_, sheet in found], sizes),
     )
 
 
@@ -383,6 +394,44 @@ def report(name: str, probabilities: np.ndarray, trials: Trials) -> None:
     print(f"{name}: {len(trials.right):,} photos, expected calibration error {total} {kinds}")
 
 
+def report_bands(name: str, probabilities: np.ndarray, trials: Trials) -> None:
+    """Print how well right and wrong photos are told apart, and the share of each band that is right."""
+    bands = np.array([find_band(probability) for probability in probabilities.tolist()])
+    shares = {
+        band: (int((bands == band).sum()), round(float(trials.right[bands == band].mean()), 2))
+        for band in BANDS
+        if np.any(bands == band)
+    }
+    print(f"{name}: AUC {roc_auc_score(trials.right, probabilities):.3f}, photos and share right {shares}")
+    first, has_right = summarize(probabilities, trials)
+    unlikely = first < MAYBE
+    print(
+        f"{name}: all unlikely in {unlikely.sum()} queries, {(unlikely & has_right).sum()} with a right photo"
+    )
+
+
+def check_sheets(calibration: Calibration, judged: Trials) -> None:
+    """Print how good the probabilities of each sheet are if they are fitted to the other sheets."""
+    for sheet in np.unique(judged.kinds).tolist():
+        inside, others = (
+            select_trials(judged, mask) for mask in (judged.kinds == sheet, judged.kinds != sheet)
+        )
+        fitted, _ = fit_to_judgments(calibration, others)
+        report(f"{sheet}, fitted to the others", fitted.apply(inside.numbers), inside)
+        report_bands(f"{sheet}, fitted to the others", fitted.apply(inside.numbers), inside)
+        print_nothing(fitted, inside)
+
+
+def select_trials(trials: Trials, mask: np.ndarray) -> Trials:
+    return Trials(trials.numbers[mask], trials.right[mask], trials.trial[mask], trials.kinds[mask])
+
+
+def print_nothing(calibration: Calibration, judged: Trials) -> None:
+    first, has_right = summarize(calibration.apply(judged.numbers), judged)
+    nothing = first < calibration.nothing
+    print(f"nothing matches: {nothing.sum()} queries, {(nothing & has_right).sum()} with a right photo")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=Path)
@@ -416,11 +465,11 @@ def main() -> None:
     if arguments.judgments:
         judged = read_judgments(arguments.judgments, model, arguments.fit, arguments.features)
         report("judged by eye, by the captions alone", calibration.apply(judged.numbers), judged)
+        check_sheets(calibration, judged)
         calibration, left_out = fit_to_judgments(calibration, judged)
         report("judged by eye, each query by the others", left_out, judged)
-        first, has_right = summarize(calibration.apply(judged.numbers), judged)
-        nothing = first < calibration.nothing
-        print(f"nothing matches: {nothing.sum()} queries, {(nothing & has_right).sum()} with a right photo")
+        report_bands("judged by eye, each query by the others", left_out, judged)
+        print_nothing(calibration, judged)
     calibration.save(arguments.model)
     print(f"Wrote {arguments.model / 'calibration.json'}: {calibration}")
 

@@ -111,16 +111,21 @@ class Calibration(Struct, kw_only=True):
     log_photos: Number
     log_words: Number
     hubness: Number = 0.0
+    color: Number = 0.0
+    number: Number = 0.0
+    place: Number = 0.0
+    minus: Number = 0.0
     nothing: Number = 0.2
     understood: Number = -1.0
 
     def apply(self, numbers: np.ndarray) -> np.ndarray:
-        """The probabilities (n,) of what `search.describe_scores` gave (n, 5)."""
+        """The probabilities (n,) of what `search.describe_scores` gave (n, 9)."""
         return 1 / (1 + np.exp(-self.add_up(numbers)))
 
     def add_up(self, numbers: np.ndarray) -> np.ndarray:
         """The logits (n,) of the probabilities."""
         weights = [self.score, self.deviations, self.log_photos, self.log_words, self.hubness]
+        weights += [self.color, self.number, self.place, self.minus]
         return self.intercept + numbers @ np.array(weights)
 
     def save(self, folder: Path) -> None:

@@ -50,6 +50,14 @@ MOST_PREFERRED = 10_000  # photos; a name that more of them have says little
 SHORTEST_NUMBER = 4  # digits: "2 dogs" asks for no photo number 2
 EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
 PREPOSITIONS = {"in", "at", "from", "near", "of", "to", "around", "the"}
+COLOR = re.compile(r"\b(?:black|white|red|green|blue|yellow|orange|brown|purple|pink|gray|grey)\b")
+NUMBER = re.compile(
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|[1-9]|single|pair|several|many)\b"
+)
+PLACE = re.compile(
+    r"\b(?:in|on|at|by|near|under|over|behind|beside|above|below|around|inside|outside|next|between|against"
+    r"|along|across|through|into|onto|off)\b"
+)
 SHORTEST_SUM = 1e-6  # a shorter sum of unit points has no direction but that of rounding errors
 
 
@@ -89,6 +97,20 @@ class Term:
     is_quoted: bool = field(default=False, compare=False)
 
 
+class QueryKind(NamedTuple):
+    """Whether a query names a color, a number or a place, or subtracts something. Scores say less about
+    whether colors, numbers and places are right, and more photos lack a thing than captions tell.
+    """
+
+    color: bool = False
+    number: bool = False
+    place: bool = False
+    minus: bool = False
+
+
+PLAIN = QueryKind()
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedQuery:
     """A query as the vector (d,) whose dot product with the stored vector of a photo is the score.
@@ -98,6 +120,7 @@ class EncodedQuery:
     n_words : the number of words that describe the photo; 0 for a query of photos alone
     is_guess : whether the model knows none of these words
     nearness : of the sentences that the query adds to what the model was trained on, the largest cosine
+    kind : what the query asks for
     """
 
     vector: np.ndarray
@@ -106,6 +129,7 @@ class EncodedQuery:
     n_words: int = 0
     is_guess: bool = False
     nearness: float = 1.0
+    kind: QueryKind = PLAIN
 
 
 # Terms of a text
@@ -462,7 +486,15 @@ def encode_terms(
     hubness = model.joint_space.hubness
     near = [] if hubness is None else [hubness.find_nearness(points[term]) for term in wanted]
     vector = model.joint_space.csls_sentences(vector[None])[0]
-    return EncodedQuery(vector, len(total), tuple(unknown), n_words, is_guess, max(near, default=1.0))
+    nearness, kind = max(near, default=1.0), find_query_kind(terms)
+    return EncodedQuery(vector, len(total), tuple(unknown), n_words, is_guess, nearness, kind)
+
+
+def find_query_kind(terms: Sequence[Term]) -> QueryKind:
+    """The kind of the sentences that a query adds."""
+    wanted = [term.value.lower() for term in terms if term.kind == "text" and term.sign == "+"]
+    color, number, place = (any(map(words.search, wanted)) for words in (COLOR, NUMBER, PLACE))
+    return QueryKind(color, number, place, any(term.sign == "-" for term in terms))
 
 
 def compare_by_cosine(point: np.ndarray, model) -> np.ndarray:

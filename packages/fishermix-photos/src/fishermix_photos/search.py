@@ -7,9 +7,10 @@ which is one standard deviation of a normal distribution. The probability is the
 
     intercept + score * x + deviations * (x - m) / s + log_photos * log(n) + log_words * log(w) + hubness * r
 
-for a score x, n photos and a query of w telling words whose hubness is r (`fishermix.joint`).
-`tools/calibrate.py` fits the six numbers on validation photos. Of fewer than eight photos, center and spread
-cannot be estimated: then they are those of the training photos in the model.
+for a score x, n photos and a query of w telling words whose hubness is r (`fishermix.joint`), plus the
+weights color, number, place and minus if the query is of that kind (`query.QueryKind`). `tools/calibrate.py`
+fits these ten numbers. Of fewer than eight photos, center and spread cannot be estimated: then they are those
+of the training photos in the model.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.duplicates import merge_copies
 from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
-from fishermix_photos.query import EncodedQuery
+from fishermix_photos.query import PLAIN, EncodedQuery, QueryKind
 from fishermix_photos.results import (
     NO_FILTER,
     Band,
@@ -220,7 +221,7 @@ def _make_probabilities(
     if scale is None:
         return None
     is_guess = encoded.is_guess or encoded.nearness < calibration.understood
-    scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS))
+    scale = replace(scale, photos=max(scale.photos, FEWEST_PHOTOS), kind=encoded.kind)
     return Probabilities(calibration, scale, MOST_OF_A_GUESS if is_guess else 1.0)
 
 
@@ -294,7 +295,7 @@ def find_band(probability: float | None) -> Band | None:
 @dataclass(frozen=True)
 class ScoreScale:
     """The scores of one query over many photos: center and spread, their number, and the number of the
-    query's telling words and its hubness.
+    query's telling words, its hubness and its kind.
     """
 
     center: float
@@ -302,6 +303,7 @@ class ScoreScale:
     photos: int
     words: int
     hubness: float = 0.0
+    kind: QueryKind = PLAIN
 
 
 def measure_scale(
@@ -335,9 +337,9 @@ def _measure_bell(scores: np.ndarray) -> tuple[float, float]:
 
 
 def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
-    """The five numbers (n, 5) of each score (n,) that the probability depends on."""
+    """The nine numbers (n, 9) of each score (n,) that the probability depends on."""
     deviations = (np.asarray(scores, np.float64) - scale.center) / scale.spread
-    of_query = [math.log(scale.photos), math.log(scale.words), scale.hubness]
+    of_query = [math.log(scale.photos), math.log(scale.words), scale.hubness, *scale.kind]
     return np.column_stack([scores, deviations, np.tile(of_query, (len(scores), 1))])
 
 

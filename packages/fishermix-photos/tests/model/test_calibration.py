@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from fishermix.errors import FishermixError
 from fishermix_photos import PhotoLibrary
 from fishermix_photos.cli.demo import copy_packaged_photos
 from fishermix_photos.model import SHIPPED, Calibration, ImageTextModel
-from fishermix_photos.query import encode_terms, parse_query
+from fishermix_photos.query import QueryKind, encode_terms, find_query_kind, parse_query, read_terms
 from fishermix_photos.results import Query
 from fishermix_photos.search import (
     LIKELY,
@@ -19,6 +20,7 @@ from fishermix_photos.search import (
     ScoreScale,
     measure_scale,
 )
+from msgspec import structs
 from tiny_model import TinyModel, TrainingScores
 
 TOOL = Path(__file__).parents[4] / "tools/calibrate.py"
@@ -71,6 +73,37 @@ def test_a_probability_grows_with_the_score_and_has_an_inverse():
     assert falling.threshold(0.5) == -np.inf
 
 
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("a dog", QueryKind()),
+        ("A Red car", QueryKind(color=True)),
+        ("two men in orange shirts", QueryKind(color=True, number=True, place=True)),
+        ("2 dogs", QueryKind(number=True)),
+        ("a tired onlooker", QueryKind()),
+        ("a boat - blue sky", QueryKind(minus=True)),
+        ("a bowl with no fruit in it", QueryKind(minus=True)),
+        ("a cat under a table without people", QueryKind(place=True, minus=True)),
+    ],
+)
+def test_a_query_has_a_kind(query, kind):
+    assert find_query_kind(read_terms(parse_query(query))[0]) == kind
+
+
+def test_the_kind_of_a_query_shifts_its_probabilities():
+    shifted = structs.replace(MAP, color=-1.0, number=0.25, place=-0.5, minus=2.0)
+    scale = ScoreScale(0.1, 0.08, 800, 2)
+    plain = Probabilities(shifted, scale).of_scores([0.4])[0]
+    for kind, weight in (
+        (QueryKind(color=True, place=True), -1.5),
+        (QueryKind(number=True, minus=True), 2.25),
+    ):
+        judge = Probabilities(shifted, replace(scale, kind=kind))
+        odds = plain / (1 - plain) * np.exp(weight)
+        assert judge.of_scores([0.4]) == [pytest.approx(odds / (1 + odds))]
+        assert judge.threshold(odds / (1 + odds)) == pytest.approx(0.4)
+
+
 def test_a_fit_recovers_the_map_that_made_the_answers(tool):
     rng = np.random.default_rng(0)
     n = 40_000
@@ -81,7 +114,7 @@ def test_a_fit_recovers_the_map_that_made_the_answers(tool):
         rng.uniform(0, 2, n),
         rng.normal(0, 0.3, n),
     ]
-    numbers = np.stack(columns, 1)
+    numbers = np.pad(np.stack(columns, 1), ((0, 0), (0, 4)))
     right = rng.random(n) < MAP.apply(numbers)
     trials = tool.Trials(numbers, right, np.arange(n) // 5, np.full(n, "word"))
     found = tool.fit_weights([trials], "x")
@@ -100,15 +133,17 @@ def test_the_calibration_error_is_the_mean_distance(tool):
     assert bins == [tool.Bin(2, pytest.approx(0.055), 0.5), tool.Bin(2, pytest.approx(0.975), 1.0)]
 
 
-def test_judgments_change_slope_and_shift(tool):
+def test_judgments_change_slope_and_shift_and_weigh_kinds(tool):
     """People who call more photos right than captions do raise the probabilities, also of unseen queries."""
     rng = np.random.default_rng(0)
-    n = 10_000
-    numbers = np.zeros((n, 5))
+    n = 40_000
+    numbers = np.zeros((n, 9))
     numbers[:, 0] = rng.normal(0.3, 0.1, n)
+    numbers[:, 5:] = rng.random((n, 4)) < 0.3
     strict = tool.structs.replace(MAP, hubness=0)
     judged_by = tool.rescale(strict, 0.5, 1.5)
     assert judged_by.add_up(numbers) == pytest.approx(0.5 * strict.add_up(numbers) + 1.5)
+    judged_by = tool.structs.replace(judged_by, color=-1, number=0.5, minus=1)
     judged = tool.Trials(
         numbers, rng.random(n) < judged_by.apply(numbers), np.arange(n) // 5, np.full(n, "judged")
     )
@@ -121,9 +156,9 @@ def test_nothing_is_said_where_it_is_true_nine_times_out_of_ten(tool):
     rng = np.random.default_rng(0)
     probability = rng.uniform(0.01, 0.99, 20_000)
     right = rng.random(20_000) < probability
-    trials = tool.Trials(np.zeros((20_000, 5)), right, np.arange(20_000), np.full(20_000, "judged"))
+    trials = tool.Trials(np.zeros((20_000, 9)), right, np.arange(20_000), np.full(20_000, "judged"))
     assert tool.fit_nothing(probability, trials) == pytest.approx(0.1, abs=0.01)
-    pairs = tool.Trials(np.zeros((4, 5)), np.array([0, 1, 0, 0], bool), np.array([0, 0, 1, 1]), right[:4])
+    pairs = tool.Trials(np.zeros((4, 9)), np.array([0, 1, 0, 0], bool), np.array([0, 0, 1, 1]), right[:4])
     first, has_right = tool.summarize(np.array([0.9, 0.2, 0.4, 0.1]), pairs)
     assert (first.tolist(), has_right.tolist()) == ([0.9, 0.4], [True, False])
 
@@ -193,7 +228,9 @@ def test_a_query_of_unknown_words_is_a_guess(tmp_path):
     assert judge.threshold(MAYBE) > 1
     assert judge.threshold(0.1) == Probabilities(MAP, judge.scale).threshold(0.1)
     model = CalibratedModel()
-    assert not encode_terms(parse_query("red zorblax"), model, None).is_guess
+    encoded = encode_terms(parse_query("red zorblax"), model, None)
+    assert not encoded.is_guess
+    assert encoded.kind == QueryKind(color=True)
 
 
 @pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
