@@ -249,6 +249,9 @@ def test_the_shipped_model_is_calibrated(tmp_path):
         assert best("a cat") > LIKELY
         assert max(map(best, ("a giraffe", "people playing baseball", "a slice of pizza"))) < MAYBE
         assert library.search("people playing baseball").nothing_matches
+        before = best("a gray cat")
+        model.calibration = structs.replace(model.calibration, color=model.calibration.color - 5)
+        assert best("a gray cat") < 0.1 * before
         assert best("xqzzt") < MAYBE
         unknown = library.search("xqzzt")
         assert not unknown.is_understood
