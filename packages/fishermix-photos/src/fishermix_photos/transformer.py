@@ -28,6 +28,7 @@ SHIPPED_TRANSFORMERS = Path(__file__).with_name("pretrained")
 GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 MOST_TOKENS = 128  # of a sentence; what follows is cut off
 MOST_TOKENS_OF_CLIP = 77  # unless its tokenizer.json says otherwise
+LONGEST_PADDING = 10_000  # tokens; billions would use up the memory
 SHORTEST_VECTOR = 1e-12
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 POOLED = "text_embeds"  # the output of a graph that gives one vector for the sentence, not one per token
@@ -171,7 +172,9 @@ class SentenceTransformer:
             length = length if isinstance(length, int) else padding.get("length")
         tokenizer.no_padding()
         if isinstance(length, int):
-            tokenizer.enable_padding(**(padding | {"length": length}))
+            if not 1 <= length <= LONGEST_PADDING:
+                raise FishermixError(f"{self.folder} expects {length} tokens per sentence, which cannot be.")
+            tokenizer.enable_padding(**(padding | {"length": length, "pad_to_multiple_of": None}))
             most = min(most, length)
         tokenizer.enable_truncation(most)
         return tokenizer

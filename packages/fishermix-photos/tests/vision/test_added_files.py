@@ -214,3 +214,26 @@ def test_what_cannot_be_added_is_explained_and_leaves_nothing(files, tmp_path, h
         assert isinstance(result.exception, FishermixError), result.output
         assert message in str(result.exception)
     assert not list(home.rglob("*.onnx"))
+
+
+def test_lengths_and_sides_that_would_use_up_the_memory_are_refused(files, tmp_path):
+    """Of a sentence of a billion tokens, the tokenizer ends the process."""
+    image, text, tokenizer = files
+    padded = Tokenizer.from_file(str(tokenizer))
+    padded.enable_padding(length=10**12)
+    padded.save(str(tmp_path / "padded.json"))
+    wide_image = make_image_graph(tmp_path / "wide.onnx", side=(10**6, 10**6))
+    for arguments, message in [
+        ([image, "--text", text, "--tokenizer", tmp_path / "padded.json"], "1000000000000 tokens"),
+        ([wide_image], "1000000 x 1000000 pixels"),
+    ]:
+        result = run("add", *arguments)
+        assert isinstance(result.exception, FishermixError), result.output
+        assert message in str(result.exception)
+
+
+def test_a_tokenizer_that_pads_to_a_multiple_is_padded_to_the_length_of_its_graph(files, tmp_path):
+    padded = Tokenizer.from_file(str(files[2]))
+    padded.enable_padding(length=LONGEST, pad_to_multiple_of=10**12)
+    padded.save(str(tmp_path / "padded.json"))
+    assert add_clip((*files[:2], tmp_path / "padded.json")).exit_code == 0

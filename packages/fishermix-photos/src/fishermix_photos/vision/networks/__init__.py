@@ -23,6 +23,7 @@ from fishermix_photos.vision.encoder import ImageEncoder
 from fishermix_photos.vision.network import (
     GRAPH,
     HOW_TO_GET,
+    LARGEST_SIDE,
     SHIPPED_NETWORKS,
     SIDECAR,
     Network,
@@ -98,7 +99,9 @@ def _read_network(graph: Path) -> Network:
             session = open_session(graph)
             inputs, outputs = session.get_inputs(), [value.name for value in session.get_outputs()]
         if len(inputs) == 1 and IMAGE_EMBEDDING in outputs:
-            side = inputs[0].shape[-1]
+            side = inputs[0].shape[-1] if inputs[0].shape else None
+            if isinstance(side, int) and not 1 <= side <= LARGEST_SIDE:
+                raise FishermixError(f"{graph} takes images of {side} x {side} pixels, which cannot be.")
             return Network(
                 graph=graph,
                 size=side if isinstance(side, int) else CLIP_SIZE,
