@@ -193,6 +193,7 @@ def test_each_error_has_its_message(number, words):
     [
         ("SQLITE_FULL", "disk is full"),
         ("SQLITE_IOERR_LOCK", "no working locks"),
+        ("SQLITE_IOERR_SHMSIZE", "disk is full"),
         ("SQLITE_IOERR_WRITE", "read or write error"),
         ("SQLITE_CORRUPT", "damaged"),
         ("SQLITE_NOTADB", "damaged"),

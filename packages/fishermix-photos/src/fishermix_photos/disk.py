@@ -163,8 +163,9 @@ KEYS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 _PERM, _BUSY, _READ_ONLY, _IO, _CORRUPT = 3, 5, 8, 10, 11
 _FULL, _CANNOT_OPEN, _PROTOCOL, _TOO_BIG, _NOT_A_DATABASE = 13, 14, 15, 18, 26
 # I/O errors of locks and of the shared memory that replaces them: UNLOCK, RDLOCK, CHECKRESERVEDLOCK, LOCK,
-# SHMOPEN, SHMSIZE, SHMLOCK, SHMMAP
-_LOCK_ERRORS = {_IO | number << 8 for number in (8, 9, 14, 15, 18, 19, 20, 21)}
+# SHMOPEN, SHMLOCK, SHMMAP
+_LOCK_ERRORS = {_IO | number << 8 for number in (8, 9, 14, 15, 18, 20, 21)}
+_SHARED_MEMORY_SIZE = _IO | 19 << 8
 
 
 def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
@@ -174,6 +175,8 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
     if kind in (_CORRUPT, _NOT_A_DATABASE, _TOO_BIG):
         return DAMAGED
     if kind == _FULL or (kind in (_IO, _CANNOT_OPEN, _BUSY) and is_full(folder)):
+        return FULL
+    if code == _SHARED_MEMORY_SIZE:  # a quota
         return FULL
     if kind in (_READ_ONLY, _CANNOT_OPEN, _PERM):
         return find_obstacle(folder) or f"The system reports: {error}."
