@@ -33,6 +33,7 @@ from fishermix_photos.query import (
     suggest_words,
 )
 from fishermix_photos.results import (
+    Band,
     Changes,
     Facets,
     FolderStatus,
@@ -332,6 +333,16 @@ class PhotoLibrary:
         with self._loading:
             pool = self._open_pool(None if sentences is None else tuple(sentences))
         return pool.rank_for_photos(self._point(photo)[None], n)[0]
+
+    def find_bands(
+        self, sentences: Sequence[str], photo: str | np.ndarray, folders: Sequence[str | os.PathLike] = ()
+    ) -> list[Band | None]:
+        """How sure a search for each sentence would be of a photo; None without a calibration."""
+        vector = self.model.joint_space.csls_images(self._point(photo)[None])[0]
+        encoded = [
+            encode_terms([Term("+", "text", text)], self.model, self._find_point) for text in sentences
+        ]
+        return [self._search.estimate_band(vector, query, self.model, folders) for query in encoded]
 
     def describe(self, photo: str | np.ndarray) -> Description:
         """A new `sentence` for a photo, its `confidence`, and whether it is `unsure`."""

@@ -172,6 +172,14 @@ class PhotoSearch:
             threshold = max(threshold, estimate_threshold(scores, best))
         return probabilities, threshold
 
+    def estimate_band(
+        self, photo: np.ndarray, encoded: EncodedQuery, model: ImageTextModel, folders: Folders
+    ) -> Band | None:
+        """The band that the photo with this vector has among the results of a query."""
+        score = float(encoded.vector @ photo)
+        probabilities, _ = self._estimate(encoded, model, Query(), self.scope(folders, model.key), score)
+        return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
+
     def browse(self, query: Query, scope: Scope) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
         query.filter.check()

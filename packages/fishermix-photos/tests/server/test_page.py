@@ -363,17 +363,24 @@ def test_bands_say_how_likely_a_photo_is_right(screen, judged):
     check_log(screen)
 
 
-def test_the_nearest_sentences_are_shown_with_a_photo(screen, judged):
+def test_sentences_are_shown_only_if_they_are_likely(screen, judged):
     screen.get(f"{judged}?q=red")
     wait(screen, lambda: cards(screen))
-    open_card(screen, "photos/half.png")  # half red, half blue
+    open_card(screen, "photos/half.png")  # half red, half blue: both 0.7, which is likely; green is not
     wait(screen, lambda: text(screen, "#viewer-sentences"))
-    shown = text(screen, "#viewer-sentences").splitlines()
-    assert {"a red picture", "a blue picture", f"red white blue {HOSTILE}"} <= set(shown)
+    likely = {"a red picture", "a blue picture", f"red white blue {HOSTILE}"}
+    assert set(text(screen, "#viewer-sentences").splitlines()) == likely
     assert text(screen, "#why-sure") == "Likely right (68 %)."
     go_to(screen, "photos/third.png")
     wait(screen, lambda: text(screen, "#why-sure").startswith("Maybe right"))
     wait(screen, lambda: is_answered(screen, "/api/annotate", 2))
+    ask = """
+        const id = document.getElementById('viewer').dataset.id;
+        fetch(`/api/annotate?id=${id}&n=5`).then((answer) => answer.json()).then(arguments[0])
+    """
+    bands = {found["sentence"]: found["band"] for found in screen.execute_async_script(ask)}
+    assert bands["a red picture"] == "maybe"
+    assert text(screen, "#viewer-sentences").splitlines() == [s for s in bands if bands[s] == "likely"]
     check_log(screen)
 
 

@@ -81,6 +81,7 @@ class SentenceMessage(BaseModel):
 
     sentence: str
     score: float
+    band: results.Band | None = None
 
 
 def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:

@@ -197,8 +197,17 @@ async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMe
 
 
 async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> list[SentenceMessage]:
-    ranked = await site.work.run(site.live.library.annotate, photo, n)
-    return [SentenceMessage(sentence=sentence, score=score) for sentence, score in ranked]
+    live = site.live
+
+    def rank() -> list[SentenceMessage]:
+        ranked = live.library.annotate(photo, n)
+        bands = live.library.find_bands([sentence for sentence, _ in ranked], photo, live.folders)
+        return [
+            SentenceMessage(sentence=sentence, score=score, band=band)
+            for (sentence, score), band in zip(ranked, bands)
+        ]
+
+    return await site.work.run(rank)
 
 
 # Pictures and files

@@ -126,12 +126,14 @@ export function caption(element, promise, isCurrent) {
   }, () => {});
 }
 
+/** Show the sentences that are likely right; those of a model that cannot tell are all shown. */
 export function listSentences(list, promise, isCurrent) {
   list.parentElement.hidden = true;
   promise.then((sentences) => {
     if (!isCurrent()) return;
-    list.replaceChildren(...sentences.map(({ sentence }) => make("li", "", sentence)));
-    list.parentElement.hidden = !sentences.length;
+    const likely = sentences.filter(({ band }) => !band || band === "likely");
+    list.replaceChildren(...likely.map(({ sentence }) => make("li", "", sentence)));
+    list.parentElement.hidden = !likely.length;
   }, () => {});
 }
 
