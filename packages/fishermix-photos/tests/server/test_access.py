@@ -142,6 +142,7 @@ def test_tries_are_counted_per_device_and_minute(access, monkeypatch):
     ("host", "local", "network"),
     [
         ("127.0.0.1:8321", True, True),
+        ("127.0.0.2:8321", True, True),  # serve --host 127.0.0.2
         ("localhost", True, True),
         ("[::1]:8321", True, True),
         ("192.168.1.7:8321", False, True),

@@ -44,12 +44,12 @@ class Access:
 
     def allows_host(self, host: str) -> bool:
         """Whether the `Host` names this machine. The owner of another name could point it at this machine; a
-        plain address cannot be pointed elsewhere, so a server on a network accepts those.
+        plain address cannot be pointed elsewhere: a server on a network accepts those, others loopback ones.
         """
         name, _, port = host.lower().rpartition(":") if PORT.search(host) else (host.lower(), "", "")
-        return int(port or 0) <= LARGEST_PORT and (
-            name in self._names or (not self.local and _parse_address(name.strip("[]")) is not None)
-        )
+        address = _parse_address(name.strip("[]"))
+        is_own_address = address is not None and (address.is_loopback or not self.local)
+        return int(port or 0) <= LARGEST_PORT and (name in self._names or is_own_address)
 
     def has_tries_left(self, address: str) -> bool:
         """Whether the address has sent few wrong tokens in this minute."""
