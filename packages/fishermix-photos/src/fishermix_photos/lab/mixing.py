@@ -49,10 +49,8 @@ def mix_spaces(
     start : the space whose axes the result has; it has as many dimensions
     """
     prepared = prepare_features(images, start.image_power, start.image_l2, start.image_widths)
-    of_images = _concatenate([(one._image_map, one._image_origin) for one in spaces], share, prepared)
-    of_sentences = _concatenate(
-        [(one._sentence_map, one._sentence_origin) for one in spaces], share, sentences
-    )
+    of_images = _join_maps([(one._image_map, one._image_origin) for one in spaces], share, prepared)
+    of_sentences = _join_maps([(one._sentence_map, one._sentence_origin) for one in spaces], share, sentences)
     points = [
         unit_rows(rows @ linear - origin)
         for rows, (linear, origin) in ((prepared, of_images), (sentences, of_sentences))
@@ -65,7 +63,7 @@ def mix_spaces(
     return _make_space(start, *maps)
 
 
-def _concatenate(maps: list[LinearMap], share: float, rows: np.ndarray) -> LinearMap:
+def _join_maps(maps: list[LinearMap], share: float, rows: np.ndarray) -> LinearMap:
     """Two maps side by side, each scaled so that its points have the length 1 on average, times its share."""
     scales = [
         np.sqrt(part) / np.linalg.norm(rows @ linear - origin, axis=1).mean()

@@ -36,7 +36,7 @@ from fishermix_photos.vision.network import (
     describe_network,
 )
 
-SHOWN = 6000  # pairs that show which directions of two spaces matter
+SHOWN_PAIRS = 6000  # pairs that show which directions of two spaces matter
 TUNED_SHARE = 0.6  # of the tuned maps in the scores; the CCA has the rest
 
 
@@ -165,7 +165,7 @@ class ModelTuning:
         solved = fit_joint_space(dataset, features, widths, self.encoder, recipe, self.stages)[1]
         with torch.no_grad():
             maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
-        pairs = _draw_pairs(sets, max(SHOWN, recipe.csls_bank_size), recipe.seed)
+        pairs = _draw_pairs(sets, max(SHOWN_PAIRS, recipe.csls_bank_size), recipe.seed)
         images = features[dataset.image_of[pairs]]
         sentences = self.encoder.transform([dataset.sentences[row] for row in pairs])
         spaces = make_tuned_space(start, *maps), solved
