@@ -48,7 +48,7 @@ $(MINIMUM)/.installed: $(PROJECTS) tools/list_minima.py
 
 # Damaged files into every reader, for hours: make fuzz FUZZ="--minutes 600". Findings go to tests/fuzz/crashes.
 fuzz: $(VENV)/.test
-	$(BIN)/python -m tests.fuzz.run $(or $(FUZZ),--count 100000)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run $(or $(FUZZ),--count 100000)  # LibRaw's threads do not survive a fork
 
 # kill -9 of two writers of a photo library, of train, captioner train and reproduce, 50 each.
 kills: $(VENV)/.test
