@@ -35,7 +35,7 @@ ABOUT_PHOTOS = re.compile(
     re.IGNORECASE,
 )
 WEIGHTED = re.compile(r"(\d+(?:\.\d+)?|\.\d+):(?=[^\s\d])(.+)", re.DOTALL)  # not a time such as 10:30
-SIGN_INSIDE = re.compile(r"\S\s+(?:[+-]\s+\S|-(?=[^\W\d_]|\"))")
+SIGN_INSIDE = re.compile(r"(?:^|\S\s)\s*(?:[+-]\s+\S|-(?=[^\W\d_]|\"))")
 LIKE_A_WEIGHT = re.compile(r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d]).+", re.DOTALL | re.IGNORECASE)
 QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
@@ -181,7 +181,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Term, ...]:
     [('+', 'beach'), ('-', 'people')]
     """
     pieces: list[str | Term] = []
-    for argument in arguments:
+    for argument in filter(str.strip, arguments):
         if argument in WEIGHT:
             pieces.append(argument)
         elif SIGN_INSIDE.search(argument) and not os.path.isfile(os.path.expanduser(argument)):

@@ -55,7 +55,7 @@ def test_odd_weights_are_not_words(tiny, photos, term):
     assert message.startswith(f"The weight {term.partition(':')[0]} must be above 0 and at most 100.")
 
 
-@pytest.mark.parametrize("query", ['""', '" "', '2:""'])
+@pytest.mark.parametrize("query", ["", " ", '""', '" "', '2:""'])
 def test_empty_quotes_are_an_empty_query(tiny, photos, query):
     assert tiny("search", query, photos, fails=True).startswith("The query is empty.")
 

@@ -20,6 +20,8 @@ def test_arguments_are_terms_with_signs_between():
     assert parse_arguments(['"two dogs - or one"'])[0].value == "two dogs - or one"
     assert parse_arguments(["beach", "-", "people", "+", "a dog"]) == text("+beach", "-people", "+a dog")
     assert parse_arguments(["-", "people"]) == text("-people")
+    assert parse_arguments(["-people"]) == parse_arguments(["- people"]) == text("-people")
+    assert parse_arguments(["beach", "-people"]) == text("+beach", "-people")
 
 
 def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
