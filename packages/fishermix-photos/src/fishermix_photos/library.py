@@ -285,7 +285,12 @@ class PhotoLibrary:
         remarks += [*near, *suggest_words(encoded.unknown_words, model, query.terms)]
         preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
         for name, counts in preferred.items():
-            remarks.append(f"Photos named '{name}' come first: {counts}.")
+            number: object = counts
+            if query.filter or query.exclude:  # names are counted without these conditions
+                filter = replace(query.filter, names=(*query.filter.names, name))
+                number = self._search.browse(replace(query, filter=filter, n=1, offset=0), scope).total
+            if number:
+                remarks.append(f"Photos named '{name}' come first: {number}.")
         found = self._search.find(query, encoded, model, scope, list(preferred))
         return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
 

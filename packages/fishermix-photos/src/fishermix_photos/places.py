@@ -166,5 +166,9 @@ def _find_city(name: str, places: Sequence[tuple[str, float, float]]) -> tuple[s
     gazetteer = open_gazetteer()
     city = gazetteer.find_city(name)
     if city is None:
-        raise BadFilter(f"near must be a place: no city with 1,000 people is called '{name}'.", field="near")
+        raise BadFilter(
+            f"There is no city '{name}' with at least 1,000 people, and no photo of a country of that name. "
+            "Examples of places: Lima; Lima,50km; 52.5,13.4,10km.",
+            field="near",
+        )
     return f"{city.city}, {gazetteer.countries.get(city.country_code, '')}", city.latitude, city.longitude

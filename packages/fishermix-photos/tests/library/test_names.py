@@ -97,6 +97,15 @@ def test_an_everyday_word_hides_nothing_but_its_names_come_first(library):
         assert pages == names(found)
 
 
+def test_names_are_counted_among_the_photos_that_meet_the_conditions(library):
+    def remark(folder):
+        found = library.search(Query(parse_query("green"), filter=Filter(folder=folder)))
+        return [remark for remark in found.remarks if "come first" in remark]
+
+    assert remark("peru") == ["Photos named 'green' come first: 1."]
+    assert remark("nowhere") == []
+
+
 def test_names_follow_moves_and_removals(library, travels, tmp_path):
     (travels / "2009 Peru").rename(travels / "2009 Bolivia")
     library.update([travels])
@@ -180,7 +189,7 @@ def test_cities_by_name():
 
 
 def test_an_unknown_place_is_a_mistake(library):
-    with pytest.raises(FishermixError, match=r"no city .* is called 'Nowhereville'"):
+    with pytest.raises(FishermixError, match="There is no city 'Nowhereville'"):
         library.browse(Query(filter=Filter(near="Nowhereville")))
 
 
