@@ -160,6 +160,12 @@ def test_a_folder_that_is_not_in_the_library_is_not_searched_without_an_update(t
     assert shlex.split(explain_error(error).split("`")[1]) == ["fishermix", "library", "add", str(photos)]
 
 
+def test_a_folder_that_is_not_in_the_library_cannot_be_removed(tiny, photos):
+    message = tiny("library", "remove", photos, fails=True)
+    assert message.startswith(f"{photos} is not a folder of the photo library.")
+    assert message.endswith("`fishermix library list` lists the folders.")
+
+
 @pytest.mark.parametrize("damage", ["database", "points"])
 def test_a_damaged_library_is_called_so_and_can_be_deleted(tiny, photos, tmp_path, damage):
     place = tmp_path / "my library"

@@ -203,14 +203,16 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     other = tmp_path / "other"
     paint(other / "IMG_20180101_120000.png", "red")
     assert tiny("search", "red in 2018", photos, "-f") == f"{photos}/IMG_20180704_120000.png\n"
-    assert "from 2018-01-01 until 2018-12-31" in remarks.pop()
+    assert "from 2018-01-01 until 2018-12-31" in remarks[-1]
+    assert """in double quotes within single quotes, as in '"no parking"', to search""" in remarks.pop()
     both = tiny("search", "red in 2018", photos, other, "-f").splitlines()
     assert both == [f"{other}/IMG_20180101_120000.png", f"{photos}/IMG_20180704_120000.png"]
     assert tiny("search", "2018", photos) == f"{photos}/IMG_20180704_120000.png\n"
     listed = tiny("search", "red", photos, other, "-f", "-n", 3).splitlines()
     assert {*listed} > {f"{photos}/red.png", f"{other}/IMG_20180101_120000.png"}
     [copy] = json.loads(tiny("search", "red", photos, other, "--json", "-n", 1))
-    assert len(copy["similar"]) == 1  # both show nothing but red
+    both = [f"{photos}/red.png", f"{other}/IMG_20180101_120000.png"]  # show nothing but red
+    assert sorted([copy["path"], *copy["similar"]]) == sorted(both)
     found = json.loads(
         tiny("search", "red in 2018", photos, "--after", "2019", "--before", "2020", "--json", "-n", 1)
     )

@@ -127,6 +127,8 @@ def remove(
     library: options.Library = None,
 ) -> None:
     """Remove a folder from the library, whether it still exists or not. No photo is changed or deleted."""
+    from fishermix_photos.results import NotInLibrary
+
     if (folder is None) != everything:
         raise FishermixError("Name a folder of the library, or give --all to delete the library.")
     with open_library(library, None) as photos:
@@ -134,7 +136,10 @@ def remove(
             photos.delete()
             tell(f"Deleted the library in {photos.place}. Your photos are unchanged.")
             return
-        number = photos.remove(folder)
+        try:
+            number = photos.remove(folder)
+        except NotInLibrary as error:
+            raise FishermixError(f"{error} `fishermix library list` lists the folders.") from None
     tell(f"Removed {folder} with {count_photos(number)} from your library. The files are unchanged.")
 
 

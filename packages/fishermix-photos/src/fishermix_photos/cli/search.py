@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fishermix_photos.results import Changes, Photo, Query, Results
 
 BEST = 10  # photos that are printed by default
+# A shell removes the quotes around a query.
+QUOTES_IN_A_SHELL = "in double quotes within single quotes, as in '\"no parking\"',"
 
 
 class SearchCommand(Command):
@@ -114,6 +116,8 @@ def search(
 def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -> Results:
     """What a search finds, after an update of its folders; remarks are printed.
 
+    Near copies are given by their paths: a user of the command line has no use for ids.
+
     is_limited : False: a query that is only a date or a name finds all photos
     """
     if update:
@@ -121,14 +125,18 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
     results = library.search(query)
     if results.more and results.total is not None and not is_limited:
         results = library.search(replace(query, n=results.total))
-    tell(*results.remarks)
+    tell(*(remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks))
     if results.unknown_words:
         tell_unknown_words(results.unknown_words, library.model)
     if not results.photos:
         count = library.count(query.folders)
         empty = explain_empty(library, query.folders, query.exclude, update)
         tell(_explain_nothing(count, query) if count else empty)
-    return results
+    photos = [
+        replace(photo, similar=tuple(library.photo(id).path for id in photo.similar))
+        for photo in results.photos
+    ]
+    return replace(results, photos=tuple(photos))
 
 
 def _print_lines(results: Results, names: PathNames) -> None:
@@ -157,7 +165,7 @@ def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
         "score": None if photo.score is None else round(photo.score, 6),
         "probability": None if photo.probability is None else round(photo.probability, 4),
         "band": photo.band,
-        "similar": photo.similar or None,
+        "similar": [names.write(path) for path in photo.similar] or None,
         "time": photo.time,
         "page": photo.page,
     }
