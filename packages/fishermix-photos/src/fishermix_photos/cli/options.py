@@ -167,7 +167,10 @@ Work = Annotated[
     Path | None,
     Option("--work", help="Folder that keeps image features for the next run. Default: not kept."),
 ]
-Stages = Annotated[Path | None, Option("--work", help="Folder for finished stages. Default: MODEL.work.")]
+Stages = Annotated[
+    Path | None,
+    Option("--work", help="Folder for finished stages. Default: the folder that is written, plus .work."),
+]
 Words = Annotated[
     int | None,
     Option(
