@@ -29,7 +29,7 @@ DOCUMENTS = [
 PUBLISHED = read_published()
 NETWORKS = {"OverFeat": "paper, OverFeat", "VGG": "paper, VGG-19"}
 NO_TRANSFORMER = ", transformer=none"
-TWO_OF_EACH = "transformer=minilm+gte"  # the last row with this change
+TWO_OF_EACH = "encoders=efficientnet-lite2:depths,resnet50:depths"  # the last row with this change
 BEST_OF_ALL = "resnet50-captions"  # the same
 TUNED_ALONE = "encoders=efficientnet-lite2-captions, "
 # What the documents call the labels of the files.
@@ -122,7 +122,7 @@ def list_transformers() -> list[Line]:
         "GMM+HGLMM and all-MiniLM-L6-v2": find_row("flickr8k-best", "GMM+HGLMM"),
         "two networks, two transformers": find_changed(TWO_OF_EACH),
         "a network that has learned from captions, one crop": find_changed(TUNED_ALONE),
-        "best of all: two such networks, one crop": find_changed(BEST_OF_ALL),
+        "best of all: two such networks, one crop, two transformers": find_changed(BEST_OF_ALL),
     }
     lines = [list_figures({**row, "label": text}) for text, row in rows.items()]
     return [("fishermix, `--recipe best` with sentence transformers", ()), *lines]
