@@ -34,13 +34,21 @@ DetailsTypes: Any = (
 class Details:
     """What a photo says of itself; None is unknown.
 
-    taken : local time as YYYY-MM-DDTHH:MM:SS
-    taken_from : "exif", "name", "folder" or "file": the camera, the name of the file or of a folder that
-        contains it, or the time of the last change
-    camera : maker and model
-    latitude, longitude : in degrees
-    width, height : of the upright photo, in pixels
-    place : city and country ("Lima, Peru"); region: district, county and state
+    Parameters
+    ----------
+    taken
+        Local time as YYYY-MM-DDTHH:MM:SS.
+    taken_from
+        "exif", "name", "folder" or "file": the camera, the name of the file or of a folder that
+        contains it, or the time of the last change.
+    camera
+        Maker and model.
+    latitude, longitude
+        In degrees.
+    width, height
+        Of the upright photo, in pixels.
+    place
+        City and country ("Lima, Peru"); region: district, county and state.
     """
 
     taken: str | None = None

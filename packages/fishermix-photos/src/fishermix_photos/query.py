@@ -569,16 +569,24 @@ class BadFilter(FishermixError):
 class Filter:
     """Which photos a search considers; a photo must meet all conditions that are given.
 
-    after, before : taken on this day or later, and before this day: YYYY, YYYY-MM or YYYY-MM-DD
-    folder : words of the names of the folders that contain the photo, in a row; the last one may be
-        incomplete: "peru", "2019/rome". One that begins with a slash is a single folder, by its path from the
-        name of the library's folder on: "/Pictures/2019"
-    camera : part of the name of the camera
-    near : "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a city,
-        a region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km"
-    kind : the name of a format, for example "JPEG" or "video"
-    names : words that must follow each other in the name of the file, of a folder that contains it, or of the
-        place where it was taken
+    Parameters
+    ----------
+    after, before
+        Taken on this day or later, and before this day: YYYY, YYYY-MM or YYYY-MM-DD.
+    folder
+        Words of the names of the folders that contain the photo, in a row; the last one may be
+        incomplete: "peru", "2019/rome". One that begins with a slash is a single folder, by its path
+        from the name of the library's folder on: "/Pictures/2019".
+    camera
+        Part of the name of the camera.
+    near
+        "latitude,longitude,distance", the distance in kilometers: "52.5,13.4,10km". Or the name of a
+        city, a region or a country, which may have a distance: "Lima", "Paris, Texas", "Lima,50km".
+    kind
+        The name of a format, for example "JPEG" or "video".
+    names
+        Words that must follow each other in the name of the file, of a folder that contains it, or of
+        the place where it was taken.
 
     Examples
     --------

@@ -158,16 +158,27 @@ class Photo:
 class Results:
     """What a search found; a notebook shows it as thumbnails.
 
-    photos : in the order of the query
-    more : whether there are photos after these
-    total : the number of all photos that match, if they were listed without a query
-    years : those of a list by date, in its order, and the number of photos of each
-    remarks : how the query was understood
-    unknown_words : the words of the query that are out of the model's vocabulary
-    nothing_matches : whether not one photo is right, which is true nine times out of ten. If this is False
-        and all photos are unlikely, the search is not sure
-    is_understood : whether the model can make something of the query. If not, all photos are unlikely
-    verdict : what to say above the photos if all of them are unlikely; otherwise empty
+    Parameters
+    ----------
+    photos
+        In the order of the query.
+    more
+        Whether there are photos after these.
+    total
+        The number of all photos that match, if they were listed without a query.
+    years
+        Those of a list by date, in its order, and the number of photos of each.
+    remarks
+        How the query was understood.
+    unknown_words
+        The words of the query that are out of the model's vocabulary.
+    nothing_matches
+        Whether not one photo is right, which is true nine times out of ten. If this is False and all
+        photos are unlikely, the search is not sure.
+    is_understood
+        Whether the model can make something of the query. If not, all photos are unlikely.
+    verdict
+        What to say above the photos if all of them are unlikely; otherwise empty.
     """
 
     photos: tuple[Photo, ...] = ()
@@ -200,12 +211,19 @@ class Results:
 class Changes:
     """What an update did. Of a folder in which nothing changed, it has only what could not be read.
 
-    encoded, recognized, removed : the number of photos: new ones, moved or copied ones that were recognized
-        by their content, deleted ones
-    unreadable : why files could not be read, by absolute path; the path of a folder ends in a slash
-    skipped : the number of files, by suffix, that look like photos and are not read
-    remarks : sentences about what else happened, such as files that were left out
-    problems : folders that could not be updated, with the errors. If there is no other, the error is raised
+    Parameters
+    ----------
+    encoded, recognized, removed
+        The number of photos: new ones, moved or copied ones that were recognized by their content,
+        deleted ones.
+    unreadable
+        Why files could not be read, by absolute path; the path of a folder ends in a slash.
+    skipped
+        The number of files, by suffix, that look like photos and are not read.
+    remarks
+        Sentences about what else happened, such as files that were left out.
+    problems
+        Folders that could not be updated, with the errors. If there is no other, the error is raised.
     """
 
     encoded: int = 0
