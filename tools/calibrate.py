@@ -39,6 +39,8 @@ from fishermix_photos.search import (
     MAYBE,
     describe_scores,
     find_band,
+    find_logits,
+    find_probabilities,
     measure_scale,
     read_hubness,
 )
@@ -282,7 +284,7 @@ def fit_to_judgments(calibration: Calibration, judged: Trials) -> tuple[Calibrat
     """The calibration mapped to what was judged, and the probabilities (n,) of each judged photo by maps that
     were fitted without its query.
     """
-    inputs = np.column_stack([calibration.add_up(judged.numbers), judged.numbers[:, len(WEIGHTS) :]])
+    inputs = np.column_stack([find_logits(calibration, judged.numbers), judged.numbers[:, len(WEIGHTS) :]])
     regression = LogisticRegression(C=1.0)
     fitted = regression.fit(inputs, judged.right)
     slope, *of_kinds = fitted.coef_[0].tolist()
@@ -291,7 +293,9 @@ def fit_to_judgments(calibration: Calibration, judged: Trials) -> tuple[Calibrat
     left_out = cross_val_predict(
         regression, inputs, judged.right, groups=judged.trial, cv=GroupKFold(10), method="predict_proba"
     )[:, 1]
-    return structs.replace(mapped, nothing=fit_nothing(mapped.apply(judged.numbers), judged)), left_out
+    return structs.replace(
+        mapped, nothing=fit_nothing(find_probabilities(mapped, judged.numbers), judged)
+    ), left_out
 
 
 def fit_nothing(probabilities: np.ndarray, judged: Trials) -> float:
@@ -417,8 +421,8 @@ def check_sheets(calibration: Calibration, judged: Trials) -> None:
             select_trials(judged, mask) for mask in (judged.kinds == sheet, judged.kinds != sheet)
         )
         fitted, _ = fit_to_judgments(calibration, others)
-        report(f"{sheet}, fitted to the others", fitted.apply(inside.numbers), inside)
-        report_bands(f"{sheet}, fitted to the others", fitted.apply(inside.numbers), inside)
+        report(f"{sheet}, fitted to the others", find_probabilities(fitted, inside.numbers), inside)
+        report_bands(f"{sheet}, fitted to the others", find_probabilities(fitted, inside.numbers), inside)
         print_nothing(fitted, inside)
 
 
@@ -427,7 +431,7 @@ def select_trials(trials: Trials, mask: np.ndarray) -> Trials:
 
 
 def print_nothing(calibration: Calibration, judged: Trials) -> None:
-    first, has_right = summarize(calibration.apply(judged.numbers), judged)
+    first, has_right = summarize(find_probabilities(calibration, judged.numbers), judged)
     nothing = first < calibration.nothing
     print(f"nothing matches: {nothing.sum()} queries, {(nothing & has_right).sum()} with a right photo")
 
@@ -452,19 +456,21 @@ def main() -> None:
         others = [trials[name] for name in arguments.fit if name != left_out]
         report(
             f"{left_out}, fitted on the others",
-            fit_weights(others, "").apply(trials[left_out].numbers),
+            find_probabilities(fit_weights(others, ""), trials[left_out].numbers),
             trials[left_out],
         )
     calibration = fit_weights(list(trials.values()), model.key)
     for spec in arguments.check:
         one = Collection.open(spec, "test", model, arguments.features)
         checked = run_trials(model, one, make_questions(one, salience, rng), rng)
-        report(f"{spec}, test", calibration.apply(checked.numbers), checked)
+        report(f"{spec}, test", find_probabilities(calibration, checked.numbers), checked)
     everyone = [question for found in questions.values() for question in found]
     calibration = structs.replace(calibration, understood=fit_understood(model, everyone))
     if arguments.judgments:
         judged = read_judgments(arguments.judgments, model, arguments.fit, arguments.features)
-        report("judged by eye, by the captions alone", calibration.apply(judged.numbers), judged)
+        report(
+            "judged by eye, by the captions alone", find_probabilities(calibration, judged.numbers), judged
+        )
         check_sheets(calibration, judged)
         calibration, left_out = fit_to_judgments(calibration, judged)
         report("judged by eye, each query by the others", left_out, judged)

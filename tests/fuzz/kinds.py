@@ -215,14 +215,14 @@ def read_library(folder):
         store.stamps("/photos/")
         store.unreadable()
         store.count(["/photos/"])
+        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape", names=("1",))
         if 0 < state.dimension < 100:
             query = np.ones(state.dimension, np.float32)
             store.nearest(query, 3)
             store.nearest(query, 3, ["/photos/"])
+            store.nearest(query, 3, filter=every)
             store.sample_scores(query, 10)
-        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape", names=("1",))
         store.photos(["/photos/"], every)
-        store.select([], every)
         for photo in store.photos():
             photo.details.as_json()
             store.find([photo.id])

@@ -241,12 +241,12 @@ class Database(ABC):
         except msgspec.ValidationError as error:
             raise self._damaged(f"is damaged: a value has a wrong type ({error})") from error
 
-    def _ask_keys(self, row: Any, query: str, keys: Iterable[Any]) -> list[Any]:
-        """The rows that a query, which ends in IN, finds for these keys."""
+    def _ask_keys(self, row: Any, query: str, keys: Iterable[Any], *values: Any) -> list[Any]:
+        """The rows that a query with these values, which ends in IN, finds for these keys."""
         distinct, found = list(dict.fromkeys(keys)), []
         for start in range(0, len(distinct), KEYS_PER_QUERY):
             chunk = distinct[start : start + KEYS_PER_QUERY]
-            found += self._ask(row, f"{query} ({', '.join('?' * len(chunk))})", *chunk)
+            found += self._ask(row, f"{query} ({', '.join('?' * len(chunk))})", *values, *chunk)
         return found
 
     def state(self) -> State:
@@ -291,11 +291,6 @@ class Database(ABC):
         return self._make_photos(
             self._ask(PhotoRow, f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where}", *values)
         )
-
-    def select(self, prefixes: Sequence[str], filter: Filter) -> dict[str, int]:
-        """The rows of the same, by id."""
-        where, values = self._limit(prefixes, filter)
-        return dict(self._ask(tuple[str, Row], f"SELECT p.id, p.row FROM photos p WHERE {where}", *values))
 
     def list_files(
         self, prefixes: Sequence[str], filter: Filter, order: str, n: int, offset: int
@@ -639,18 +634,14 @@ class LocalDatabase(Database):
             raise self._damaged(f"is damaged: its points have {points.shape[1]} numbers, not {len(query)}")
 
     def _find_excluded(
-        self, points: np.ndarray, prefixes: Sequence[str], rows: np.ndarray | None = None
+        self, points: np.ndarray, prefixes: Sequence[str], filter: Filter = NO_FILTER
     ) -> np.ndarray:
-        """The rows that a search must not find: those of no photo below the prefixes, or not in `rows`."""
-        if not prefixes and rows is None:
+        """The rows that a search must not find: those of no photo below the prefixes that meets a filter."""
+        if not prefixes and not filter:
             return self._ask_rows(points, "SELECT row FROM dead")
-        if rows is None:
-            where, bounds = limit_to(prefixes)
-            query = f"SELECT DISTINCT row FROM photos p WHERE row IS NOT NULL AND {where}"
-            rows = self._ask_rows(points, query, *bounds)
-        self._expect_points(rows, points)
+        where, values = self._limit(prefixes, filter)
         outside = np.ones(len(points), bool)
-        outside[rows] = False
+        outside[self._ask_rows(points, f"SELECT DISTINCT p.row FROM photos p WHERE {where}", *values)] = False
         return np.flatnonzero(outside)
 
     def pictures(self, ids: Sequence[str]) -> dict[str, Picture]:
@@ -668,31 +659,29 @@ class LocalDatabase(Database):
         return self._read_points(read)
 
     def nearest(
-        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER
     ) -> list[Photo]:
-        """The n photos with the largest dot products with the query (d,), best first; photos of the same
-        content by their paths.
-
-        prefixes : only photos whose paths begin with one of them
-        rows : only photos with one of these rows
+        """The n photos below one of the prefixes that meet a filter with the largest dot products with the
+        query (d,), best first; photos of the same content by their paths.
         """
 
         def read(state: State, points: np.ndarray) -> list[Photo]:
             if not len(points):
                 return []
             self._expect_length(points, query)
-            excluded = self._find_excluded(points, prefixes, rows)
+            excluded = self._find_excluded(points, prefixes, filter)
             vector = np.ascontiguousarray(query[None], np.float32)
             best, scores = find_nearest(points, vector, n, excluded, self._point_codes(state))
             ranks = {row: rank for rank, row in enumerate(best[0].tolist())}
-            found = self._ask_keys(PhotoRow, f"{READABLE} AND p.row IN", ranks)
+            where, values = self._limit(prefixes, filter)
+            columns = f"SELECT {COLUMNS} FROM {PHOTOS} WHERE {where} AND p.row IN"
+            found = self._ask_keys(PhotoRow, columns, ranks, *values)
             if foreign := {row for row, *_ in found}.difference(ranks):
                 raise self._damaged(f"is damaged: the row {min(foreign)} was found, but not asked for")
             found.sort(key=lambda values: (ranks[values[0]], values[2]))
-            return self._make_photos(found, dict(zip(ranks, scores[0].tolist())))
+            return self._make_photos(found[:n], dict(zip(ranks, scores[0].tolist())))
 
-        starts = tuple(prefixes) or ("",)
-        return [photo for photo in self._read_points(read) if photo.path.startswith(starts)][:n]
+        return self._read_points(read)
 
     def sample_scores(self, query: np.ndarray, at_most: int, prefixes: Sequence[str] = ()) -> np.ndarray:
         """Scores of a query (d,) with at most `at_most` contents, spread evenly over the library."""

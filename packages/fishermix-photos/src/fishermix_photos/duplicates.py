@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,40 +87,6 @@ def rank_copy(path: Path, known: Details) -> tuple[int, bool, bool, str, int, in
     is_copy = COPY_MARK.search(path.stem) is not None
     pixels = (known.width or 0) * (known.height or 0)
     return -pixels, taken is None, is_copy, taken or "", changed, len(path.name)
-
-
-def merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dimension: int) -> list[Photo]:
-    """The photos of a search without near copies of earlier ones, which become their `similar`.
-
-    pictures : by id; another process may have removed some photos
-    dimension : that of the points; the rest of a vector is its hubness
-    """
-    known = [photo for photo in photos if photo.id in pictures]
-    if not known:
-        return []
-    found = [pictures[photo.id] for photo in known]
-    points = np.stack([picture.point[:dimension] for picture in found])
-    is_close = points @ points.T >= LEAST_COSINE
-    similar: dict[int, list[str]] = {}  # by the position of the original
-    for position, photo in enumerate(known):
-        originals = (
-            other
-            for other in similar
-            if is_close[other, position] and _look_same(found[other], found[position])
-        )
-        original = next(originals, position)
-        copies = similar.setdefault(original, [])
-        if original != position:
-            copies.append(photo.id)
-    return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
-
-
-def _look_same(first: Picture, second: Picture) -> bool:
-    """Whether two contents are equal, or their fingerprints those of one picture."""
-    if first.row == second.row or first.fingerprint is None or second.fingerprint is None:
-        return first.row == second.row
-    different = int.from_bytes(first.fingerprint) ^ int.from_bytes(second.fingerprint)
-    return different.bit_count() <= MOST_DIFFERENT_BITS
 
 
 def _label_groups(pictures: Sequence[Picture], dimension: int) -> list[int]:

@@ -17,7 +17,7 @@ from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.photo_files import add_slash, find_covering, parse_patterns, resolve, scan_folder
+from fishermix_photos.photo_files import add_slash, find_covering, resolve, scan_folder
 from fishermix_photos.query import (
     NAME_OF_PLACE,
     Filter,
@@ -52,9 +52,8 @@ from fishermix_photos.vision.formats import count_photos
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
 
-    from fishermix_photos.describe import SentencePool
+    from fishermix_photos.describe import Explanation, SentencePool
     from fishermix_photos.duplicates import DuplicateGroup
-    from fishermix_photos.explain import Explanation
     from fishermix_photos.model import ImageTextModel
     from fishermix_photos.postgres import PostgresStore
 
@@ -160,7 +159,6 @@ class PhotoLibrary:
     def update(
         self,
         folders: Sequence[str | os.PathLike],
-        exclude: Sequence[str] = (),
         on_progress: Progress | None = None,
         query: Query | None = None,
     ) -> Changes:
@@ -172,8 +170,6 @@ class PhotoLibrary:
         ----------
         folders : sequence of paths
             The folders to look at.
-        exclude : sequence of str
-            Globs, as in a .fishermixignore, of photos that are neither encoded nor removed.
         on_progress : callable, optional
             Is called with what is being done, the number of photos done and their total.
         query : Query, optional
@@ -181,7 +177,7 @@ class PhotoLibrary:
         """
         check = None if query is None else partial(self.check, query)
         with listen_to_progress(on_progress) if on_progress else nullcontext():
-            return run_updates(self._store, self.model, folders, exclude, check)
+            return run_updates(self._store, self.model, folders, check)
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path."""
@@ -249,9 +245,6 @@ class PhotoLibrary:
 
         files : the names, in lower case, of photos that will be added: the query may ask for one
         """
-        query.filter.check()
-        if query.exclude:
-            parse_patterns(query.exclude)
         terms, *_ = self._read_terms(query)
         sentences = []
         for term in terms:
@@ -286,7 +279,7 @@ class PhotoLibrary:
         preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
         for name, counts in preferred.items():
             number: object = counts
-            if query.filter or query.exclude:  # names are counted without these conditions
+            if query.filter:  # names are counted without these conditions
                 filter = replace(query.filter, names=(*query.filter.names, name))
                 number = self._search.browse(replace(query, filter=filter, n=1, offset=0), scope).total
             if number:
@@ -357,7 +350,7 @@ class PhotoLibrary:
         """How much each word contributes to the score of a photo. Sentences that the query subtracts have
         their own scores; its photos are ignored.
         """
-        from fishermix_photos.explain import explain_score
+        from fishermix_photos.describe import explain_score
 
         wanted, subtracted = split_sentences(query)
         return explain_score(wanted, self._point(photo), subtracted, self.model)

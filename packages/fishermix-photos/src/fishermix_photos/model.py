@@ -118,16 +118,6 @@ class Calibration(Struct, kw_only=True):
     nothing: Number = 0.2
     understood: Number = -1.0
 
-    def apply(self, numbers: np.ndarray) -> np.ndarray:
-        """The probabilities (n,) of what `search.describe_scores` gave (n, 9)."""
-        return 1 / (1 + np.exp(-self.add_up(numbers)))
-
-    def add_up(self, numbers: np.ndarray) -> np.ndarray:
-        """The logits (n,) of the probabilities."""
-        weights = [self.score, self.deviations, self.log_photos, self.log_words, self.hubness]
-        weights += [self.color, self.number, self.place, self.minus]
-        return self.intercept + numbers @ np.array(weights)
-
     def save(self, folder: Path) -> None:
         """Write the file into a model's folder."""
         text = json.dumps(structs.asdict(self), indent=1) + "\n"

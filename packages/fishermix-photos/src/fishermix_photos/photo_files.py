@@ -84,8 +84,8 @@ class IgnoreRules(NamedTuple):
         return patterns.check_file(inside.rstrip("/")).include
 
 
-def parse_patterns(lines: Sequence[str], base: str = "", where: str | os.PathLike = "exclude") -> IgnoreRules:
-    """The patterns of a .fishermixignore in the folder `base`; `where` is for messages."""
+def parse_patterns(lines: Sequence[str], base: str, where: str | os.PathLike) -> IgnoreRules:
+    """The patterns of the .fishermixignore `where` in the folder `base`."""
     from pathspec import GitIgnoreSpec  # most folders have no patterns
 
     for number, line in enumerate(lines, 1):
@@ -94,9 +94,8 @@ def parse_patterns(lines: Sequence[str], base: str = "", where: str | os.PathLik
             if _has_many_wildcards(line):
                 raise ValueError("it has too many wildcards")
         except (ValueError, re.error) as error:
-            place = where if where == "exclude" else f"{where}, line {number}"
             raise FishermixError(
-                f"{place}: {line.strip()!r} is not a pattern ({error}). Correct it."
+                f"{where}, line {number}: {line.strip()!r} is not a pattern ({error}). Correct it."
             ) from error
     of_folders = [line.rstrip() if line.rstrip().endswith("/") else "" for line in lines]
     return IgnoreRules(
@@ -145,19 +144,13 @@ def is_ignored(path: str, rules: Sequence[IgnoreRules]) -> bool:
     return next((decision for decision in decisions if decision is not None), False)
 
 
-def is_inside_ignored(path: str, rules: Sequence[IgnoreRules]) -> bool:
-    """Whether patterns leave out a path or a folder that contains it."""
-    slashes = [at for at, letter in enumerate(path) if letter == "/"]
-    return any(is_ignored(path[: at + 1], rules) for at in slashes) or is_ignored(path, rules)
-
-
 def is_skipped_below(root: Path, folder: Path) -> bool:
-    """Whether a listing of `root` leaves out `folder`, which lies in it."""
+    """Whether a listing of `root` leaves out `folder`, which lies in it, or a folder between them."""
     names = folder.relative_to(root).parts
     if any(name.startswith(".") or name.lower() in FOLDERS_OF_PROGRAMS for name in names):
         return True
     rules = read_ignore_files_above(root, folder)
-    return bool(rules) and is_inside_ignored(f"{'/'.join(names)}/", rules)
+    return any(is_ignored(f"{'/'.join(names[:depth])}/", rules) for depth in range(1, len(names) + 1))
 
 
 def read_ignore_files_above(root: Path, folder: Path) -> list[IgnoreRules]:
@@ -198,13 +191,9 @@ def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
     return None
 
 
-def is_covered(inner: Path, outer: Path, exclude: Sequence[str]) -> bool:
+def is_covered(inner: Path, outer: Path) -> bool:
     """Whether a listing of `outer` shows what is in `inner`, a folder inside it."""
-    if inner == outer or not inner.is_relative_to(outer) or is_skipped_below(outer, inner):
-        return False
-    return not (
-        exclude and is_inside_ignored(f"{inner.relative_to(outer).as_posix()}/", [parse_patterns(exclude)])
-    )
+    return inner != outer and inner.is_relative_to(outer) and not is_skipped_below(outer, inner)
 
 
 # Listing
@@ -233,8 +222,8 @@ class Listing:
         return (f"Left out: {reasons}.",)
 
 
-def scan_folder(folder: Path, exclude: Sequence[str] = (), root: Path | None = None) -> Listing:
-    """List all photos below `folder`, except for those that a glob of `exclude` matches.
+def scan_folder(folder: Path, root: Path | None = None) -> Listing:
+    """List all photos below `folder`.
 
     Everything that is listed is inside the folder: symbolic links are left out. A RAW photo next to a
     processed photo of the same name is not listed: both are one photo. The same holds for the video of a Live
@@ -244,7 +233,7 @@ def scan_folder(folder: Path, exclude: Sequence[str] = (), root: Path | None = N
     """
     above = "" if root in (None, folder) else f"{folder.relative_to(root or folder).as_posix()}/"
     rules = read_ignore_files_above(root, folder) if root is not None and above else []
-    walk = _Walk([parse_patterns(exclude, above)] if exclude else [])
+    walk = _Walk()
     found = sorted(walk.list_photos(folder, above, rules))
     listing = walk.listing
     listing.photos = {path.removeprefix(above): stamp for path, stamp in found}
@@ -257,9 +246,9 @@ def scan_folder(folder: Path, exclude: Sequence[str] = (), root: Path | None = N
 class _Walk:
     """One walk through a folder."""
 
-    def __init__(self, exclude: Sequence[IgnoreRules]):
+    def __init__(self) -> None:
         self.rules: list[IgnoreRules] = []  # of the folder that is being listed, and of those above it
-        self.exclude, self.listing, self.n_patterns = exclude, Listing(), 0
+        self.listing, self.n_patterns = Listing(), 0
 
     def list_photos(self, folder: Path, prefix: str, rules: list[IgnoreRules]) -> Iterator[tuple[str, Stamp]]:
         """Paths and stamps of the photos below a folder, whose own path is `prefix`, with the rules above it.
@@ -336,8 +325,6 @@ class _Walk:
             reason = entry.name
         elif self.rules and is_ignored(path, self.rules):
             reason = f"by {IGNORE_FILE}"
-        elif self.exclude and is_ignored(path, self.exclude):
-            reason = "by --exclude"
         else:
             return False
         self.listing.left_out[reason] += 1

@@ -30,8 +30,8 @@ from fishermix_photos.database import (
     today,
 )
 from fishermix_photos.details import DETAILS
-from fishermix_photos.query import EARTH_RADIUS_KM
-from fishermix_photos.results import LibraryBusy, LibraryDamaged, Photo
+from fishermix_photos.query import EARTH_RADIUS_KM, Filter
+from fishermix_photos.results import NO_FILTER, LibraryBusy, LibraryDamaged, Photo
 from fishermix_photos.store import DAYS_DEAD, Store
 
 try:
@@ -216,15 +216,14 @@ class PostgresStore(Store):
         }
 
     def nearest(
-        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), rows: np.ndarray | None = None
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER
     ) -> list[Photo]:
-        where, bounds = limit_to(prefixes)
-        point, chosen = np.asarray(query, np.float32), [] if rows is None else [rows.tolist()]
+        where, values = self._limit(prefixes, filter)
+        point = np.asarray(query, np.float32)
         found = self._fetch(
             f"SELECT -(c.point <#> ?), {COLUMNS} FROM {PHOTOS} JOIN contents c ON c.row = p.row "
-            f"WHERE {where} {'AND p.row = ANY(?) ' if chosen else ''}"
-            "ORDER BY c.point <#> ?, p.path LIMIT ?",
-            *(point, *bounds, *chosen, point, n),
+            f"WHERE {where} ORDER BY c.point <#> ?, p.path LIMIT ?",
+            *(point, *values, point, n),
         )
         scores = {row: float(score) for score, row, *_ in found}
         return self._make_photos(self._convert(PhotoRow, [row[1:] for row in found]), scores)

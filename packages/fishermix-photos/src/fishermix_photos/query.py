@@ -569,6 +569,8 @@ class BadFilter(FishermixError):
 class Filter:
     """Which photos a search considers; a photo must meet all conditions that are given.
 
+    Raises `BadFilter` if a condition cannot be understood or no photo can meet all of them.
+
     Parameters
     ----------
     after, before
@@ -590,9 +592,8 @@ class Filter:
 
     Examples
     --------
-    >>> Filter(after="2019-06", camera="iphone").check()
-    >>> bool(Filter())
-    False
+    >>> bool(Filter(after="2019-06", camera="iphone")), bool(Filter())
+    (True, False)
     """
 
     after: str | None = None
@@ -604,10 +605,9 @@ class Filter:
     names: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return self != Filter()
+        return self != NO_FILTER
 
-    def check(self) -> None:
-        """Raise `BadFilter` if a condition cannot be understood or no photo can meet all of them."""
+    def __post_init__(self) -> None:
         bounds = {name: text for name in ("after", "before") if (text := getattr(self, name)) is not None}
         days = [parse_day(text, name) for name, text in bounds.items()]
         if len(days) == 2 and days[0] >= days[1]:
@@ -620,6 +620,9 @@ class Filter:
             text = getattr(self, name)
             if text is not None and text != "/" and not text.strip("/ "):
                 raise BadFilter(f"{name} must be a name, not '{text}'.", field=name)
+
+
+NO_FILTER = Filter()
 
 
 def parse_day(text: str, field: str) -> date:

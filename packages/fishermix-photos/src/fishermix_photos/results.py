@@ -11,11 +11,11 @@ from typing import Literal
 from fishermix.errors import FishermixError
 
 from fishermix_photos.details import Details
-from fishermix_photos.query import Filter, Term
+from fishermix_photos.query import NO_FILTER, Filter, Term
 
 Band = Literal["likely", "maybe", "unlikely"]
 Sort = Literal["score", "date", "oldest", "name"]
-NO_FILTER, NO_DETAILS = Filter(), Details()
+NO_DETAILS = Details()
 MOST_THUMBNAILS, THUMBNAIL_SIDE = 24, 160  # of results in a notebook
 
 
@@ -79,8 +79,6 @@ class Query:
         without calibration): only photos with unusually high scores.
     min_score : float, optional
         Only photos with at least this score.
-    exclude : tuple of str
-        Globs, as in a .fishermixignore, of photos that are not found.
     merge_copies : bool
         Whether near copies of one picture take one place if the best come first: see `Photo.similar`.
 
@@ -105,7 +103,6 @@ class Query:
     offset: int = 0
     min_probability: float | None = None
     min_score: float | None = None
-    exclude: tuple[str, ...] = ()
     merge_copies: bool = False
 
 

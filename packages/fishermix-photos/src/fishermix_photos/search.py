@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fishermix_photos.details import find_kind, is_doubtful
-from fishermix_photos.duplicates import merge_copies
-from fishermix_photos.photo_files import add_slash, find_prefixes, is_inside_ignored, parse_patterns
+from fishermix_photos.duplicates import LEAST_COSINE, MOST_DIFFERENT_BITS
+from fishermix_photos.photo_files import find_prefixes
 from fishermix_photos.query import PLAIN, EncodedQuery, QueryKind
 from fishermix_photos.results import (
-    NO_FILTER,
     Band,
     FacetCount,
     Facets,
@@ -41,6 +40,7 @@ from fishermix_photos.results import (
 )
 
 if TYPE_CHECKING:
+    from fishermix_photos.database import Picture
     from fishermix_photos.model import Calibration, ImageTextModel
     from fishermix_photos.postgres import PostgresStore
     from fishermix_photos.store import LocalStore
@@ -132,19 +132,16 @@ class PhotoSearch:
             return _sort(chosen if chosen or is_limited else photos[: query.n], query.sort)
         if not query.merge_copies or len(chosen) < 2:
             return chosen
-        return merge_copies(chosen, self._store.pictures([photo.id for photo in chosen]), dimension)
+        return _merge_copies(chosen, self._store.pictures([photo.id for photo in chosen]), dimension)
 
     def find_files(self, vector: np.ndarray, n: int, query: Query, scope: Scope) -> list[Photo]:
         """The n best files: of a video, its best frame; of a TIFF file, its best page."""
-        allowed = self._select(query, scope)
-        rows = None if allowed is None else np.array(sorted(set(allowed.values())), np.int64)
         asked = n
         while True:
-            found = self._store.nearest(vector, asked, scope.prefixes, rows)
+            found = self._store.nearest(vector, asked, scope.prefixes, query.filter)
             best: dict[str, Photo] = {}
             for photo in found:
-                if allowed is None or photo.id in allowed:
-                    best.setdefault(photo.path, photo)
+                best.setdefault(photo.path, photo)
             if len(best) >= n or len(found) < asked:
                 return list(best.values())[:n]
             asked *= 4
@@ -182,39 +179,10 @@ class PhotoSearch:
 
     def browse(self, query: Query, scope: Scope) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
-        query.filter.check()
         end, order = query.offset + query.n, "date" if query.sort == "score" else query.sort
-        if query.exclude:
-            selected = [photo for photo in self._not_excluded(query, scope) if photo.picture == photo.path]
-            photos = _sort(selected, order)[query.offset : end]
-            years: Mapping[tuple[bool, str], int] = Counter(
-                (is_doubtful(photo.details.taken), (photo.details.taken or "")[:4]) for photo in selected
-            )
-        else:
-            photos, years = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
+        photos, years = self._store.list_files(scope.prefixes, query.filter, order, query.n, query.offset)
         total = sum(years.values())
         return Results(tuple(photos), total > end, total, _sort_years(years, order))
-
-    def _select(self, query: Query, scope: Scope) -> dict[str, int] | None:
-        """The rows, by id, of the photos that meet the filter and are not excluded; None if all are."""
-        if query.filter == NO_FILTER and not query.exclude:
-            return None
-        query.filter.check()
-        rows = self._store.select(scope.prefixes, query.filter)
-        if not query.exclude:
-            return rows
-        return {photo.id: rows[photo.id] for photo in self._not_excluded(query, scope) if photo.id in rows}
-
-    def _not_excluded(self, query: Query, scope: Scope) -> list[Photo]:
-        """The photos that meet the filter and no glob; globs are relative to the folders searched."""
-        rules = [parse_patterns(query.exclude)]
-        tops = sorted(find_prefixes(query.folders), key=len, reverse=True)
-        kept = []
-        for photo in self._store.photos(scope.prefixes, query.filter):
-            top = next((top for top in tops if photo.path.startswith(top)), add_slash(photo.folder))
-            if not is_inside_ignored(photo.path[len(top) :], rules):
-                kept.append(photo)
-        return kept
 
 
 def _make_probabilities(
@@ -247,6 +215,40 @@ def _put_first(first: Sequence[Photo], photos: Sequence[Photo]) -> list[Photo]:
     chosen = {photo.id for photo in first}
     others = [photo for photo in photos if photo.id not in chosen]
     return sorted([*first, *others], key=lambda photo: BANDS.index(photo.band or "unlikely"))
+
+
+def _merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dimension: int) -> list[Photo]:
+    """The photos of a search without near copies of earlier ones, which become their `similar`.
+
+    pictures : by id; another process may have removed some photos
+    dimension : that of the points; the rest of a vector is its hubness
+    """
+    known = [photo for photo in photos if photo.id in pictures]
+    if not known:
+        return []
+    found = [pictures[photo.id] for photo in known]
+    points = np.stack([picture.point[:dimension] for picture in found])
+    is_close = points @ points.T >= LEAST_COSINE
+    similar: dict[int, list[str]] = {}  # by the position of the original
+    for position, photo in enumerate(known):
+        originals = (
+            other
+            for other in similar
+            if is_close[other, position] and _look_same(found[other], found[position])
+        )
+        original = next(originals, position)
+        copies = similar.setdefault(original, [])
+        if original != position:
+            copies.append(photo.id)
+    return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
+
+
+def _look_same(first: Picture, second: Picture) -> bool:
+    """Whether two contents are equal, or their fingerprints those of one picture."""
+    if first.row == second.row or first.fingerprint is None or second.fingerprint is None:
+        return first.row == second.row
+    different = int.from_bytes(first.fingerprint) ^ int.from_bytes(second.fingerprint)
+    return different.bit_count() <= MOST_DIFFERENT_BITS
 
 
 def _sort(photos: Sequence[Photo], order: str) -> list[Photo]:
@@ -351,6 +353,19 @@ def describe_scores(scores: np.ndarray, scale: ScoreScale) -> np.ndarray:
     return np.column_stack([scores, deviations, np.tile(of_query, (len(scores), 1))])
 
 
+def find_logits(calibration: Calibration, numbers: np.ndarray) -> np.ndarray:
+    """The logits (n,) of the probabilities of what `describe_scores` gave (n, 9)."""
+    fitted = calibration
+    weights = [fitted.score, fitted.deviations, fitted.log_photos, fitted.log_words, fitted.hubness]
+    weights += [fitted.color, fitted.number, fitted.place, fitted.minus]
+    return fitted.intercept + numbers @ np.array(weights)
+
+
+def find_probabilities(calibration: Calibration, numbers: np.ndarray) -> np.ndarray:
+    """The probabilities (n,) of what `describe_scores` gave (n, 9)."""
+    return 1 / (1 + np.exp(-find_logits(calibration, numbers)))
+
+
 @dataclass(frozen=True)
 class Probabilities:
     """Turns the scores of one query into probabilities, which are at most `most`."""
@@ -362,7 +377,7 @@ class Probabilities:
     def of_scores(self, scores: Sequence[float] | np.ndarray) -> list[float]:
         """The probability that the photo with each score is right."""
         numbers = describe_scores(np.asarray(scores, np.float64), self.scale)
-        return np.minimum(self.calibration.apply(numbers), self.most).tolist()
+        return np.minimum(find_probabilities(self.calibration, numbers), self.most).tolist()
 
     def add_to(self, photos: Sequence[Photo]) -> list[Photo]:
         """The photos with their probabilities and bands."""
@@ -386,7 +401,7 @@ class Probabilities:
         slope = fitted.score + fitted.deviations / scale.spread
         if slope <= 0:
             return -math.inf
-        at_zero = float(fitted.add_up(describe_scores(np.zeros(1), scale))[0])
+        at_zero = float(find_logits(fitted, describe_scores(np.zeros(1), scale))[0])
         return (math.log(probability / (1 - probability)) - at_zero) / slope
 
 

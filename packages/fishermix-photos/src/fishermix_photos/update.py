@@ -26,8 +26,6 @@ from fishermix_photos.photo_files import (
     add_slash,
     find_covering,
     is_covered,
-    is_inside_ignored,
-    parse_patterns,
     read_stamp,
     resolve,
     scan_folder,
@@ -89,7 +87,6 @@ def run_updates(
     store: LocalStore | PostgresStore,
     model: ImageTextModel,
     folders: Sequence[str | os.PathLike],
-    exclude: Sequence[str] = (),
     check: Check | None = None,
 ) -> Changes:
     """Update folders, which are added if they are new.
@@ -105,11 +102,11 @@ def run_updates(
         wanted += filter(Path.is_dir, map(Path, state.folders))
     if len(wanted) > 1:
         given = dict.fromkeys(wanted)  # without those that the update of another one covers
-        wanted = [one for one in given if not any(is_covered(one, other, exclude) for other in given)]
+        wanted = [one for one in given if not any(is_covered(one, other) for other in given)]
     total, problems = Changes(), dict[Path, FishermixError]()
     for folder in wanted:
         try:
-            changes = FolderUpdate(folder, store, model, exclude, state).run(check)
+            changes = FolderUpdate(folder, store, model, state).run(check)
         except (FolderAway, LibraryBusy) as error:
             problems[folder] = error
             continue
@@ -133,28 +130,18 @@ def _add_changes(one: Changes, other: Changes) -> Changes:
 
 
 class FolderUpdate:
-    """One update of a folder, which may be inside a folder of the library.
+    """One update of a folder, which may be inside a folder of the library."""
 
-    exclude : globs of photos that are neither encoded nor removed
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        store: LocalStore | PostgresStore,
-        model: ImageTextModel,
-        exclude: Sequence[str],
-        state: State,
-    ):
-        self.folder, self.store, self.model, self.exclude, self.state = folder, store, model, exclude, state
+    def __init__(self, folder: Path, store: LocalStore | PostgresStore, model: ImageTextModel, state: State):
+        self.folder, self.store, self.model, self.state = folder, store, model, state
         self._expect_folder()
         self.status = os.stat(folder)
         self.prefix = add_slash(folder)
         self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
-        self.inner = [path for path in state.folders if is_covered(Path(path), folder, exclude)]
+        self.inner = [path for path in state.folders if is_covered(Path(path), folder)]
         self.is_new = str(self.root) not in state.folders
-        self.listing = scan_folder(folder, exclude, self.root)
+        self.listing = scan_folder(folder, self.root)
         self.encoded, self.recognized, self.unreadable = 0, 0, dict[str, str]()
 
     def run(self, check: Check | None = None) -> Changes:
@@ -176,7 +163,7 @@ class FolderUpdate:
             self.store.tidy()
             # Again: another process may have updated the folder meanwhile.
             self._expect_folder()
-            self.state, listing = self.store.state(), scan_folder(self.folder, self.exclude, self.root)
+            self.state, listing = self.store.state(), scan_folder(self.folder, self.root)
             plan = self._plan(listing)
             try:
                 self._write(plan)
@@ -238,17 +225,13 @@ class FolderUpdate:
         return Plan(todo, gone, [path for path, file in files.items() if path != file and file in todo])
 
     def _find_files(self, known: Iterable[str]) -> dict[str, str]:
-        """The file of each known path that this update may remove: no other folder has it, and no exclude."""
+        """The file of each known path that this update may remove: no other folder has it."""
         others = tuple(
             add_slash(path)
             for path in self.state.folders
             if path.startswith(self.prefix) and path not in (str(self.root), *self.inner)
         )
-        files = {path: split_place(path).file for path in known if not path.startswith(others)}
-        if not self.exclude:
-            return files
-        rules, start = [parse_patterns(self.exclude)], len(self.prefix)
-        return {path: file for path, file in files.items() if not is_inside_ignored(file[start:], rules)}
+        return {path: split_place(path).file for path in known if not path.startswith(others)}
 
     def _write(self, plan: Plan) -> None:
         if plan.old_parts:

@@ -135,8 +135,8 @@ def test_what_is_left_out_is_said(tiny, photos, remarks):
     paint(photos / "@eaDir" / "red.png", "red", "black")
     paint(photos / ".hidden.png", "red")
     (photos / ".fishermixignore").write_text("b*.png\n")
-    assert "5 encoded" in tiny("library", "add", photos, "--exclude", "sub/")
-    assert remarks == ["Left out: 1 @eaDir, 1 by --exclude, 2 by .fishermixignore, 1 hidden."]
+    assert "6 encoded" in tiny("library", "add", photos)
+    assert remarks == ["Left out: 1 @eaDir, 2 by .fishermixignore, 1 hidden."]
     assert "Left out: 1 @eaDir, 2 by .fishermixignore, 1 hidden." in tiny("library", "list", photos)
 
 

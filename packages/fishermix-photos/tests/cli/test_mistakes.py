@@ -84,15 +84,6 @@ def test_the_folder_that_is_missing_is_named(tiny, photos, tmp_path, monkeypatch
     assert tiny("search", "red", "photos", "nowhere", fails=True).startswith("nowhere does not exist.")
 
 
-def test_what_is_excluded_is_not_blamed_on_a_score(tiny, photos, monkeypatch):
-    remarks = tiny.remarks
-    tiny("search", "red", photos, "--exclude", "**")
-    assert remarks.pop() == f"There are no photos in {photos} besides those that --exclude names."
-    tiny("search", "red", photos)
-    tiny("search", "red", photos, "--exclude", "**")
-    assert remarks == ["--exclude excludes all 8 photos."]
-
-
 def test_an_empty_folder_has_no_photos_rather_than_no_duplicates(tiny, tmp_path, monkeypatch):
     remarks = tiny.remarks
     (tmp_path / "empty").mkdir()

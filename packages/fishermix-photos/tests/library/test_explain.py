@@ -6,7 +6,7 @@ from fishermix import HybridMixture, RegularizedCCA, SentenceEncoder, WordVector
 from fishermix.errors import FishermixError
 from fishermix.joint import JointSpace
 from fishermix_photos import ImageTextModel
-from fishermix_photos.explain import explain_score
+from fishermix_photos.describe import explain_score
 from tiny_model import TinyModel
 
 WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "aeiou"]

@@ -118,18 +118,6 @@ def test_a_folder_that_is_left_out_can_be_added_by_its_name(library, update, pho
     assert update(photos) == (0, 0, 0)
 
 
-def test_excluded_photos_are_neither_encoded_nor_found_nor_forgotten(library, update, photos):
-    assert update(photos, exclude=["sub/", "b*.png"]) == (6, 0, 0)
-    assert update(photos) == (4, 0, 0)
-    assert update(photos, exclude=["sub/"]) == (0, 0, 0)
-    found = library.search(Query(parse_query("red"), n=100, folders=(photos,), exclude=("sub/", "b*.png")))
-    assert {photo.relative for photo in found.photos}.isdisjoint({"blue.png", "black.png", "sub/flag.png"})
-    assert len(found.photos) == 6
-    inner = library.search(Query(parse_query("red"), n=100, folders=(photos / "sub",), exclude=("/deep",)))
-    assert [photo.relative for photo in inner.photos] == ["sub/flag.png"]
-    assert update(photos / "sub", photos, exclude=["/sub"]) == (0, 0, 0)
-
-
 def test_two_libraries_know_nothing_of_each_other(library, update, photos, tmp_path):
     from fishermix_photos.library import PhotoLibrary
 
@@ -155,7 +143,6 @@ def test_the_root_of_the_disk_may_be_a_folder(library, tmp_path):
         ("red.jpg", "red.jpg"),
     ]
     assert [(found.name, found.photos) for found in library.facets().folders] == [("a", 2), ("a/b", 1)]
-    assert names(library, "green", "/", exclude=("/a",)) == ["red.jpg"]
     assert str(library.covering(tmp_path)) == "/"
     assert library.count(["/a"]) == library.status("/a").photos == 2
     assert library.remove("/") == 3

@@ -242,9 +242,9 @@ def read(store):
     for photo in store.nearest(np.ones(4, np.float32), 3):
         assert store.find([photo.id])
         store.pictures([photo.id])
+    store.nearest(np.ones(4, np.float32), 3, filter=every)
     store.sample_scores(np.ones(4, np.float32), 10)
     store.photos()
-    store.select((), every)
     store.list_files((), every, "date", 10, 0)
     store.list_files((), Filter(names=("peru",)), "name", 10, 0)
     store.places()

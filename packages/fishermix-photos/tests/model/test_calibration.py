@@ -18,6 +18,8 @@ from fishermix_photos.search import (
     MAYBE,
     Probabilities,
     ScoreScale,
+    find_logits,
+    find_probabilities,
     measure_scale,
 )
 from msgspec import structs
@@ -115,12 +117,12 @@ def test_a_fit_recovers_the_map_that_made_the_answers(tool):
         rng.normal(0, 0.3, n),
     ]
     numbers = np.pad(np.stack(columns, 1), ((0, 0), (0, 4)))
-    right = rng.random(n) < MAP.apply(numbers)
+    right = rng.random(n) < find_probabilities(MAP, numbers)
     trials = tool.Trials(numbers, right, np.arange(n) // 5, np.full(n, "word"))
     found = tool.fit_weights([trials], "x")
     for name in ("intercept", *tool.WEIGHTS):
         assert getattr(found, name) == pytest.approx(getattr(MAP, name), rel=0.15, abs=0.1)
-    bins = tool.measure_reliability(found.apply(trials.numbers), trials.right)
+    bins = tool.measure_reliability(find_probabilities(found, trials.numbers), trials.right)
     assert tool.calibration_error(bins) < 0.01
     assert sum(one.photos for one in bins) == n
 
@@ -142,14 +144,19 @@ def test_judgments_change_slope_and_shift_and_weigh_kinds(tool):
     numbers[:, 5:] = rng.random((n, 4)) < 0.3
     strict = tool.structs.replace(MAP, hubness=0)
     judged_by = tool.rescale(strict, 0.5, 1.5)
-    assert judged_by.add_up(numbers) == pytest.approx(0.5 * strict.add_up(numbers) + 1.5)
+    assert find_logits(judged_by, numbers) == pytest.approx(0.5 * find_logits(strict, numbers) + 1.5)
     judged_by = tool.structs.replace(judged_by, color=-1, number=0.5, minus=1)
     judged = tool.Trials(
-        numbers, rng.random(n) < judged_by.apply(numbers), np.arange(n) // 5, np.full(n, "judged")
+        numbers,
+        rng.random(n) < find_probabilities(judged_by, numbers),
+        np.arange(n) // 5,
+        np.full(n, "judged"),
     )
     found, left_out = tool.fit_to_judgments(strict, judged)
-    assert found.apply(numbers) == pytest.approx(judged_by.apply(numbers), abs=0.03)
-    assert left_out == pytest.approx(judged_by.apply(numbers), abs=0.05)
+    assert find_probabilities(found, numbers) == pytest.approx(
+        find_probabilities(judged_by, numbers), abs=0.03
+    )
+    assert left_out == pytest.approx(find_probabilities(judged_by, numbers), abs=0.05)
 
 
 def test_nothing_is_said_where_it_is_true_nine_times_out_of_ten(tool):

@@ -17,7 +17,7 @@ from fishermix.measures.ranks import figures, recall_sum, task_ranks
 from fishermix_photos import ImageTextModel
 from fishermix_photos.cli import load_commands
 from fishermix_photos.cli.train import apply_changes
-from fishermix_photos.explain import explain_score
+from fishermix_photos.describe import explain_score
 from fishermix_photos.lab import tables
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.lab.recipe import RECIPES, VARIANTS, Recipe, find_recipe

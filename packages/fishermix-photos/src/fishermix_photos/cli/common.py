@@ -39,8 +39,19 @@ def open_model(folder: Path | None) -> ImageTextModel:
 def open_library(place: str | None, model: Path | None) -> PhotoLibrary:
     from fishermix_photos.library import PhotoLibrary
 
+    if place is not None and not place.strip():
+        raise FishermixError("--library is empty. Name a directory, or omit it.")
     _hide_model_warnings()
     return PhotoLibrary(place, model)
+
+
+def set_max_pixels(pixels: int | None) -> int | None:
+    """Apply the option --max-pixels."""
+    if pixels is not None:
+        from fishermix_photos.vision.limits import set_default_max_pixels
+
+        set_default_max_pixels(pixels)
+    return pixels
 
 
 def _hide_model_warnings() -> None:

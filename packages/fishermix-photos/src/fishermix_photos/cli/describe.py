@@ -23,7 +23,7 @@ from fishermix_photos.cli.common import (
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
 
-    from fishermix_photos.explain import Explanation
+    from fishermix_photos.describe import Explanation
 
 BAR = 20  # characters of the longest bar
 

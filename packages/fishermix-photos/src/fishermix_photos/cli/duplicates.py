@@ -28,7 +28,6 @@ def duplicates(
     null: options.Null = False,
     as_json: options.Json = False,
     update: options.Update = True,
-    exclude: options.Exclude = None,
     library: options.Library = None,
     model: options.Model = None,
 ) -> None:
@@ -41,12 +40,12 @@ def duplicates(
     with open_library(library, model) as photos:
         chosen = choose_folders(photos, folders or [])
         if update:
-            update_folders(photos, chosen, exclude)
+            update_folders(photos, chosen)
         groups = photos.duplicates(chosen, exact)
         total = photos.count(chosen)
         nothing = f"No duplicates found among {count_photos(total)}."
         if not total:
-            nothing = explain_empty(photos, chosen, exclude, update)
+            nothing = explain_empty(photos, chosen, update)
     names, start = PathNames(chosen), 1 if omit_first else 0
 
     def list_photos(group: DuplicateGroup) -> list[dict[str, Any]]:

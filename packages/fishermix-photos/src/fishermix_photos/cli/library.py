@@ -33,7 +33,6 @@ app.add_typer(library_app, name="library")
 @library_app.command(epilog="Example: fishermix library add ~/Pictures /mnt/camera")
 def add(
     folders: options.Folders,
-    exclude: options.Exclude = None,
     library: options.Library = None,
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
@@ -43,13 +42,12 @@ def add(
     Photos that the library has already are recognized by their content and not encoded again.
     """
     with open_library(library, model) as photos:
-        _update_folders(photos, folders, exclude)
+        _update_folders(photos, folders)
 
 
 @library_app.command(epilog="Example: fishermix library update ~/Pictures")
 def update(
     folders: options.KnownFolders = None,
-    exclude: options.Exclude = None,
     library: options.Library = None,
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
@@ -61,7 +59,7 @@ def update(
         known = [status.folder for status in photos.folders() if status.exists]
         if not known:
             raise FishermixError(EMPTY)
-        _update_folders(photos, folders or known, exclude)
+        _update_folders(photos, folders or known)
 
 
 @library_app.command("list", epilog="Examples: fishermix library list · fishermix library list ~/Pictures")
@@ -143,9 +141,9 @@ def remove(
     tell(f"Removed {folder} with {count_photos(number)} from your library. The files are unchanged.")
 
 
-def _update_folders(photos: PhotoLibrary, folders: list[Path], exclude: list[str] | None) -> None:
+def _update_folders(photos: PhotoLibrary, folders: list[Path]) -> None:
     """Update folders and print what changed."""
-    changes = photos.update(folders, exclude or ())
+    changes = photos.update(folders)
     say(
         f"{count_photos(photos.count(folders))}: {changes.encoded:,} encoded, {changes.recognized:,} "
         f"recognized by content, {changes.removed:,} removed, {len(changes.unreadable):,} unreadable."

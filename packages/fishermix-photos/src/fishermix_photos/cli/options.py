@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fishermix.errors import FishermixError
 from typer import Argument, Option
+
+from fishermix_photos.cli.common import set_max_pixels
 
 # Written out, because `--help` does not wait for the recipes and their schema.
 RECIPE_HELP = "One of paper, best, shipped."
@@ -17,20 +18,6 @@ DATA_HELP = (
     "folder:DIR. flickr8k-official:DIR has the 6,000 official training photos instead of the paper's 6,091."
 )
 ADDED = "Folders of photos, which are added to your library."
-
-
-def _check_library(library: str | None) -> str | None:
-    if library is not None and not library.strip():
-        raise FishermixError("--library is empty. Name a directory, or omit it.")
-    return library
-
-
-def _set_max_pixels(pixels: int | None) -> int | None:
-    if pixels is not None:
-        from fishermix_photos.vision.limits import set_default_max_pixels
-
-        set_default_max_pixels(pixels)
-    return pixels
 
 
 # The library and the model
@@ -60,7 +47,6 @@ Library = Annotated[
     Option(
         "--library",
         metavar="PLACE",
-        callback=_check_library,
         help="Use the library in this place. Default: the one in your data folder.",
     ),
 ]
@@ -70,17 +56,8 @@ MaxPixels = Annotated[
         "--max-pixels",
         metavar="NUMBER",
         min=1,
-        callback=_set_max_pixels,
+        callback=set_max_pixels,
         help="Reject images with more pixels than this. Default: depends on RAM.",
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    Option(
-        "--exclude",
-        metavar="GLOB",
-        help="Skip photos and folders that match: '*.gif', 'raw/'. Can be given several times. "
-        "To skip them always, write the globs into a file .fishermixignore.",
     ),
 ]
 Update = Annotated[bool, Option("--update/--no-update", help="Look for new, changed and deleted photos.")]

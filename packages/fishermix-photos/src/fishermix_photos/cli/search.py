@@ -73,7 +73,6 @@ def search(
     in_folder: options.In = None,
     camera: options.Camera = None,
     near: options.Near = None,
-    exclude: options.Exclude = None,
     html: options.Html = None,
     update: options.Update = True,
     library: options.Library = None,
@@ -93,7 +92,6 @@ def search(
     asked = Query(
         filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
         n=number or BEST,
-        exclude=tuple(exclude or ()),
         merge_copies=not (null or paths_only),  # another program gets all files
         **_parse_min_score(min_score),
     )
@@ -121,7 +119,7 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
     is_limited : False: a query that is only a date or a name finds all photos
     """
     if update:
-        update_folders(library, query.folders, query.exclude, query)
+        update_folders(library, query.folders, query)
     results = library.search(query)
     if results.more and results.total is not None and not is_limited:
         results = library.search(replace(query, n=results.total))
@@ -130,8 +128,7 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
         tell_unknown_words(results.unknown_words, library.model)
     if not results.photos:
         count = library.count(query.folders)
-        empty = explain_empty(library, query.folders, query.exclude, update)
-        tell(_explain_nothing(count, query) if count else empty)
+        tell(_explain_nothing(count, query) if count else explain_empty(library, query.folders, update))
     photos = [
         replace(photo, similar=tuple(library.photo(id).path for id in photo.similar))
         for photo in results.photos
@@ -207,15 +204,13 @@ def _make_filter(**conditions: str | None) -> Filter:
     """The conditions of the options; a mistake is reported with the name of its option."""
     from fishermix_photos.query import BadFilter, Filter
 
-    filter = Filter(**conditions)  # type: ignore[arg-type]
     try:
-        filter.check()
+        return Filter(**conditions)  # type: ignore[arg-type]
     except BadFilter as error:
         field = str(error.values["field"])
         option = "in" if field == "folder" else field
         message = f"--{option}{str(error).removeprefix(field)}".replace(" before ", " --before ")
         raise FishermixError(message) from None
-    return filter
 
 
 def _parse_min_score(text: str | None) -> dict[str, Any]:
@@ -239,8 +234,6 @@ def _explain_nothing(count: int, query: Query) -> str:
     """Why a search of photos found none."""
     if not query.filter and (query.min_score is not None or query.min_probability is not None):
         return f"Nothing in {count_photos(count)} looks like this. Omit --min-score to see the nearest ones."
-    if not query.filter and query.exclude:
-        return f"--exclude excludes all {count_photos(count)}."
     return f"Not one of {count_photos(count)} meets all conditions."
 
 
@@ -269,17 +262,12 @@ def choose_folders(library: PhotoLibrary, named: Sequence[Path]) -> tuple[Path, 
     return ()
 
 
-def update_folders(
-    library: PhotoLibrary,
-    folders: Sequence[Path],
-    exclude: Sequence[str] | None,
-    query: Query | None = None,
-) -> None:
+def update_folders(library: PhotoLibrary, folders: Sequence[Path], query: Query | None = None) -> None:
     """Update folders and report problems; the photos of a folder that is away or busy stay in the library."""
     if not folders:
         return
     try:
-        tell_changes(library, library.update(folders, exclude or (), query=query))
+        tell_changes(library, library.update(folders, query=query))
     except FishermixError as error:
         if error.code not in ("library_busy", "folder_away"):
             raise
@@ -301,15 +289,12 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
     tell(*remarks)
 
 
-def explain_empty(
-    library: PhotoLibrary, folders: Sequence[Path], exclude: Sequence[str] | None, updated: bool
-) -> str:
+def explain_empty(library: PhotoLibrary, folders: Sequence[Path], updated: bool) -> str:
     """Why there are no photos in folders."""
     unknown = [folder for folder in folders if library.covering(folder) is None]
     if unknown and not updated:
         return f"{unknown[0]} is not in your library yet. Omit --no-update to add it."
-    besides = " besides those that --exclude names" if exclude else ""
-    return f"There are no photos in {', '.join(map(str, folders)) or 'your library'}{besides}."
+    return f"There are no photos in {', '.join(map(str, folders)) or 'your library'}."
 
 
 class PathNames:

@@ -36,7 +36,6 @@ def serve(
     token: options.Token = False,
     browser: options.Open = False,
     update: options.Update = True,
-    exclude: options.Exclude = None,
     library: options.Library = None,
     model: options.Model = None,
 ) -> None:
@@ -67,7 +66,7 @@ def serve(
         failed=stop_server,
     )
     open_photos = partial(_open_photos, library, model, folders or (), update)
-    live = LiveLibrary(open_photos, folders or (), exclude or (), update, events)
+    live = LiveLibrary(open_photos, folders or (), update, events)
     server = Server(create_app(live, access=access))
     link = _say_address(address, access)
     live.start()

@@ -75,7 +75,6 @@ class LiveLibrary:
 
     open_library : opens the model and the library; may take long
     folders : what is served; empty: the whole library
-    exclude : globs of photos that are not added
     update : whether the folders are brought up to date, now and whenever they change
     """
 
@@ -83,12 +82,10 @@ class LiveLibrary:
         self,
         open_library: Callable[[], PhotoLibrary],
         folders: Sequence[Path] = (),
-        exclude: Sequence[str] = (),
         update: bool = True,
         events: Events | None = None,
     ):
         self.folders = tuple(Path(folder).expanduser().resolve() for folder in folders)
-        self.exclude = exclude
         self.failure: FishermixError | None = None
         self._open_library, self._follows, self.events = open_library, update, events or Events()
         self._has_updated = False
@@ -109,7 +106,7 @@ class LiveLibrary:
 
     def make_query(self, terms: tuple[Term, ...], filter: Filter, sort: Sort, n: int, offset: int) -> Query:
         """A query for photos that are served."""
-        return Query(terms, self.folders, filter, sort, n, offset, exclude=tuple(self.exclude))
+        return Query(terms, self.folders, filter, sort, n, offset)
 
     def photo(self, id: str) -> Photo:
         """A photo of the folders that are served; others are as unknown as those that do not exist."""
@@ -206,7 +203,7 @@ class LiveLibrary:
             for folder in folders:
                 if folder.resolve() != folder:
                     raise FishermixError(f"{folder} was replaced by a link. Start the server again.")
-            changes = self.library.update(folders, self.exclude, self._hear)
+            changes = self.library.update(folders, self._hear)
             problem = replace_undecodable(" ".join(map(str, changes.problems.values()))) or None
         except FishermixError as error:
             problem = replace_undecodable(str(error))

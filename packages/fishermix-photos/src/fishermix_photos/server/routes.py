@@ -14,7 +14,7 @@ from fishermix.caption.consensus import Description
 from starlette.concurrency import run_in_threadpool
 
 from fishermix_photos import results
-from fishermix_photos.explain import Explanation
+from fishermix_photos.describe import Explanation
 from fishermix_photos.query import Filter, parse_query
 from fishermix_photos.results import UnknownPhoto, replace_undecodable
 from fishermix_photos.server.access import Access
