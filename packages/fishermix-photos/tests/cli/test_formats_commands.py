@@ -20,7 +20,6 @@ from tiny_model import COLOURS, TinyImageEncoder, paint
 @pytest.fixture
 def without_packages(monkeypatch):
     monkeypatch.setattr(formats, "_has_module", lambda module: module == "pillow_heif")
-    monkeypatch.setattr("fishermix.runtime.is_from_index", lambda name: True)
 
 
 RAW_SKIPPED = "3 .cr3 files were skipped: pip install 'fishermix-photos[raw]'."

@@ -11,7 +11,13 @@ import numpy as np
 import odd_images
 import pytest
 from fishermix_photos.vision import decode, formats, limits
-from fishermix_photos.vision.formats import FORMATS, explain_skipped, find_format, split_place
+from fishermix_photos.vision.formats import (
+    FORMATS,
+    explain_missing,
+    explain_skipped,
+    find_format,
+    split_place,
+)
 from fishermix_photos.vision.open import UnreadableImage, list_photos, open_photo
 from PIL import Image
 
@@ -178,20 +184,28 @@ def test_a_missing_package_is_named(folder, name, monkeypatch):
     monkeypatch.setattr(
         "fishermix_photos.vision.open.is_bounded", lambda data: True
     )  # it would not see the line above
-    with pytest.raises(UnreadableImage, match="pip install") as caught:
+    with pytest.raises(UnreadableImage, match="install") as caught:
         open_photo(folder / name)
     assert caught.value.may_change
 
 
-def test_skipped_files_are_counted_by_kind(monkeypatch):
-    monkeypatch.setattr("fishermix.runtime.is_from_index", lambda name: True)
+def test_skipped_files_are_counted_by_kind(monkeypatch, tmp_path):
     assert explain_skipped({".cr3": 37, ".psd": 1, ".mp4": 1200}) == [
         "37 .cr3 files were skipped: pip install 'fishermix-photos[raw]'.",
         "1,200 .mp4 files were skipped: pip install 'fishermix-photos[video]'.",
         "1 .psd file was skipped: fishermix does not read this format.",
     ]
-    monkeypatch.setattr("fishermix.runtime.is_from_index", lambda name: False)
-    assert explain_skipped({".cr3": 37}) == ["37 .cr3 files were skipped: pip install rawpy."]
+    (tmp_path / "pipx_metadata.json").touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert explain_skipped({".cr3": 2}) == ["2 .cr3 files were skipped: pipx inject fishermix-photos rawpy."]
+
+
+@pytest.mark.parametrize("format", [format for format in FORMATS if format.extra], ids=lambda one: one.name)
+def test_each_format_has_its_extra(format):
+    from importlib.metadata import metadata
+
+    assert format.extra in metadata("fishermix-photos").get_all("Provides-Extra")
+    assert explain_missing(format) == f"pip install 'fishermix-photos[{format.extra}]'"
 
 
 def test_the_table_has_each_suffix_once_and_pillow_knows_no_program_runner():

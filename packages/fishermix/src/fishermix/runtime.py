@@ -74,20 +74,10 @@ def list_extras() -> dict[str, tuple[str, list[str]]]:
 def install_command(extra: str) -> str:
     """The command that installs what an extra needs.
 
-    pip would look for `fishermix[...]` in a package index. If fishermix was installed from a file, a folder
-    or a repository, it may not be there, so the command names the packages instead. In an environment of
-    pipx, pip would install them elsewhere.
+    pip takes the extras of an installed distribution from its metadata, also if no package index has it. In
+    an environment of pipx, pip would install the packages elsewhere.
     """
     distribution, packages = list_extras().get(extra, (DISTRIBUTIONS[0], []))
     if packages and os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
         return f"pipx inject fishermix-photos {' '.join(packages)}"
-    if not packages or is_from_index(distribution):
-        return f"pip install '{distribution}[{extra}]'"
-    return f"pip install {' '.join(packages)}"
-
-
-def is_from_index(name: str) -> bool:
-    """Whether pip installed a distribution from a package index (PEP 610: there is no `direct_url.json`)."""
-    from importlib.metadata import distribution
-
-    return distribution(name).read_text("direct_url.json") is None
+    return f"pip install '{distribution}[{extra}]'"

@@ -115,7 +115,7 @@ def explain_missing(format: Format) -> str:
     if format.module is None:
         return "fishermix does not read this format"
     if format.extra is None:
-        return f"pip install {format.module.replace('_', '-')}"
+        return "reinstall fishermix-photos"
     return install_command(format.extra)
 
 
