@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from fishermix_photos.cli import main
 from fishermix_photos.dates import read_words
 from tiny_model import paint
 
@@ -39,6 +40,28 @@ def test_explain_reports_mistakes_before_it_opens_the_network(tiny, tmp_path, mo
     monkeypatch.setattr("tiny_model.TinyModel.encode_images", fail)
     photo = paint(tmp_path / "a.png", "red")
     assert "vocabulary" in tiny("explain", "zorblax", photo, fails=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "search",
+            'What are you looking for? For example: fishermix search "two dogs run on a beach" ~/Pictures',
+        ),
+        ("caption", "Which photo? For example: fishermix caption photo.jpg"),
+        ("explain dog", 'Which photo? For example: fishermix explain "two dogs run on a beach" photo.jpg'),
+        ("library add", "Which folder? For example: fishermix library add ~/Pictures /mnt/camera"),
+        ("train", "Missing option '--out'. See `fishermix train --help`."),
+    ],
+)
+def test_a_missing_argument_is_asked_for(monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr("sys.argv", ["fishermix", *arguments.split()])
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr("fishermix_photos.cli.show_progress", lambda: None)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code, capsys.readouterr().err) == (2, f"fishermix: {message}\n")
 
 
 def test_a_minus_without_a_space_is_explained(tiny, photos):

@@ -55,6 +55,14 @@ ADVICE = {
     "other_model": "`fishermix library update` encodes all photos again.",
     "folder_away": "`fishermix library remove {folder}` removes it.",
 }
+# What to ask for an argument that is missing.
+QUESTIONS = {
+    "query": "What are you looking for?",
+    "folders": "Which folder?",
+    "photos": "Which photo?",
+    "photo": "Which photo?",
+    "sentence": "Which sentence?",
+}
 MODULES = {command: module for commands in HELP_PANELS.values() for command, module in commands.items()}
 
 
@@ -199,6 +207,10 @@ def explain_error(error: FishermixError) -> str:
 
 def _explain_usage(error: Any) -> None:
     """Report a wrong option, argument or command; help that was asked for by no arguments is printed."""
-    if message := error.format_message():
+    missing = error.param.name if type(error).__name__ == "MissingParameter" else ""
+    if missing in QUESTIONS:
+        example = re.split("Examples?: | · ", error.ctx.command.epilog)[1]
+        complain(f"{QUESTIONS[missing]} For example: {example}")
+    elif message := error.format_message():
         stop = "" if message.endswith((".", "?")) else "."
         complain(f"{message}{stop} See `{error.ctx.command_path if error.ctx else 'fishermix'} --help`.")
