@@ -109,7 +109,7 @@ class TinyModel:
         written = self.captioner.caption(points, beam)
         black = points[:, NAMES.index("black")] > 0.5
         return [
-            Description(text, confidence=0.1 if dark else 0.8, unsure=bool(dark))
+            Description(text, confidence=0.1 if dark else 0.8 + 1e-9, unsure=bool(dark))
             for text, dark in zip(written, black)
         ]
 

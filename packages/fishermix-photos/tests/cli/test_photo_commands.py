@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -57,6 +58,16 @@ def test_caption_says_when_it_is_unsure(tiny, photos):
     listed = json.loads(tiny("caption", photos / "red.png", photos / "black.png", "--json"))
     assert [(entry["confidence"], entry["unsure"]) for entry in listed] == [(0.8, False), (0.1, True)]
     assert not any("(unsure)" in entry["sentence"] for entry in listed)
+
+
+@pytest.mark.parametrize(
+    "command", [("caption",), ("annotate",), ("explain", "red boat white"), ("search", "red white")]
+)
+def test_numbers_of_json_are_rounded(tiny, photos, command):
+    printed = tiny(*command, photos / "sub" / ("flag.png" if command[0] != "search" else ""), "--json")
+    numbers = re.findall(r"-?\d+\.\d+(?:e-?\d+)?", printed)
+    assert numbers
+    assert all(len(number.partition(".")[2]) <= 6 for number in numbers), numbers
 
 
 def test_sentence_files_that_cannot_be_used(tiny, photos, tmp_path):

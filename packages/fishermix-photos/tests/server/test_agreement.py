@@ -60,7 +60,7 @@ def test_both_say_the_same_to_the_digit(search, folders):
         for photo in printed
         for folder in folders
         if photo["path"].startswith(f"{folder}/")
-    ] == [(photo["path"], round(photo["score"], 6), round(photo["probability"], 4)) for photo in shown]
+    ] == [(photo["path"], round(photo["score"], 6), round(photo["probability"], 6)) for photo in shown]
     assert [photo["band"] for photo in printed] == [photo["band"] for photo in shown]
 
 

@@ -98,8 +98,9 @@ def say_paths(paths: Iterable[str], end: str = "\n") -> None:
 
 
 def say_json(value: object) -> None:
-    """Print a value as JSON, in ASCII."""
-    _write(sys.stdout, json.dumps(value, indent=1) + "\n")
+    """Print a value as JSON, in ASCII, with numbers of at most six decimals."""
+    rounded = json.loads(json.dumps(value), parse_float=lambda number: round(float(number), 6))
+    _write(sys.stdout, json.dumps(rounded, indent=1) + "\n")
 
 
 def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

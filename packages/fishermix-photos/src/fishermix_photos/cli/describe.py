@@ -89,7 +89,7 @@ def annotate(
 
         def rank(photo: Path) -> tuple[dict[str, Any], list[str]]:
             ranked = library.annotate(library.encode_photo(photo), number, candidates)
-            entries = [{"sentence": text, "score": round(score, 6)} for text, score in ranked]
+            entries = [{"sentence": text, "score": score} for text, score in ranked]
             name = [str(photo)] if len(photos) > 1 else []
             return {"sentences": entries}, name + [f"{score:.3f}  {text}" for text, score in ranked]
 

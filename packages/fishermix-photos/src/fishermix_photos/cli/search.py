@@ -159,8 +159,8 @@ def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
     """A photo as a JSON object; `time` is in seconds."""
     values = {
         "path": names.write(photo.path),
-        "score": None if photo.score is None else round(photo.score, 6),
-        "probability": None if photo.probability is None else round(photo.probability, 4),
+        "score": photo.score,
+        "probability": photo.probability,
         "band": photo.band,
         "similar": [names.write(path) for path in photo.similar] or None,
         "time": photo.time,
