@@ -93,8 +93,10 @@ class Gazetteer:
         names.pop(city.city, None)
         return PlaceName(", ".join(filter(None, (city.city, country))), ", ".join(filter(None, names)))
 
-    def find_city(self, name: str) -> City | None:
-        """The city of this name with the most people; the country or state may follow: "Paris, Texas"."""
+    def find_city(self, name: str) -> tuple[str, float, float]:
+        """Name, latitude and longitude of the city of this name with the most people; the country or state
+        may follow: "Paris, Texas". Raises if there is none.
+        """
         wanted, area = map(fold, name.partition(",")[::2])
         found = [
             city
@@ -102,7 +104,15 @@ class Gazetteer:
             if fold(city.city) == wanted
             and (not area or area in (fold(city.state), fold(self.countries.get(city.country_code, ""))))
         ]
-        return max(found, key=lambda city: city.population, default=None)
+        if not found:
+            raise BadFilter(
+                f"There is no country '{name}', and no city of this name with at least 1,000 people. "
+                "Examples of places: Lima; Lima,50km; Peru; 52.5,13.4,10km.",
+                field="near",
+            )
+        city = max(found, key=lambda city: city.population)
+        country = self.countries.get(city.country_code, "")
+        return f"{city.city}, {country}", city.latitude, city.longitude
 
 
 def _to_sphere(degrees: np.ndarray) -> np.ndarray:
@@ -137,16 +147,25 @@ def open_gazetteer() -> Gazetteer:
 def find_place(filter: Filter, places: Sequence[tuple[str, float, float]]) -> tuple[Filter, str]:
     """A filter with coordinates, or the country, in place of the name of a place, and a remark on it.
 
-    places : names, latitudes and longitudes of places where photos were taken
+    places : names, latitudes and longitudes of places where photos were taken: these are meant first
     """
     name, kilometers = split_distance(filter.near or "")
+    wanted = fold(name)
     countries = {fold(place.rpartition(", ")[2]): place.rpartition(", ")[2] for place, *_ in places}
-    if kilometers is None and (country := countries.get(fold(name))):
+    city = next((city for city in places if wanted in _list_names(city[0])), None)
+    if city is None and wanted not in countries:
+        countries = {fold(country): country for country in open_gazetteer().countries.values()}
+    if kilometers is None and (country := countries.get(wanted)):
         return replace(filter, near=None, names=(*filter.names, fold(country))), f"Photos of {country}."
-    place, latitude, longitude = _find_city(name, places)
+    place, latitude, longitude = city or open_gazetteer().find_city(name)
     distance = DEFAULT_DISTANCE_KM if kilometers is None else kilometers
     near = f"{latitude:.5f},{longitude:.5f},{distance:g}km"
     return replace(filter, near=near), f"Photos taken within {distance:g} km of {place}."
+
+
+def _list_names(place: str) -> tuple[str, str]:
+    """What "Lima, Peru" can be called in a query."""
+    return fold(place), fold(place.rpartition(", ")[0])
 
 
 def split_distance(near: str) -> tuple[str, float | None]:
@@ -155,20 +174,3 @@ def split_distance(near: str) -> tuple[str, float | None]:
     if found is None:
         return near.strip(), None
     return found[1].strip(), float(found[2]) / (1000 if found[3] == "m" else 1)
-
-
-def _find_city(name: str, places: Sequence[tuple[str, float, float]]) -> tuple[str, float, float]:
-    """Name, latitude and longitude of a city: where photos were taken, or else anywhere."""
-    wanted = fold(name)
-    for place, latitude, longitude in places:
-        if wanted in (fold(place), fold(place.rpartition(", ")[0])):
-            return place, latitude, longitude
-    gazetteer = open_gazetteer()
-    city = gazetteer.find_city(name)
-    if city is None:
-        raise BadFilter(
-            f"There is no city '{name}' with at least 1,000 people, and no photo of a country of that name. "
-            "Examples of places: Lima; Lima,50km; 52.5,13.4,10km.",
-            field="near",
-        )
-    return f"{city.city}, {gazetteer.countries.get(city.country_code, '')}", city.latitude, city.longitude

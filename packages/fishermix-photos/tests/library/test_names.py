@@ -8,8 +8,9 @@ from fishermix.errors import FishermixError
 from fishermix_photos.details import date_of_folder, is_doubtful, read_details
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.model import Calibration
-from fishermix_photos.places import open_gazetteer
+from fishermix_photos.places import find_place, open_gazetteer
 from fishermix_photos.query import (
+    BadFilter,
     Filter,
     NameCounts,
     distance_km,
@@ -182,14 +183,32 @@ def test_the_nearest_city_is_the_nearest_on_the_sphere():
 
 def test_cities_by_name():
     gazetteer = open_gazetteer()
-    assert gazetteer.find_city("paris").country_code == "FR"
-    assert gazetteer.find_city("Paris, Texas").state == "Texas"
-    assert gazetteer.find_city("são paulo") is gazetteer.find_city("Sao Paulo")
-    assert gazetteer.find_city("nowhere at all") is None
+    assert gazetteer.find_city("paris")[0] == "Paris, France"
+    assert gazetteer.find_city("Paris, Texas") == ("Paris, United States", 33.66094, -95.55551)
+    assert gazetteer.find_city("são paulo") == gazetteer.find_city("Sao Paulo")
+    with pytest.raises(BadFilter, match="no country 'nowhere at all', and no city"):
+        gazetteer.find_city("nowhere at all")
+
+
+@pytest.mark.parametrize(
+    ("near", "places", "remark"),
+    [
+        ("Peru", [], "Photos of Peru."),  # not Peru in Indiana
+        ("germany", [("Lima, Peru", -12.0, -77.0)], "Photos of Germany."),
+        (
+            "Peru",
+            [("Peru, United States", 40.75, -86.07)],
+            "Photos taken within 25 km of Peru, United States.",
+        ),
+        ("Peru,5km", [], "Photos taken within 5 km of Peru, United States."),
+    ],
+)
+def test_a_country_is_known_without_a_photo_of_it(near, places, remark):
+    assert find_place(Filter(near=near), places)[1] == remark
 
 
 def test_an_unknown_place_is_a_mistake(library):
-    with pytest.raises(FishermixError, match="There is no city 'Nowhereville'"):
+    with pytest.raises(FishermixError, match="There is no country 'Nowhereville', and no city"):
         library.browse(Query(filter=Filter(near="Nowhereville")))
 
 
