@@ -77,7 +77,7 @@ class SentencePool:
         known = np.flatnonzero(points.any(axis=1))
         if not len(known):
             raise FishermixError(
-                "All words of these sentences are out of the model's vocabulary. Use plain English sentences."
+                "These sentences contain no word that fishermix knows. Use plain English sentences."
             )
         self.model = model
         self.sentences = [sentences[row] for row in known.tolist()]

@@ -513,8 +513,8 @@ def encode_sentence(sentence: str | Sequence[str], model) -> tuple[np.ndarray, l
             raise kind("The query is empty. Describe a photo in a few words.")
         suggested = " ".join(suggest_words(unknown, model))
         raise UnknownTerm(
-            f"All words of '{text}' are out of the model's vocabulary. "
-            f"{suggested or 'Use other, more common words.'}"
+            f"'{text}' contains no word that fishermix knows. "
+            f"{suggested or 'Use other, more common English words.'}"
         )
     return point, unknown
 

@@ -175,7 +175,7 @@ class Results:
     is_understood
         Whether the model can make something of the query. If not, all photos are unlikely.
     verdict
-        What to say above the photos if all of them are unlikely; otherwise empty.
+        What to say above the photos if not one of them is likely; otherwise empty.
     """
 
     photos: tuple[Photo, ...] = ()

@@ -202,12 +202,15 @@ def _make_probabilities(
 
 
 def _judge(photos: Sequence[Photo], nothing_matches: bool, is_understood: bool) -> str:
-    """What to say above photos that are all unlikely."""
-    if not photos or any(photo.band != "unlikely" for photo in photos):
+    """What to say above photos if not one of them is likely."""
+    bands = {photo.band for photo in photos}
+    if not photos or not bands <= {"maybe", "unlikely"}:
         return ""
+    if "maybe" in bands:
+        return "No clear match. Perhaps one of these:"
     if not is_understood:
-        return "These words are not understood. The nearest:"
-    return f"{'Nothing here looks like this' if nothing_matches else 'Not sure'}. The nearest:"
+        return "These words are not understood. The closest photos:"
+    return f"{'Nothing here looks like this' if nothing_matches else 'Not sure'}. The closest photos:"
 
 
 def _put_first(first: Sequence[Photo], photos: Sequence[Photo]) -> list[Photo]:

@@ -39,7 +39,7 @@ def test_explain_reports_mistakes_before_it_opens_the_network(tiny, tmp_path, mo
 
     monkeypatch.setattr("tiny_model.TinyModel.encode_images", fail)
     photo = paint(tmp_path / "a.png", "red")
-    assert "vocabulary" in tiny("explain", "zorblax", photo, fails=True)
+    assert "no word that" in tiny("explain", "zorblax", photo, fails=True)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_the_contact_sheet_is_one_safe_file(tiny, photos, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["zorblax", "."], "out of the model's vocabulary"),
+        (["zorblax", "."], "no word that fishermix knows"),
         (["red", "/no/such/folder"], "does not exist"),
         (["red", "Picturs"], "no folder 'Picturs'"),
         (["red", "-"], "Nothing follows"),
@@ -161,6 +161,11 @@ def test_each_heading_is_printed_once(calibrated, tmp_path, monkeypatch, capsys)
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.endswith(":")] == ["Likely:", "Maybe:", "Unlikely:"]
     assert len(lines) == 3 + 24 - sum(int(line.split()[-2]) for line in lines if line.endswith(" similar)"))
+
+
+def test_a_search_without_a_likely_photo_says_so(calibrated, photos):
+    assert "  maybe  " in calibrated("search", "red", photos / "sub")
+    assert calibrated.remarks == ["No clear match. Perhaps one of these:"]
 
 
 def test_a_date_alone_lists_the_photos_newest_first(calibrated, tmp_path):

@@ -46,5 +46,5 @@ def test_words_count_by_what_the_score_loses_without_them(model, photo):
 
 
 def test_unknown_words_alone_cannot_be_explained():
-    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+    with pytest.raises(FishermixError, match="no word that fishermix knows"):
         explain_score("zorblax", np.eye(7, dtype=np.float32)[0], (), TinyModel())

@@ -71,7 +71,7 @@ def test_a_name_that_the_model_does_not_know_is_a_filter(library):
 
 
 def test_a_name_in_double_quotes_is_a_word(library):
-    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+    with pytest.raises(FishermixError, match="no word that fishermix knows"):
         library.search('"peru"')
 
 
@@ -121,7 +121,7 @@ def test_names_follow_moves_and_removals(library, travels, tmp_path):
 
 
 def test_names_count_only_in_the_folders_that_are_searched(library, travels):
-    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+    with pytest.raises(FishermixError, match="no word that fishermix knows"):
         library.search(Query(parse_query("peru"), folders=(travels / "colors",)))
 
 

@@ -140,7 +140,7 @@ def test_the_point_of_a_combination():
 
 def test_queries_without_a_direction_are_explained():
     model = TinyModel()
-    with pytest.raises(FishermixError, match="out of the model's vocabulary"):
+    with pytest.raises(FishermixError, match="no word that fishermix knows"):
         encode_terms(text("+zorblax"), model, {}.get)
     with pytest.raises(FishermixError, match="no photo"):
         encode_terms([Term("+", "id", "nothing")], model, {}.get)

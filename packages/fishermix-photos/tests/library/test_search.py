@@ -163,7 +163,7 @@ def test_unknown_words_are_a_guess_and_reported(album):
     assert found.photos[0].probability > MAYBE
     found = ask(album, "a yelow red", n=1)
     assert any("Did you mean yellow instead of yelow" in remark for remark in found.remarks)
-    with pytest.raises(UnknownTerm, match="out of the model's vocabulary"):
+    with pytest.raises(UnknownTerm, match="no word that fishermix knows"):
         ask(album, "zebra")
 
 

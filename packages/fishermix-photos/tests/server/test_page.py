@@ -133,7 +133,7 @@ def search(browser, query):
     box = find(browser, "query")
     box.clear()
     box.send_keys(query, Keys.ENTER)
-    done = ("likely", "maybe", "nearest", "first")
+    done = ("likely", "maybe", "closest", "Perhaps", "first")
     wait(browser, lambda: any(word in text(browser, "#status") for word in done) or is_problem(browser))
 
 
@@ -221,7 +221,7 @@ def test_typing_a_sentence_shows_photos(page):
 
 def test_a_query_that_cannot_be_understood_is_explained(page):
     search(page, "zorblax")
-    assert "out of the model's vocabulary" in text(page, "#status")
+    assert "no word that fishermix knows" in text(page, "#status")
     assert cards(page) == []
     search(page, "red zorblax")
     assert text(page, "#remarks") == "Unknown words, ignored: zorblax."
@@ -352,10 +352,10 @@ def test_bands_say_how_likely_a_photo_is_right(screen, judged):
     wait(screen, lambda: address_of(screen)["q"] == "white yellow")
     wait(screen, lambda: "Did you mean" not in text(screen, "#remarks"))
     search(screen, "grey")
-    wait(screen, lambda: text(screen, "#status") == "Nothing here looks like this. The nearest:")
+    wait(screen, lambda: text(screen, "#status") == "Nothing here looks like this. The closest photos:")
     assert screen.find_elements("css selector", "h2.divider") == []  # it is said once
     for query, said in {
-        "grey": "Nothing here looks like this. The nearest, newest first:",
+        "grey": "Nothing here looks like this. The closest photos, newest first:",
         "red": "2 likely, 1 maybe, newest first.",
     }.items():
         screen.get(f"{judged}?q={query}&sort=date")

@@ -124,7 +124,11 @@ def tell(*messages: str) -> None:
 
 def tell_unknown_words(words: Sequence[str], model: ImageTextModel) -> None:
     """Report out-of-vocabulary words of a query, and what the model makes of them."""
-    kind = "Unknown words, matched by spelling" if model.reads_unknown_words else "Unknown words, ignored"
+    kind = (
+        "Unknown words, guessed from their spelling"
+        if model.reads_unknown_words
+        else "Unknown words, ignored"
+    )
     tell(f"{kind}: {', '.join(words)}.")
 
 

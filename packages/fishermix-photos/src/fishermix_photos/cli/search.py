@@ -141,7 +141,7 @@ def _print_lines(results: Results, names: PathNames) -> None:
     if results.verdict:
         tell(results.verdict)
     has_headings = sys.stdout.isatty()
-    band, lines = "unlikely" if results.verdict else None, []
+    band, lines = results.photos[0].band if results.verdict else None, []
     for photo in results.photos:
         if has_headings and photo.band not in (None, band):
             band = photo.band
@@ -233,7 +233,7 @@ def _parse_min_score(text: str | None) -> dict[str, Any]:
 def _explain_nothing(count: int, query: Query) -> str:
     """Why a search of photos found none."""
     if not query.filter and (query.min_score is not None or query.min_probability is not None):
-        return f"Nothing in {count_photos(count)} looks like this. Omit --min-score to see the nearest ones."
+        return f"Nothing in {count_photos(count)} looks like this. Omit --min-score to see the closest ones."
     return f"Not one of {count_photos(count)} meets all conditions."
 
 

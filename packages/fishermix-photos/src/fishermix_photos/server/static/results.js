@@ -180,7 +180,7 @@ function remarkOf(remark) {
 function describe(route, found, photos) {
   const remarks = [...found.remarks];
   if (found.unknown_words.length) {
-    remarks.push({ text: `Unknown words, ${found.spelling ? "matched by spelling" : "ignored"}: ${found.unknown_words.join(", ")}.` });
+    remarks.push({ text: `Unknown words, ${found.spelling ? "guessed from their spelling" : "ignored"}: ${found.unknown_words.join(", ")}.` });
   }
   $("remarks").replaceChildren(...remarks.map(remarkOf));
   $("remarks").hidden = !remarks.length;
