@@ -48,8 +48,9 @@ def make_flickr30k(folder):
 
 
 def make_pascal1k(folder):
-    records = {name: {"captions": ["A red dog .", "one dog"], "category": "dog"} for name in NAMES}
-    (folder / "pascal_sentences.json").write_text(json.dumps(records))
+    (folder / "sentence" / "dog").mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        (folder / "sentence" / "dog" / name.replace(".jpg", ".txt")).write_text("A red dog .\none dog\n")
     add_photos(folder / "images")
 
 
@@ -89,7 +90,7 @@ DATASETS = {
     "karpathy json": Kind(make_karpathy, read_karpathy, ("dataset.json",)),
     "Flickr8K text": Kind(make_flickr8k, read("flickr8k"), ("Flickr8k.token.txt", "Flickr_8k.devImages.txt")),
     "Flickr30K text": Kind(make_flickr30k, read("flickr30k"), ("results_20130124.token",)),
-    "Pascal1K json": Kind(make_pascal1k, read("pascal1k"), ("pascal_sentences.json",)),
+    "Pascal1K text": Kind(make_pascal1k, read("pascal1k"), ("sentence/dog/0.txt",)),
     "COCO json": Kind(make_coco, read("coco"), ("annotations/*train*.json", "annotations/*val*.json")),
     **{
         f"captions.{ending}": Kind(make_captions(ending), read("folder"), (f"captions.{ending}",))

@@ -3,7 +3,6 @@
 Seeds are written by the code that saves such files, with the schema that reads them.
 """
 
-import bz2
 import gzip
 import json
 import tempfile
@@ -26,7 +25,7 @@ from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors
 from fishermix_photos.database import Entry
 from fishermix_photos.details import Details
-from fishermix_photos.lab.datasets.dataset import Dataset
+from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.recipe import find_recipe
 from fishermix_photos.lab.reproduce import Result, _load_result
 from fishermix_photos.lab.training import WHITENING, NoFields, train_model
@@ -265,22 +264,17 @@ def read_word2vec(folder):
 class Compressed(Kind):
     """Damages the content and compresses it again, or the compressed file itself."""
 
-    packer: object = gzip
-
     def mutate(self, seed, rng):
         [(name, data)] = [(name, data) for name, data in seed.items() if name in self.files]
         if rng.random() < 0.3:
             return name, mutate_bytes(data, rng)
-        return name, self.packer.compress(mutate_bytes(self.packer.decompress(data), rng))
+        return name, gzip.compress(mutate_bytes(gzip.decompress(data), rng))
 
 
-def make_compressed(packer):
-    def make(folder):
-        make_word2vec(folder)
-        data = (folder / "vectors.bin").read_bytes()
-        (folder / "vectors.packed").write_bytes(packer.compress(data))
-
-    return make
+def make_compressed(folder):
+    make_word2vec(folder)
+    data = (folder / "vectors.bin").read_bytes()
+    (folder / "vectors.packed").write_bytes(gzip.compress(data))
 
 
 def read_compressed(folder):
@@ -318,12 +312,7 @@ KINDS = {
     "GloVe file": Kind(
         make_word2vec, lambda folder: WordVectors.load(folder / "vectors.txt"), ("vectors.txt",)
     ),
-    **{
-        f"{name} word vectors": Compressed(
-            make_compressed(packer), read_compressed, ("vectors.packed",), packer=packer
-        )
-        for name, packer in (("gzip", gzip), ("bzip2", bz2))
-    },
+    "gzip word vectors": Compressed(make_compressed, read_compressed, ("vectors.packed",)),
     **DATASETS,
     **PICTURES,
     **NETWORKS,

@@ -330,7 +330,7 @@ def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, HashedPicture], lis
     """The hash of the content of each frame, page and file, and the files that cannot be opened or are too
     large.
     """
-    from fishermix_photos.vision.limits import check_photo_size
+    from fishermix_photos.vision.open import check_photo_size
 
     hashed: dict[str, HashedPicture] = {}
     failed: list[Entry] = []
@@ -368,7 +368,7 @@ def _mark_failure(stamp: Stamp) -> Stamp:
     """The stamp of a file that cannot be read with the pixel limit and the packages of now. It matches no
     file, and differs with another limit or another package: then the next update tries again.
     """
-    from fishermix_photos.vision.limits import default_max_pixels
+    from fishermix_photos.vision.open import default_max_pixels
 
     circumstances = f"{default_max_pixels()} {list_formats()}"
     return Stamp(-1 - stamp.size, stamp.mtime_ns ^ zlib.crc32(circumstances.encode()))

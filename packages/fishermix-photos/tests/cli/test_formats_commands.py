@@ -118,17 +118,17 @@ def test_a_video_frame_says_its_time(tiny, photos, monkeypatch):
 
 
 def test_max_pixels_is_an_option_of_commands_that_open_photos(tiny, monkeypatch):
-    monkeypatch.setattr("fishermix_photos.vision.limits._chosen_max_pixels", None)
+    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", None)
     for command in ("library add", "library update", "search", "caption", "annotate", "explain"):
         assert "--max-pixels" in tiny(*command.split(), "--help")
 
 
 def test_max_pixels_sets_the_limit(tiny, photos, monkeypatch):
-    from fishermix_photos.vision import limits
+    from fishermix_photos.vision import open as opening
 
-    monkeypatch.setattr(limits, "_chosen_max_pixels", None)
+    monkeypatch.setattr(opening, "_chosen_max_pixels", None)
     tiny("search", "red", photos, "--max-pixels", "123")
-    assert limits.default_max_pixels() == 123
+    assert opening.default_max_pixels() == 123
 
 
 def test_the_doctor_lists_formats(without_packages):

@@ -10,7 +10,7 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.store import LocalStore
-from fishermix_photos.vision import limits
+from fishermix_photos.vision import open as opening
 from fishermix_photos.vision.open import UnreadableImage, open_photo
 from PIL import Image
 from tiny_model import NAMES, TinyModel, paint
@@ -106,7 +106,7 @@ def test_a_photo_above_the_limit_is_tried_again_only_with_another_limit(tmp_path
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (200, 100)).save(tmp_path / "photos" / "large.png")
     model = Counting()
-    monkeypatch.setattr(limits, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(opening, "_chosen_max_pixels", 10_000)
     with PhotoLibrary(tmp_path / "library", model) as library:
         assert list(library.update([tmp_path / "photos"]).unreadable) == [
             str(tmp_path / "photos" / "large.png")
@@ -116,11 +116,11 @@ def test_a_photo_above_the_limit_is_tried_again_only_with_another_limit(tmp_path
         assert list(library.status(tmp_path / "photos").unreadable) == [
             str(tmp_path / "photos" / "large.png")
         ]
-        monkeypatch.setattr(limits, "_chosen_max_pixels", 15_000)
+        monkeypatch.setattr(opening, "_chosen_max_pixels", 15_000)
         assert list(library.update([tmp_path / "photos"]).unreadable) == [
             str(tmp_path / "photos" / "large.png")
         ]
-        monkeypatch.setattr(limits, "_chosen_max_pixels", 30_000)
+        monkeypatch.setattr(opening, "_chosen_max_pixels", 30_000)
         assert library.update([tmp_path / "photos"]).encoded == 1
         assert model.image_encoder.decoded == 3
 
@@ -129,7 +129,7 @@ def test_a_photo_above_the_limit_that_changes_is_tried_again(tmp_path, monkeypat
     (tmp_path / "photos").mkdir()
     file = tmp_path / "photos" / "large.png"
     Image.new("RGB", (200, 100)).save(file)
-    monkeypatch.setattr(limits, "_chosen_max_pixels", 10_000)
+    monkeypatch.setattr(opening, "_chosen_max_pixels", 10_000)
     with PhotoLibrary(tmp_path / "library", Counting()) as library:
         assert library.update([tmp_path / "photos"]).unreadable
         buffer = io.BytesIO()

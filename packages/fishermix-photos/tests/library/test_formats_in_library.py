@@ -149,9 +149,9 @@ def test_what_is_not_read_is_counted_by_suffix(folder, library, monkeypatch):
 
 def test_what_was_too_large_is_tried_again(folder, library, monkeypatch):
     paint(folder / "red.png", "red", size=(100, 80))
-    monkeypatch.setattr("fishermix_photos.vision.limits._chosen_max_pixels", 1000)
+    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", 1000)
     assert "100 x 80 pixels" in library.update([folder]).unreadable[f"{folder}/red.png"]
-    monkeypatch.setattr("fishermix_photos.vision.limits._chosen_max_pixels", 10_000)
+    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", 10_000)
     changes = library.update([folder])
     assert (changes.encoded, changes.unreadable) == (1, {})
     (folder / "broken.png").write_bytes(b"x")

@@ -16,6 +16,7 @@ import odd_images
 import psutil
 import pytest
 from fishermix_photos.vision import decode, worker
+from fishermix_photos.vision import open as opening
 from fishermix_photos.vision.decode import count_scans, decode_bytes, is_bounded
 from fishermix_photos.vision.encoder import ImageEncoder
 from fishermix_photos.vision.formats import UnreadableImage
@@ -246,11 +247,11 @@ def test_the_pages_of_a_file_share_its_seconds(tmp_path, tiny, monkeypatch):
     path = tmp_path / "pages.tif"
     PICTURE.save(path, save_all=True, append_images=[PICTURE])
     places = list_photos(path)
-    monkeypatch.setattr(worker, "SECONDS_OF_FILE", 1e-6)
+    monkeypatch.setattr(opening, "SECONDS_OF_FILE", 1e-6)
     first, second = (result.reason for _, result in ImageEncoder(tiny, threads=1).stream(places))
     assert first.startswith("decoding it took too long")
     assert second.startswith("the pictures in its file took too long")
-    budget = worker.TimeBudget()
+    budget = opening.TimeBudget()
     with suppress(UnreadableImage):
         open_photo(path, budget=budget)
     with budget.spend("another file") as seconds:

@@ -10,7 +10,8 @@ import make_formats
 import numpy as np
 import odd_images
 import pytest
-from fishermix_photos.vision import decode, formats, limits
+from fishermix_photos.vision import decode, formats
+from fishermix_photos.vision import open as opening
 from fishermix_photos.vision.formats import (
     FORMATS,
     explain_missing,
@@ -169,12 +170,12 @@ def test_what_is_decoded_at_its_full_size_obeys_the_limit():
 
 
 def test_the_default_limit_can_be_set(monkeypatch):
-    monkeypatch.setattr(limits, "_chosen_max_pixels", None)
+    monkeypatch.setattr(opening, "_chosen_max_pixels", None)
     data = odd_images.encoded(PICTURE, "PNG")
-    limits.set_default_max_pixels(1000)
+    opening.set_default_max_pixels(1000)
     with pytest.raises(UnreadableImage, match="limit is 1,000 pixels"):
         open_photo(data)
-    limits.set_default_max_pixels(100_000)
+    opening.set_default_max_pixels(100_000)
     assert open_photo(data).size == PICTURE.size
 
 

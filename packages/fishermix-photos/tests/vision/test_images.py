@@ -8,10 +8,9 @@ import numpy as np
 import odd_images
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.vision import limits
+from fishermix_photos.vision import open as opening
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import default_max_pixels, read_bytes
-from fishermix_photos.vision.open import open_photo
+from fishermix_photos.vision.open import default_max_pixels, open_photo, read_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -75,10 +74,10 @@ def test_a_decompression_bomb_is_an_error_even_below_our_limit(monkeypatch, shar
 
 def test_the_limit_follows_from_memory(monkeypatch):
     assert default_max_pixels() > 1_000_000
-    monkeypatch.setattr(limits, "memory_in_bytes", lambda: 4 * 2**30)
+    monkeypatch.setattr(opening, "memory_in_bytes", lambda: 4 * 2**30)
     assert default_max_pixels() == 2**24
-    monkeypatch.setattr(limits, "memory_in_bytes", lambda: None)
-    assert default_max_pixels() == limits.PIXELS_WITHOUT_KNOWN_MEMORY
+    monkeypatch.setattr(opening, "memory_in_bytes", lambda: None)
+    assert default_max_pixels() == opening.PIXELS_WITHOUT_KNOWN_MEMORY
 
 
 def test_a_file_too_large_for_an_image_is_not_read(tmp_path):
@@ -134,7 +133,7 @@ def calls_of(tree: ast.AST, attribute: str) -> list[str]:
 
 def test_no_other_module_opens_images():
     """The allow-list and the pixel limit hold wherever photos are opened, because one function opens them."""
-    package = Path(limits.__file__).parent.parent
+    package = Path(opening.__file__).parent.parent
     found = {}
     for path in package.rglob("*.py"):
         tree = ast.parse(path.read_text("utf8"))

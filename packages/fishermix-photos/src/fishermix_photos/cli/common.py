@@ -48,7 +48,7 @@ def open_library(place: str | None, model: Path | None) -> PhotoLibrary:
 def set_max_pixels(pixels: int | None) -> int | None:
     """Apply the option --max-pixels."""
     if pixels is not None:
-        from fishermix_photos.vision.limits import set_default_max_pixels
+        from fishermix_photos.vision.open import set_default_max_pixels
 
         set_default_max_pixels(pixels)
     return pixels

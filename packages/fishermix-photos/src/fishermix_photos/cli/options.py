@@ -15,7 +15,7 @@ PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
 VARIANT_HELP = ", ".join(PAPER_VARIANTS)
 DATA_HELP = (
     "A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or "
-    "folder:DIR. flickr8k-official:DIR has the 6,000 official training photos instead of the paper's 6,091."
+    "folder:DIR."
 )
 ADDED = "Folders of photos, which are added to your library."
 

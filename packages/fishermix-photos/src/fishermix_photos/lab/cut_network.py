@@ -21,7 +21,6 @@ from fishermix.rows.blocks import count_threads
 from fishermix.storage import sha256_of_file, write_atomically
 
 from fishermix_photos.vision.encoder import cut_crops
-from fishermix_photos.vision.limits import allow_pixels
 from fishermix_photos.vision.network import Network, open_session
 from fishermix_photos.vision.open import open_photo
 
@@ -76,8 +75,8 @@ class Activations:
 
     def _run(self, session: Any, start: int) -> np.ndarray:
         """The activations of a batch of photos."""
-        size, limit = self.network.size, allow_pixels(None)
-        photos = (open_photo(path, limit, side=size) for path in self.paths[start : start + BATCH])
+        size = self.network.size
+        photos = (open_photo(path, side=size) for path in self.paths[start : start + BATCH])
         image = self.network.prepare(np.concatenate([cut_crops(photo, "squeeze", size) for photo in photos]))
         (values,) = session.run([self.cut], {self.network.input: image})
         return values.transpose(0, 2, 3, 1).astype(np.float16)

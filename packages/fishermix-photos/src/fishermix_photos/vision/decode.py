@@ -23,14 +23,13 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from fishermix_photos.vision.formats import RAW, UnreadableImage, check_installed, list_formats
-from fishermix_photos.vision.limits import (
-    BYTES_PER_PIXEL,
-    PIXELS_PER_BYTE,
-    UNQUESTIONED_PIXELS,
-    check_size,
-    explain_limit,
+from fishermix_photos.vision.tiff import (
+    TIFF_HEADS,
+    TIFF_PIXELS_PER_BYTE,
+    has_deep_planes,
+    looks_like_raw,
+    select_page,
 )
-from fishermix_photos.vision.tiff import TIFF_HEADS, has_deep_planes, looks_like_raw, select_page
 
 LOG = logging.getLogger("fishermix_photos.vision")  # errors of decoders, at the level INFO
 # Pillow warns of damaged metadata, which does not concern whoever looks for a photo, and of pictures that are
@@ -42,6 +41,19 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 # Formats that are tried only if the first bytes show them: Pillow's name of each.
 SNIFFED = {"AVIF": "AVIF", "HEIC": "HEIF", "JPEG XL": "JXL"}
+BYTES_PER_PIXEL = 16  # a decoded image, its copy in another mode, and a transposed copy
+# Up to this many pixels, a picture may be as small a file as it likes: decoding it takes well under a second.
+UNQUESTIONED_PIXELS = 16_000_000
+# Above, a file with more pixels per byte is empty or an attack. Formats that are not here have no such limit.
+PIXELS_PER_BYTE = {
+    "JPEG": 1000,
+    "MPO": 1000,
+    "PNG": 2000,
+    "WEBP": 1000,
+    "GIF": 3000,
+    "BMP": 200,
+    "TIFF": TIFF_PIXELS_PER_BYTE,
+}
 LEAST_OF_SIDE = 0.9  # an embedded thumbnail serves if no side is shorter than this share of `side`
 ORIENTATION = 0x0112  # the EXIF tag
 ORIENTATION_OF_FLIP = {0: 1, 3: 3, 5: 8, 6: 6}  # how LibRaw says that the camera was turned
@@ -80,6 +92,13 @@ def decode_bytes(data: bytes | Image.Image, max_pixels: int, side: int, page: in
         return _decode(data, max_pixels, side, page)
     except Exception as error:
         raise explain_failure(error, max_pixels, is_empty=not data) from error
+
+
+def explain_limit(max_pixels: int) -> str:
+    return (
+        f"the limit is {max_pixels:,} pixels. Use a smaller copy or, if you trust the image, raise "
+        "max_pixels (on the command line: --max-pixels)"
+    )
 
 
 def explain_failure(error: Exception, max_pixels: int, is_empty: bool = False) -> UnreadableImage:
@@ -270,6 +289,13 @@ def check_opened(
         check_size(*full, limit)
     if width * height == 0:
         raise UnreadableImage("the image has no pixels")
+
+
+def check_size(width: int, height: int, limit: int) -> None:
+    """Raise if a picture has more pixels than the limit."""
+    if width * height > limit:
+        reason = f"it has {width} x {height} pixels; {explain_limit(limit)}"
+        raise UnreadableImage(reason, may_change=True)
 
 
 def check_proportion(image: Image.Image, full: tuple[int, int], n_bytes: int) -> None:

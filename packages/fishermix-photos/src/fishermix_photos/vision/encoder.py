@@ -18,10 +18,8 @@ from PIL import Image
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import allow_pixels
 from fishermix_photos.vision.network import DEFAULT_NETWORK, Network, NetworkSession
-from fishermix_photos.vision.open import ImageSource, open_photo
-from fishermix_photos.vision.worker import TimeBudget
+from fishermix_photos.vision.open import ImageSource, TimeBudget, allow_pixels, open_photo
 
 DEFAULT_VIEW = "squeeze"
 CHUNKS_AHEAD = 2  # per thread: enough that no thread waits for the one that reads results

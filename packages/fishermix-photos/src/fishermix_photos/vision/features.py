@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.progress import progress
+from fishermix.progress import track
 
 from fishermix_photos.disk import (
     DAMAGED,
@@ -31,7 +31,7 @@ from fishermix_photos.disk import (
     transaction,
 )
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import default_max_pixels, read_bytes
+from fishermix_photos.vision.open import default_max_pixels, read_bytes
 
 FEATURES_FILE = "features.sqlite"
 SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
@@ -116,35 +116,29 @@ def fill_cache(
             database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", vectors)
         vectors.clear()
 
-    with progress("encoding photos", len(set(names))) as bar:
-
-        def read_new() -> Iterator[bytes]:
-            for name in dict.fromkeys(names):
-                try:
-                    data = read_bytes(name, encoder.max_pixels_)
-                except UnreadableImage as error:
-                    failed[name] = error.reason
-                    bar.advance()
-                    continue
-                content = contents[name] = hashlib.sha256(data).digest()
-                if content in known:
-                    bar.advance()
-                    continue
+    def read_new() -> Iterator[bytes]:
+        for name in track(dict.fromkeys(names), "encoding photos"):
+            try:
+                data = read_bytes(name, encoder.max_pixels_)
+            except UnreadableImage as error:
+                failed[name] = error.reason
+                continue
+            content = contents[name] = hashlib.sha256(data).digest()
+            if content not in known:
                 known.add(content)
                 submitted.append(content)
                 yield data
 
-        for position, vector in encoder.stream(read_new()):
-            content = submitted[position]
-            if isinstance(vector, UnreadableImage):
-                damaged[content] = vector.reason
-            else:
-                vectors.append((encoder.key, content, vector.astype("<f4").tobytes()))
-            bar.advance()
-            if time.monotonic() - committed > SECONDS_BETWEEN_COMMITS:
-                commit()
-                committed = time.monotonic()
-        commit()
+    for position, vector in encoder.stream(read_new()):
+        content = submitted[position]
+        if isinstance(vector, UnreadableImage):
+            damaged[content] = vector.reason
+        else:
+            vectors.append((encoder.key, content, vector.astype("<f4").tobytes()))
+        if time.monotonic() - committed > SECONDS_BETWEEN_COMMITS:
+            commit()
+            committed = time.monotonic()
+    commit()
     failed |= {name: damaged[content] for name, content in contents.items() if content in damaged}
     return contents, failed, len(submitted) - len(damaged)
 

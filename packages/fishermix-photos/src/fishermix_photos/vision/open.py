@@ -7,11 +7,27 @@ So does a photo that takes too long or needs too much memory (see `decode` and `
 from __future__ import annotations
 
 import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
+from fishermix.errors import FishermixError
 from PIL import Image
 
-from fishermix_photos.vision.decode import LOG, decode_bytes, is_bounded, sniff_format
+from fishermix_photos.disk import open_regular
+from fishermix_photos.vision import worker
+from fishermix_photos.vision.decode import (
+    BYTES_PER_PIXEL,
+    LOG,
+    decode_bytes,
+    explain_limit,
+    is_bounded,
+    sniff_format,
+)
 from fishermix_photos.vision.formats import (
     TIFF,
     VIDEO,
@@ -20,13 +36,16 @@ from fishermix_photos.vision.formats import (
     find_format,
     split_place,
 )
-from fishermix_photos.vision.limits import (
-    default_max_pixels,
-    open_binary,
-    read_bytes,
-)
 from fishermix_photos.vision.metadata import read_exif_details
-from fishermix_photos.vision.worker import SECONDS_OF_FILE, NetworkBytes, TimeBudget, ask_worker
+from fishermix_photos.vision.worker import NetworkBytes, ask_worker
+
+SHARE_OF_MEMORY = 1 / 16  # per image, because several are decoded at once
+PIXELS_WITHOUT_KNOWN_MEMORY = 64_000_000  # 1 GB at 16 bytes per pixel; cameras stay below it
+FILE_BYTES_PER_PIXEL = 8  # of an uncompressed file with four channels of 16 bits
+HEADER_BYTES = 1 << 20  # what an uncompressed file may hold besides its pixels
+LARGEST_VIDEO = 256 << 30  # bytes; 16 hours at 36 Mbit/s
+SECONDS_OF_FILE = 120.0  # for all pages or frames of a file, and for listing them
+_chosen_max_pixels: int | None = None
 
 ImageSource = str | os.PathLike | bytes | Image.Image
 
@@ -120,7 +139,7 @@ def list_photos(file: str | os.PathLike, max_pixels: int | None = None) -> list[
     try:
         if find_format(name) is VIDEO:
             times = _ask_video("list_frames", name, limit, SECONDS_OF_FILE)
-            return [name, *(f"{name}#t={time:g}" for time in times[1:])]
+            return [name, *(f"{name}#t={start:g}" for start in times[1:])]
         if find_format(name) is TIFF and sniff_format(data := read_bytes(name, limit)) == "TIFF":
             n_pages = ask_worker("count_pages", data, limit)
             return [name, *(f"{name}#page={page}" for page in range(2, n_pages + 1))]
@@ -139,3 +158,108 @@ def read_metadata(path: str | os.PathLike) -> dict[str, Any]:
         return read_exif_details(data) if is_bounded(data) else ask_worker("read_exif", data, limit)
     except Exception:  # a damaged file has no metadata; that it is unreadable is said elsewhere
         return {}
+
+
+# How large a photo may be
+
+
+def memory_in_bytes() -> int | None:
+    """The memory available to this process: RAM, or the container's limit if less; None if unknown."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+    try:
+        return min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):
+        return memory
+
+
+def set_default_max_pixels(max_pixels: int) -> None:
+    """Set the default pixel limit of this process."""
+    global _chosen_max_pixels
+    _chosen_max_pixels = allow_pixels(max_pixels)
+
+
+def default_max_pixels() -> int:
+    """The default pixel limit: what `set_default_max_pixels` chose, or else one image may take a sixteenth of
+    the memory, at 16 bytes per pixel.
+    """
+    if _chosen_max_pixels is not None:
+        return _chosen_max_pixels
+    memory = memory_in_bytes()
+    return int(memory * SHARE_OF_MEMORY / BYTES_PER_PIXEL) if memory else PIXELS_WITHOUT_KNOWN_MEMORY
+
+
+def allow_pixels(max_pixels: int | None) -> int:
+    """The pixel limit that `max_pixels` means (None: the default).
+
+    A limit above Pillow's own raises that one too, for the whole process.
+    """
+    if max_pixels is None:
+        return default_max_pixels()
+    if max_pixels < 1:
+        raise FishermixError(f"max_pixels must be at least 1, not {max_pixels}.")
+    if Image.MAX_IMAGE_PIXELS and max_pixels > Image.MAX_IMAGE_PIXELS:
+        Image.MAX_IMAGE_PIXELS = max_pixels
+    return max_pixels
+
+
+def open_binary(path: str | os.PathLike) -> BufferedReader:
+    """Open the file of a photo to read, if it is a regular file."""
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise UnreadableImage(error.strerror or str(error)) from error
+
+
+def read_bytes(path: str | os.PathLike, max_pixels: int) -> bytes:
+    """The content of a regular file, unless it is larger than any image of `max_pixels` pixels."""
+    most = _find_largest_file(max_pixels)
+    with open_binary(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise _refuse_size(size, max_pixels)
+        try:
+            return file.read()
+        except OSError as error:
+            raise UnreadableImage(error.strerror or str(error)) from error
+
+
+def check_photo_size(file: str, size: int) -> None:
+    """Raise if a file is too large to be read whole: one with holes takes no space, whatever its size."""
+    limit = default_max_pixels()
+    if find_format(file) is VIDEO:
+        if size > LARGEST_VIDEO:
+            reason = f"{size:,} bytes are too many for a video; the limit is {LARGEST_VIDEO:,} bytes"
+            raise UnreadableImage(reason)
+    elif size > _find_largest_file(limit):
+        raise _refuse_size(size, limit)
+
+
+def _find_largest_file(max_pixels: int) -> int:
+    return max_pixels * FILE_BYTES_PER_PIXEL + HEADER_BYTES
+
+
+def _refuse_size(size: int, max_pixels: int) -> UnreadableImage:
+    reason = f"{size:,} bytes are too many for an image; {explain_limit(max_pixels)}"
+    return UnreadableImage(reason, may_change=True)
+
+
+class TimeBudget:
+    """The seconds that are left for each file of one update: all its pages or frames share them."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def spend(self, file: str) -> Iterator[float]:
+        """Yield the seconds for the next picture of the file, and count those that it took."""
+        left = SECONDS_OF_FILE - self._spent[file]
+        if left <= 0:
+            raise UnreadableImage(f"the pictures in its file took too long (more than {SECONDS_OF_FILE:g} s)")
+        begun = time.monotonic()
+        try:
+            yield min(left, worker.SECONDS)
+        finally:
+            self._spent[file] += time.monotonic() - begun

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import PIXELS_PER_BYTE
 
+TIFF_PIXELS_PER_BYTE = 2000  # of more, the file is empty or an attack
 MOST_PAGES = 500  # of a file
 MOST_DIRECTORIES = 1000
 MOST_TAGS = 1000  # of a directory
@@ -40,7 +40,7 @@ def list_pages(data: bytes) -> list[Directory]:
     """The pages of a TIFF file that are not thumbnails of others, as many as one file may have."""
     directories = list(_walk_directories(data))
     pages = [page for page in directories if not page.is_thumbnail] or directories[:1]
-    most = max(UNQUESTIONED_PIXELS_OF_PAGES, PIXELS_PER_BYTE["TIFF"] * len(data))
+    most = max(UNQUESTIONED_PIXELS_OF_PAGES, TIFF_PIXELS_PER_BYTE * len(data))
     total = np.cumsum([page.pixels for page in pages[:MOST_PAGES]], dtype=np.float64)
     return pages[: max(1, int(np.count_nonzero(total <= most)))]
 

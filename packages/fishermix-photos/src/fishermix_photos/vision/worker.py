@@ -16,9 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,11 @@ import fishermix
 from PIL import Image
 
 import fishermix_photos
+from fishermix_photos.vision.decode import BYTES_PER_PIXEL
 from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.limits import BYTES_PER_PIXEL
 
 SECONDS = 30.0  # for a picture of this machine
 SECONDS_FROM_NETWORK = 10.0
-SECONDS_OF_FILE = 120.0  # for all pages or frames of a file, and for listing them
 SECONDS_TO_START = 60.0
 BYTES_BESIDES_PIXELS = 256 << 20  # what a decoder may use besides its 16 bytes per pixel
 MAX_IDLE = 4  # workers that are kept for the next pictures
@@ -41,25 +39,6 @@ _PACKAGES = [str(Path(str(module.__file__)).resolve().parents[1]) for module in 
 
 class NetworkBytes(bytes):
     """The bytes of a picture that somebody sent. They are always decoded by a worker."""
-
-
-class TimeBudget:
-    """The seconds that are left for each file of one update: all its pages or frames share them."""
-
-    def __init__(self) -> None:
-        self._spent: dict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def spend(self, file: str) -> Iterator[float]:
-        """Yield the seconds for the next picture of the file, and count those that it took."""
-        left = SECONDS_OF_FILE - self._spent[file]
-        if left <= 0:
-            raise UnreadableImage(f"the pictures in its file took too long (more than {SECONDS_OF_FILE:g} s)")
-        begun = time.monotonic()
-        try:
-            yield min(left, SECONDS)
-        finally:
-            self._spent[file] += time.monotonic() - begun
 
 
 def ask_worker(

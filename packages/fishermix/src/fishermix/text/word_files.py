@@ -1,35 +1,30 @@
-"""Reads word2vec (binary and text) and GloVe (text) files, plain, gzip or bzip2, and trusts nothing in them.
+"""Reads word2vec (binary and text) and GloVe (text) files, plain or gzipped, and trusts nothing in them.
 
     word2vec binary   "N D\\n", then N times: word, space, D little-endian float32, perhaps a newline
     word2vec text     "N D\\n", then N lines: word, then D numbers, separated by spaces
     GloVe text        the same lines without the first one; a word may contain spaces
 
-A word may contain tabs and carriage returns, as gensim writes them. Files that separate their columns by tabs
-are read too. A UTF-8 byte order mark at the start is skipped. word2vec, fastText, gensim and GloVe end every
-line of text with a newline, so a last line without one may be truncated within its last number: it is read
-with a warning.
+A word may contain tabs and carriage returns, as gensim writes them. word2vec, fastText, gensim and GloVe end
+every line of text with a newline, so a last line without one may be truncated within its last number.
 
 The memory used grows with what was read, never with what a header claims.
 """
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import os
 import re
 import zlib
-from array import array
-from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from fishermix.errors import FishermixError, warn_user
-from fishermix.progress import Bar, progress
+from fishermix.errors import FishermixError
+from fishermix.progress import progress
 
 MAX_DIMENSION = 10_000  # published vectors have 25 to 1,000 numbers
 MAX_WORD_BYTES = 1024
@@ -39,14 +34,9 @@ MAX_DECOMPRESSED_BYTES = 16 * 2**30
 CHUNK_BYTES = 2**22
 FIRST_ROWS = 1024  # the array of vectors starts with this many and doubles
 WORDS_PER_STEP = 1000  # of the progress bar
-ROWS_PER_CHECK = 65_536  # checked for NaN and infinity in one go
-SKIP = 'errors="skip" (fishermix vectors import --skip-bad-words)'
-HINT = f"{SKIP} skips such words."
-DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"BZh": bz2.BZ2File,
-}
-HEADER = re.compile(rb"(\d{1,15})[ \t](\d{1,15})[ \t\r]*")
+HINT = 'errors="skip" (fishermix vectors import --skip-bad-words) skips such words.'
+GZIP = b"\x1f\x8b"
+HEADER = re.compile(rb"(\d{1,15}) (\d{1,15})[ \r]*")
 
 
 class ByteSource:
@@ -54,11 +44,9 @@ class ByteSource:
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path = path
-        start = file.read(max(map(len, DECOMPRESSORS)))
+        self.zipped = file.read(len(GZIP)) == GZIP
         file.seek(0)
-        opener = next((opener for magic, opener in DECOMPRESSORS.items() if start.startswith(magic)), None)
-        self.zipped = opener is not None
-        self._file: Any = opener(file) if opener else file
+        self._file: Any = gzip.GzipFile(fileobj=file) if self.zipped else file
         self._buffer, self._at, self._buffer_offset = b"", 0, 0
 
     @property
@@ -132,9 +120,8 @@ def read_vectors(
     """The words and their vectors (n, D), in the order of the file.
 
     limit: read only the first `limit` words (files are sorted by frequency). vocabulary: keep only these.
-    errors="skip" skips a word that is not UTF-8, empty, repeated or not finite; "raise" raises an error. A
-    last line without a newline may be truncated: "skip" skips its word, "raise" reads it and warns.
-    Truncated files, invalid numbers and wrong headers are always errors.
+    errors="skip" skips a word that is not UTF-8, empty, repeated, not finite or in a last line without a
+    newline; "raise" raises an error. Truncated files, invalid numbers and wrong headers are always errors.
     """
     path = Path(path)
     if not path.exists():
@@ -153,8 +140,6 @@ def read_vectors(
 
 
 def _detect_layout(source: ByteSource) -> Layout:
-    if source.peek(len(BOM_UTF8)) == BOM_UTF8:
-        source.take(len(BOM_UTF8))
     start = source.peek(2 * MAX_LINE_BYTES)
     if not start.strip():
         raise source.fail("The file is empty.")
@@ -195,13 +180,9 @@ def _check_dimension(source: ByteSource, dimension: int) -> None:
 def split_line(line: bytes, dimension: int = -1) -> list[bytes]:
     """Split a line of text into the word and `dimension` numbers, by default all that follow the first space.
 
-    Spaces separate, so that tabs and carriage returns belong to the word. If that does not fit, other white
-    space and several spaces in a row separate too.
+    Only spaces separate: tabs and carriage returns belong to the word.
     """
-    fields = line.rstrip().rsplit(b" ", dimension)
-    if len(fields) <= max(dimension, 1) or b"" in fields[1:] or not _is_number(fields[1]):
-        return line.rsplit(maxsplit=dimension)
-    return fields
+    return line.rstrip().rsplit(b" ", dimension)
 
 
 def _is_number(field: bytes) -> bool:
@@ -251,21 +232,21 @@ def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: st
         fields = split_line(line, layout.dimension)
         _check_fields(source, layout, fields, at, whole)
         done += 1
-        if not whole and errors != "skip":
-            word = fields[0].decode(errors="replace")
-            warn_user(
-                f"{source.path}, byte {at}: The last line has no newline. If the file is truncated, the last "
-                f"number of '{word}' is wrong: download the file again, or skip the word with {SKIP}."
-            )
-        if whole or errors != "skip":
+        if whole:
             yield at, fields[0], fields[1:]
+        elif errors != "skip":
+            raise source.fail(
+                "The last line has no newline. If the file is complete, add it; if it is truncated, download "
+                f"it again. {HINT}",
+                at,
+            )
     if limit is None and layout.count is not None:
         _check_end(source, layout)
 
 
 def _check_fields(source: ByteSource, layout: Layout, fields: list[bytes], at: int, whole: bool) -> None:
     if len(fields) != layout.dimension + 1:
-        found = f"{len(fields)} fields" if fields else "an empty line"
+        found = "an empty line" if fields == [b""] else f"{len(fields)} fields"
         cut = "" if whole else " The file ends here: it is truncated."
         raise source.fail(f"Expected a word and {layout.dimension} numbers, found {found}.{cut}", at)
     if len(fields[0]) > MAX_WORD_BYTES:
@@ -286,53 +267,37 @@ def _collect(
     errors: str,
 ) -> tuple[list[str], np.ndarray]:
     seen: dict[str, None] = {}
-    offsets = array("q")
     vectors = np.empty((min(FIRST_ROWS, layout.count or FIRST_ROWS), layout.dimension), dtype)
     with progress(f"reading {source.path.name}", total=layout.count) as bar, np.errstate(over="ignore"):
-        for at, encoded, raw in _count_steps(records, bar):
+        for number, (at, encoded, raw) in enumerate(records, 1):
+            if number % WORDS_PER_STEP == 0:
+                bar.advance(WORDS_PER_STEP)
             word = _decode_word(encoded)
             if word is not None and wanted is not None and word not in wanted:
                 continue
-            if word is None or word in seen:
-                if errors == "skip":
-                    continue
-                raise source.fail(f"{_name_problem(word)} {HINT}", at)
             if len(seen) == len(vectors):
                 # In place: the operating system moves the array without a second copy in memory.
                 vectors.resize((2 * len(vectors), layout.dimension), refcheck=False)
+            row = vectors[len(seen)]
             try:
-                vectors[len(seen)] = np.frombuffer(raw, "<f4") if layout.binary else list(map(float, raw))
+                row[:] = np.frombuffer(raw, "<f4") if layout.binary else list(map(float, raw))
             except ValueError as error:
                 raise source.fail(f"The vector of '{word}' is damaged: {error}.", at) from error
-            if errors == "skip" and not np.isfinite(vectors[len(seen)]).all():
-                continue
-            seen[word] = None
-            offsets.append(at)
+            problem = _find_problem(word, row, seen)
+            if problem and errors != "skip":
+                raise source.fail(f"{problem} {HINT}", at)
+            if word and not problem:
+                seen[word] = None
     vectors.resize((len(seen), layout.dimension), refcheck=False)
-    words = list(seen)
-    if (row := _find_infinite(vectors)) is not None:
-        raise source.fail(f"The vector of '{words[row]}' is not finite in {dtype}. {HINT}", offsets[row])
-    return words, vectors
+    return list(seen), vectors
 
 
-def _name_problem(word: str | None) -> str:
-    return f"The word '{word}' is repeated." if word else "A word is empty or not UTF-8."
-
-
-def _count_steps(records: Iterator[Record], bar: Bar) -> Iterator[Record]:
-    for number, record in enumerate(records, 1):
-        if number % WORDS_PER_STEP == 0:
-            bar.advance(WORDS_PER_STEP)
-        yield record
-
-
-def _find_infinite(vectors: np.ndarray) -> int | None:
-    """The first row that is not finite."""
-    for start in range(0, len(vectors), ROWS_PER_CHECK):
-        bad = ~np.isfinite(vectors[start : start + ROWS_PER_CHECK]).all(axis=1)
-        if bad.any():
-            return start + int(np.argmax(bad))
-    return None
+def _find_problem(word: str | None, vector: np.ndarray, seen: Collection[str]) -> str:
+    if not word:
+        return "A word is empty or not UTF-8."
+    if word in seen:
+        return f"The word '{word}' is repeated."
+    return "" if np.isfinite(vector).all() else f"The vector of '{word}' is not finite in {vector.dtype}."
 
 
 def _decode_word(encoded: bytes) -> str | None:

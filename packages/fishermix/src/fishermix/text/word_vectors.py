@@ -74,7 +74,7 @@ class WordVectors:
         dtype: Literal["float32", "float16"] = "float32",
         errors: Literal["raise", "skip"] = "raise",
     ) -> WordVectors:
-        """Read word2vec binary or text, GloVe text, any of them compressed, or a saved folder.
+        """Read word2vec binary or text, GloVe text, any of them gzipped, or a saved folder.
 
         A folder is only mapped: opening it takes no time and little memory, `dtype` stays as saved, and its
         hash is not compared.

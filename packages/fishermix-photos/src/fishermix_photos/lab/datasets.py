@@ -1,26 +1,41 @@
-"""Readers of the data sets, each with the place to get it from; `open_dataset` opens one by `KIND:PATH`."""
+"""Readers of the data sets, each with the place to get it from; `open_dataset` opens one by `KIND:PATH`.
+
+Caption files are not trusted: they name files to open.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TypeVar
 
+import msgspec
+import numpy as np
 from fishermix.errors import FishermixError
 from msgspec import Struct
 
-from fishermix_photos.lab.datasets.dataset import Dataset, Protocol
-from fishermix_photos.lab.datasets.parsing import (
-    Gatherer,
-    find,
-    parse_image_name,
-    parse_json,
-    read_lines,
-    read_text,
-)
+from fishermix_photos.lab.dataset import SPLITS, Dataset, Protocol, combine
 
+__all__ = ["KINDS", "SPLITS", "Dataset", "Protocol", "combine", "open_dataset"]
+
+log = logging.getLogger("fishermix")
+
+T = TypeVar("T")
+SPLIT_OF = {
+    "": "",
+    "train": "train",
+    "restval": "train",
+    "dev": "dev",
+    "val": "dev",
+    "validation": "dev",
+    "test": "test",
+}
+FEW_MISSING = 0.01  # a few photos are missing in most copies; more means a wrong folder
+LISTED = 3  # names in a message
 FORMS = "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
 
 
@@ -30,9 +45,8 @@ def open_dataset(spec: str) -> Dataset:
     Parameters
     ----------
     spec : str
-        `flickr8k:DIR`, `flickr8k-official:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`,
-        `karpathy:FILE.json:IMAGES_DIR` or `folder:DIR`. With `flickr8k-official`, the training images are the
-        official 6,000 instead of the paper's 6,091.
+        `flickr8k:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`, `karpathy:FILE.json:IMAGES_DIR` or
+        `folder:DIR`.
 
     Returns
     -------
@@ -60,6 +74,128 @@ def open_dataset(spec: str) -> Dataset:
     return READERS[kind](folder)
 
 
+# What all readers share: reading text and JSON, checking image names, collecting captions by image
+
+
+def find(folder: Path, names: Iterable[str], what: str, source: str) -> Path:
+    """The first of these that exists; if there is none, an error that says where to get it."""
+    paths = [folder / name for name in names]
+    for path in paths:
+        if path.exists():
+            return path
+    raise FishermixError(f"Cannot find {what}. Searched {' or '.join(map(str, paths))}. {source}")
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark; the error about an invalid byte names its line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FishermixError(f"Cannot read {path}: {error.strerror}.") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FishermixError(
+            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8. Save the file as UTF-8."
+        ) from None
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (where, line) for every line that is not blank; `where` is file and line for messages."""
+    # Not str.splitlines: captions may hold characters such as U+2028 that it would split at.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", line.rstrip("\r")
+
+
+def parse_json(text: str, schema: type[T], where: str | Path) -> T:
+    """The value of this schema in a JSON text; an error names the place."""
+    try:
+        return msgspec.json.decode(text, type=schema)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FishermixError(f"{where}: {error}.") from None
+    except RecursionError:
+        raise FishermixError(f"{where}: the JSON is nested too deeply for a caption file.") from None
+
+
+def parse_image_name(name: str, where: str) -> str:
+    """The name, if it stays inside the image folder on every operating system."""
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    outside = posix.is_absolute() or windows.drive or windows.root or ".." in posix.parts + windows.parts
+    if outside or "\0" in name or posix.name in ("", "."):
+        raise FishermixError(
+            f"{where}: invalid image name {name!r}. It must be a file inside the image folder."
+        )
+    return name
+
+
+class Gatherer:
+    """Collects captions by image, in the order of appearance, and builds the data set.
+
+    locate : lists the files where the photo of an image may be
+    """
+
+    def __init__(self, name: str, locate: Callable[[str], Iterable[Path]]):
+        self.name = name
+        self.locate = locate
+        self.captions: dict[str, list[str]] = {}
+        self.split: dict[str, str] = {}
+
+    def add(self, image: str, captions: Iterable[str], where: str, split: str | None = None) -> None:
+        """Add captions to an image; an image may occur several times, but in one split only."""
+        if image not in self.captions:
+            self.captions[parse_image_name(image, where)] = []
+        if split is not None:
+            if split.strip().lower() not in SPLIT_OF:
+                raise FishermixError(f"{where}: unknown split {split!r}. Use train, val or test.")
+            split = SPLIT_OF[split.strip().lower()]
+            if self.split.setdefault(image, split) != split:
+                raise FishermixError(
+                    f"{where}: the image {image!r} is in two splits, {self.split[image]} and {split}."
+                )
+        cleaned = (" ".join(caption.split()) for caption in captions)
+        self.captions[image] += [caption for caption in cleaned if caption]
+
+    def build_dataset(self, searched: str, protocol: Protocol | None = None) -> Dataset:
+        """The data set of all images with captions and a file; `searched` is the folders, for messages."""
+        paths = self._locate_photos(searched)
+        kept = list(paths)
+        splits = np.array([self.split.get(name, "") for name in kept], dtype="U5")
+        if protocol and len(kept) > protocol.dev + protocol.test:
+            splits = protocol.draw(len(kept), repeat=0)
+        return Dataset(
+            name=self.name,
+            image_names=kept,
+            image_paths=list(paths.values()),
+            sentences=[caption for name in kept for caption in self.captions[name]],
+            image_of=np.repeat(np.arange(len(kept)), [len(self.captions[name]) for name in kept]),
+            splits=splits,
+            protocol=protocol,
+        )
+
+    def _locate_photos(self, searched: str) -> dict[str, Path]:
+        """The file of each image that has captions, by name; up to FEW_MISSING may be missing."""
+        named = [name for name, captions in self.captions.items() if captions]
+        if not named:
+            raise FishermixError(f"{self.name} has no captions. Searched {searched}.")
+        found = {name: next(filter(os.path.isfile, self.locate(name)), None) for name in named}
+        paths = {name: path for name, path in found.items() if path}
+        missing = [name for name in named if name not in paths]
+        if missing:
+            more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+            report = (
+                f"{self.name}: {len(missing)} of the {len(named)} photos with captions do not exist: "
+                f"{', '.join(missing[:LISTED])}{more}. Searched {searched}."
+            )
+            if len(missing) > FEW_MISSING * len(named):
+                raise FishermixError(
+                    f"{report} Up to 1 % may be missing: add the photos, or remove their captions."
+                )
+            log.warning("%s They and their captions are skipped.", report)
+        return paths
+
+
 # Flickr8K and Flickr30K: one caption per line, `NAME.jpg#NUMBER<TAB>caption`
 
 FLICKR_SOURCE = (
@@ -68,21 +204,20 @@ FLICKR_SOURCE = (
 NO_SUCH_PHOTO = "2258277193_586949ec62.jpg.1"  # has captions, but was never published
 
 
-def read_flickr8k(folder: Path, official: bool = False) -> Dataset:
+def read_flickr8k(folder: Path) -> Dataset:
     """8,091 images, 40,455 sentences, and official dev and test splits of 1,000 images each.
 
-    The other 6,091 are training images, as in the paper; or only the 6,000 of the official list.
+    The other 6,091 are training images, as in the paper; the official list has only 6,000 of them.
     """
 
     def find_text(name: str) -> Path:
         return find(folder, [name, f"Flickr8k_text/{name}"], f"Flickr8K's {name}", FLICKR_SOURCE)
 
     captions = find_text("Flickr8k.token.txt")
-    splits = ("train", "dev", "test") if official else ("dev", "test")
-    lists = {split: find_text(f"Flickr_8k.{split}Images.txt") for split in splits}
+    lists = {split: find_text(f"Flickr_8k.{split}Images.txt") for split in ("dev", "test")}
     folders = ("Images", "Flicker8k_Dataset", "Flickr8k_Dataset")
     photos = find(folder, folders, "Flickr8K's folder of photos", FLICKR_SOURCE)
-    gatherer = _gather_flickr("flickr8k-official" if official else "flickr8k", captions, photos)
+    gatherer = _gather_flickr("flickr8k", captions, photos)
     gatherer.captions.pop(NO_SUCH_PHOTO, None)
     for split, path in lists.items():
         for where, line in read_lines(path):
@@ -90,7 +225,7 @@ def read_flickr8k(folder: Path, official: bool = False) -> Dataset:
                 raise FishermixError(f"{where}: {line.strip()!r} has no captions in {captions}.")
             gatherer.add(line.strip(), [], where, split)
     for name in gatherer.captions:
-        gatherer.split.setdefault(name, "" if official else "train")
+        gatherer.split.setdefault(name, "train")
     return gatherer.build_dataset(str(photos))
 
 
@@ -207,45 +342,28 @@ def read_coco(folder: Path) -> Dataset:
     return gatherer.build_dataset(" and ".join(map(str, halves.values())), COCO_PROTOCOL)
 
 
-# Pascal1K: 1,000 images, 4,998 sentences, as one JSON file or as the original folders of text files
+# Pascal1K: 1,000 images, 4,998 sentences, in one text file per image
 
 PASCAL_SOURCE = (
     "Pascal1K is the UIUC Pascal sentence data set of Rashtchian et al. (search for that name), with "
-    "sentences in sentence/CLASS/NAME.txt or in pascal_sentences.json, and photos in images/."
+    "sentences in sentence/CLASS/NAME.txt, and photos in images/."
 )
-
-
-class PascalImage(Struct):
-    captions: list[str]
-    category: str = ""
 
 
 def read_pascal1k(folder: Path) -> Dataset:
     """No official splits; 800 / 100 / 100 images are drawn twenty times."""
+    captions = find(folder, ["sentence"], "Pascal1K's sentences", PASCAL_SOURCE)
     folders = ("images", "image", "dataset")
-    captions = find(folder, ["pascal_sentences.json", "sentence"], "Pascal1K's sentences", PASCAL_SOURCE)
-    find(folder, folders, "Pascal1K's folder of photos", PASCAL_SOURCE)
-    records: dict[str, PascalImage] = {}
-    if captions.is_dir():
-        for path in sorted(captions.glob("*/*.txt")):
-            if f"{path.stem}.jpg" in records:
-                raise FishermixError(
-                    f"{path}: another class folder contains sentences of {path.stem}.jpg too."
-                )
-            sentences = [line for _, line in read_lines(path)]
-            records[f"{path.stem}.jpg"] = PascalImage(sentences, path.parent.name)
-    else:
-        records = parse_json(read_text(captions), dict[str, PascalImage], captions)
-
-    def locate(image: str) -> list[Path]:
-        category = records[image].category
-        inside = [image, f"{category}/{image}"] if category.isidentifier() else [image]
-        return [folder / name / path for path in inside for name in folders]
-
-    gatherer = Gatherer("pascal1k", locate)
-    for image, record in records.items():
-        gatherer.add(image, record.captions, f"{captions}, image {image!r}")
-    return gatherer.build_dataset(str(folder / "images"), Protocol(dev=100, test=100, repeats=20))
+    photos = find(folder, folders, "Pascal1K's folder of photos", PASCAL_SOURCE)
+    class_of: dict[str, str] = {}
+    gatherer = Gatherer("pascal1k", lambda image: [photos / image, photos / class_of[image] / image])
+    for path in sorted(captions.glob("*/*.txt")):
+        image = f"{path.stem}.jpg"
+        if image in class_of:
+            raise FishermixError(f"{path}: another class folder contains sentences of {image} too.")
+        class_of[image] = path.parent.name
+        gatherer.add(image, [line for _, line in read_lines(path)], str(path))
+    return gatherer.build_dataset(str(photos), Protocol(dev=100, test=100, repeats=20))
 
 
 # A folder of photos with `captions.csv` or `captions.jsonl`
@@ -303,7 +421,6 @@ def _gather_table(captions: Path, gatherer: Gatherer) -> None:
 
 READERS: dict[str, Callable[[Path], Dataset]] = {
     "flickr8k": read_flickr8k,
-    "flickr8k-official": partial(read_flickr8k, official=True),
     "flickr30k": read_flickr30k,
     "pascal1k": read_pascal1k,
     "coco": read_coco,
