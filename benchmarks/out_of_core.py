@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.mixture import HybridMixture
-from fishermix.rows.sources import StreamSource
+from fishermix.rows import StreamSource
 
 from benchmarks.timing import FULL, Row, Timing, measure, peak_memory
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.joint import from_bytes, unit_rows
-from fishermix.runtime import available_threads
+from fishermix.rows import available_threads
 from fishermix_photos.model import SHIPPED, ImageTextModel
 from fishermix_photos.photo_files import Stamp
 from fishermix_photos.store import Entry, LocalStore

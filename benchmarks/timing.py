@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from fishermix.runtime import available_threads
+from fishermix.rows import available_threads
 from threadpoolctl import threadpool_limits
 
 FULL = bool(os.environ.get("BENCH_FULL"))

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.mixture import HybridMixture
-from fishermix.rows.blocks import ArraySource
-from fishermix.rows.sources import StreamSource
+from fishermix.rows import ArraySource, StreamSource
 
 DIMENSIONS, COMPONENTS, ITERATIONS = 300, 30, 3
 IN_MEMORY_ROWS = 100_000

@@ -95,7 +95,7 @@ def open_rows(rows: np.ndarray):
     """The rows on the workers of the current client, cut as in memory."""
     import dask.array
     from fishermix.distributed import ClusterSource
-    from fishermix.rows.blocks import block_rows
+    from fishermix.rows import block_rows
 
     return ClusterSource(dask.array.from_array(rows, chunks=(block_rows(len(rows)), -1)))
 

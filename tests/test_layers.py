@@ -34,7 +34,7 @@ def test_imports_only_go_down():
 @pytest.mark.parametrize(
     ("module", "statement"),
     [
-        ("fishermix/rows/upward.py", "from fishermix.cca import RegularizedCCA\n"),
+        ("fishermix/mixture/upward.py", "from fishermix.cca import RegularizedCCA\n"),
         ("fishermix/upward.py", "from fishermix_photos.model import ImageTextModel\n"),
         (
             "fishermix_photos/vision/upward.py",

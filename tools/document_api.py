@@ -18,8 +18,7 @@ MODULES = {
     "fishermix.text.whitening": "Whitening",
     "fishermix.text.tokens": "tokenize",
     "fishermix.measures": "figures task_ranks compare_recalls caption_scores",
-    "fishermix.rows.blocks": "block_rows",
-    "fishermix.rows.sources": "StreamSource",
+    "fishermix.rows": "block_rows StreamSource",
     "fishermix_photos.query": "Term Filter parse_query parse_arguments",
     "fishermix_photos.details": "Details",
     "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "

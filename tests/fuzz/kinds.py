@@ -19,7 +19,7 @@ from fishermix.joint import HUBNESS_KIND, HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import CHECKPOINT_KIND as MIXTURE_CHECKPOINT
 from fishermix.mixture.checkpoint import unpack_state
-from fishermix.rows.sources import open_table
+from fishermix.rows import open_table
 from fishermix.storage import dump, load_folder, save_folder
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors

@@ -9,7 +9,7 @@ from fishermix.caption.decoding import Weights
 from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.errors import FishermixError
 from fishermix.joint import HUBNESS_KIND, HubnessCorrection
-from fishermix.rows.sources import open_table
+from fishermix.rows import open_table
 from fishermix.storage import Count, Json, Number, PlainName, Struct, dump, load_folder, parse_json
 
 RNG = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fishermix import __version__ as __version__
-from fishermix.runtime import export_lazily
+from fishermix import export_lazily
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary as PhotoLibrary

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fishermix.runtime import available_threads
+from fishermix.rows import available_threads
 
 from fishermix_photos.disk import create_private_file
 from fishermix_photos.vision.network import open_session

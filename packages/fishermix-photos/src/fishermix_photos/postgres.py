@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 
 from fishermix_photos.database import (
     COLUMNS,

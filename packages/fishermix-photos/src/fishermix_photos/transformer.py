@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.runtime import available_threads
+from fishermix.rows import available_threads
 from fishermix.storage import explain_damage, sha256_of_file
 
 from fishermix_photos.disk import data_folder

@@ -14,8 +14,7 @@ import pytest
 from fishermix.caption.captioner import Captioner
 from fishermix.caption.consensus import Confidence
 from fishermix.caption.recipe import CAPTION_RECIPES
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 from fishermix_photos.cli import load_commands
 from fishermix_photos.model import SHIPPED, ImageTextModel
 from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint

@@ -73,9 +73,8 @@ def test_the_version_names_the_commit_of_a_checkout(tmp_path):
     package = Path(fishermix.__file__).parent
     target = checkout / "packages" / "fishermix" / "src" / "fishermix"
     target.mkdir(parents=True)
-    for name in ("__init__.py", "runtime.py"):
-        shutil.copy(package / name, target)
-    code = "from fishermix.runtime import find_commit; print(find_commit())"
+    shutil.copy(package / "__init__.py", target)
+    code = "from fishermix import find_commit; print(find_commit())"
 
     def run_there(*command):
         environment = os.environ | {"PYTHONPATH": str(target.parent), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -92,7 +91,7 @@ def test_the_version_names_the_commit_of_a_checkout(tmp_path):
     commit = run_there("git", "rev-parse", "--short", "HEAD")
     run_there("git", "tag", "v9.9")  # the commit, not the tag
     assert find_commit() == commit
-    (target / "runtime.py").open("a").write("\n")
+    (target / "__init__.py").open("a").write("\n")
     assert find_commit() == f"{commit}-dirty"
 
 

@@ -1,8 +1,10 @@
 """Fisher vectors of Gaussian, Laplacian and hybrid mixtures, CCA and sentence vectors for scikit-learn."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from fishermix.runtime import export_lazily
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.3.0"
 
@@ -38,8 +40,46 @@ if TYPE_CHECKING:
     from fishermix.text.encoder import SentenceEncoder as SentenceEncoder
     from fishermix.text.word_vectors import WordVectors as WordVectors
 
+
+def export_lazily(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package whose public names are defined in these of its modules.
+
+    They are imported on first use: a search should not wait for a compiler.
+    """
+
+    def __getattr__(name: str) -> object:
+        if name in module_of:
+            return getattr(import_module(f"{package}.{module_of[name]}"), name)
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return __getattr__
+
+
 __getattr__ = export_lazily(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def find_commit() -> str | None:
+    """The commit of the checkout that this package runs from, with "-dirty" if a package has changed.
+
+    None for an installed package, or without git.
+    """
+    import subprocess
+    from pathlib import Path
+
+    root = Path(__file__).parents[4]  # packages/fishermix/src/fishermix is below it
+    if not (root / ".git").exists():
+        return None
+
+    def ask(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = ask("diff", "--name-only", "HEAD", "--", "packages")
+        return ask("rev-parse", "--short", "HEAD") + "-dirty" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return None

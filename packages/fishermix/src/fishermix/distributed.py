@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fishermix.errors import FishermixError
-from fishermix.rows.blocks import GROUP, Block, BlockStep, RowSource, Statistics, check_finite
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
+from fishermix.rows import GROUP, Block, BlockStep, RowSource, Statistics, check_finite
 
 if TYPE_CHECKING:
     from distributed import Client, Future

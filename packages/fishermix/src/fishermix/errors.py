@@ -1,8 +1,15 @@
-"""The one exception that a user's mistake raises, and the one warning that a user can act on."""
+"""The one exception that a user's mistake raises, the one warning that a user can act on, and the command
+that installs what is missing.
+"""
 
+from __future__ import annotations
+
+import os
+import re
 import sys
 import warnings
 
+DISTRIBUTIONS = ("fishermix", "fishermix-photos")
 # Packages whose lines a warning should not point at
 INSIDE = ("fishermix", "fishermix_photos", "sklearn", "importlib")
 
@@ -40,3 +47,31 @@ def warn_user(message: str, category: type[Warning] = FishermixWarning) -> None:
         frame = frame.f_back
         level += not module.startswith("importlib._bootstrap")  # `warn` does not count these
     warnings.warn(message, category, stacklevel=level)
+
+
+def list_extras() -> dict[str, tuple[str, list[str]]]:
+    """The distribution and the packages of each extra of the installed distributions."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    extras: dict[str, tuple[str, list[str]]] = {}
+    for distribution in DISTRIBUTIONS:
+        try:
+            requirements = requires(distribution) or []
+        except PackageNotFoundError:
+            continue
+        for requirement in requirements:
+            if found := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)['\"]", requirement):
+                extras.setdefault(found[2], (distribution, []))[1].append(found[1])
+    return extras
+
+
+def install_command(extra: str) -> str:
+    """The command that installs what an extra needs.
+
+    pip takes the extras of an installed distribution from its metadata, also if no package index has it. In
+    an environment of pipx, pip would install the packages elsewhere.
+    """
+    distribution, packages = list_extras().get(extra, (DISTRIBUTIONS[0], []))
+    if packages and os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return f"pipx inject fishermix-photos {' '.join(packages)}"
+    return f"pip install '{distribution}[{extra}]'"

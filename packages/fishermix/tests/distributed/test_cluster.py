@@ -17,7 +17,7 @@ from distributed.protocol import pickle
 from fishermix.distributed import ClusterSource, Part
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
-from fishermix.rows.blocks import block_rows
+from fishermix.rows import block_rows
 
 FITTED = ("weights_", "locations_", "scales_", "choice_")
 

@@ -187,7 +187,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
     offsets = [0, 3, 3, 900, 900 + HUGE_ROWS + 1, len(rows)]
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr("fishermix.rows.blocks.available_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("fishermix.rows.available_threads", lambda threads=threads: threads)
         with pytest.warns(match="1 of 5 sets are empty"):
             found.append(FisherEncoder(mixture).transform(rows, offsets))
     assert_array_equal(*found)

@@ -37,10 +37,10 @@ def interrupt_em(monkeypatch, act):
     """Call act(state) before every iteration of EM."""
     from fishermix.mixture import em
 
-    begin = em._begin_fits
+    begin = em.begin_fits
 
     def begin_fits(state, *others):
         act(state)
         return begin(state, *others)
 
-    monkeypatch.setattr(em, "_begin_fits", begin_fits)
+    monkeypatch.setattr(em, "begin_fits", begin_fits)

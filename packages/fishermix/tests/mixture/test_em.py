@@ -16,11 +16,10 @@ from fishermix.mixture import (
     StudentT,
     e_step,
 )
-from fishermix.mixture.e_step import MixtureParameters
-from fishermix.mixture.em import FitState, Pass, find_quantum
-from fishermix.mixture.m_step import FitPlan
-from fishermix.mixture.weighted_median import RowSorter
-from fishermix.rows.blocks import ArraySource, Block
+from fishermix.mixture.e_step import MixtureParameters, Pass
+from fishermix.mixture.em import FitState, find_quantum
+from fishermix.mixture.m_step import FitPlan, RowSorter
+from fishermix.rows import ArraySource, Block
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import fit_family, run_iteration

@@ -201,12 +201,12 @@ import os, signal, sys
 import numpy as np
 from fishermix.mixture import HybridMixture, em
 
-def begin(state, *others, original=em._begin_fits):
+def begin(state, *others, original=em.begin_fits):
     if state.iteration == 8:
         os.kill(os.getpid(), signal.SIGKILL)
     return original(state, *others)
 
-em._begin_fits = begin
+em.begin_fits = begin
 HybridMixture(3, tol=0, random_state=0, max_iter=12, checkpoint=sys.argv[2]).fit(np.load(sys.argv[1]))
 """
 

@@ -16,7 +16,7 @@ from fishermix.mixture import (
     register_family,
 )
 from fishermix.mixture.start import merge_duplicates
-from fishermix.rows.blocks import count_threads
+from fishermix.rows import count_threads
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import (
@@ -245,7 +245,7 @@ def test_verbose_says_something(X, capsys):
 
 
 def test_n_jobs_is_counted_as_in_joblib(X, monkeypatch):
-    monkeypatch.setattr("fishermix.rows.blocks.available_threads", lambda: 6)
+    monkeypatch.setattr("fishermix.rows.available_threads", lambda: 6)
     assert [count_threads(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
     plain = HybridMixture(2, random_state=0).fit(X)
     for n_jobs in (-1, -2, -99):

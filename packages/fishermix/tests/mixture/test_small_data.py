@@ -14,11 +14,10 @@ from fishermix.mixture import (
     Laplace,
     LaplacianMixture,
     e_step,
-    weighted_median,
+    m_step,
 )
 from fishermix.mixture.em import FitState
-from fishermix.mixture.m_step import FitPlan, sum_components
-from fishermix.mixture.weighted_median import RowSorter
+from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -97,7 +96,7 @@ def test_a_small_fit_agrees_with_the_compiled_one(cls, dtype, monkeypatch):
     monkeypatch.setattr(e_step, "SMALL", 0)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     for sorts in (True, False):
-        monkeypatch.setattr(weighted_median, "SORTED", weighted_median.SORTED * sorts)
+        monkeypatch.setattr(m_step, "SORTED", m_step.SORTED * sorts)
         compiled = cls(3, random_state=0, tol=0, max_iter=8).fit(X, sample_weight=weight)
         for name, value in zip(FITTED, fitted):
             np.testing.assert_allclose(value, getattr(compiled, name), rtol=tolerance, atol=tolerance)

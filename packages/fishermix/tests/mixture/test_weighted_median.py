@@ -6,9 +6,9 @@ from fishermix.mixture import candidates, kernels
 from fishermix.mixture import weighted_median as medians_module
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.em import find_quantum
-from fishermix.mixture.m_step import FitPlan, sum_components
-from fishermix.mixture.weighted_median import MedianSearch, RowSorter
-from fishermix.rows.blocks import Statistics
+from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
+from fishermix.mixture.weighted_median import MedianSearch
+from fishermix.rows import Statistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import weighted_median

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.rows.sources import BlockTable, FileTable, StreamSource, open_table
+from fishermix.rows import BlockTable, FileTable, StreamSource, open_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

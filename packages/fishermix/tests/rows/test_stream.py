@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fishermix.errors import FishermixError
 from fishermix.mixture import Mixture
-from fishermix.rows.blocks import Statistics, sum_in_tree
-from fishermix.rows.sources import StreamSource
+from fishermix.rows import Statistics, StreamSource, sum_in_tree
 
 FITTED = ("weights_", "locations_", "scales_", "choice_")
 

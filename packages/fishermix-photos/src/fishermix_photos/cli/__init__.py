@@ -13,10 +13,9 @@ from importlib import import_module
 from typing import Any, TextIO
 
 import typer
-from fishermix import __version__
+from fishermix import __version__, find_commit
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
-from fishermix.runtime import find_commit
 from typer.core import TyperCommand, TyperGroup
 
 from fishermix_photos.cli.common import complain

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fishermix import __version__
-from fishermix.errors import FishermixError
-from fishermix.runtime import list_extras
+from fishermix.errors import FishermixError, list_extras
 
 from fishermix_photos.cli import ADVICE, app, options
 from fishermix_photos.cli.common import open_library, open_model, say

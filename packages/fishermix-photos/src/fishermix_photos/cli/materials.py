@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 
 from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import open_model, say

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 
 from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import open_library, say, tell

@@ -12,10 +12,9 @@ from fishermix.caption.captioner import Captioner
 from fishermix.caption.consensus import fit_confidence, is_right
 from fishermix.caption.recipe import CaptionRecipe
 from fishermix.caption.vocabulary import CaptionSet
-from fishermix.errors import FishermixError
+from fishermix.errors import FishermixError, install_command
 from fishermix.measures.captions import Originality, caption_scores, originality
 from fishermix.progress import tell_person
-from fishermix.runtime import install_command
 
 from fishermix_photos.lab.datasets import Dataset
 from fishermix_photos.lab.stages import Stages

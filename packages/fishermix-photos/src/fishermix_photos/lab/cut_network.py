@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.rows.blocks import count_threads
+from fishermix.rows import count_threads
 from fishermix.storage import sha256_of_file, write_atomically
 
 from fishermix_photos.vision.encoder import cut_crops

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from fishermix.errors import FishermixError
 from fishermix.mixture import Family
-from fishermix.mixture.families import REGISTERED, register_family
-from fishermix.mixture.start import parse_families
+from fishermix.mixture.families import REGISTERED, parse_families, register_family
 from fishermix.storage import Size
 
 

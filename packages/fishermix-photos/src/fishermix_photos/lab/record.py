@@ -11,9 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fishermix import __version__
+from fishermix import __version__, find_commit
 from fishermix.measures.ranks import Comparison
-from fishermix.runtime import find_commit
 from fishermix.storage import hash_values, sha256_of_file, write_atomically
 
 from fishermix_photos.lab.datasets import KINDS, Dataset

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
-from fishermix.rows.blocks import count_threads
+from fishermix.rows import count_threads
 from PIL import Image
 from sklearn.base import BaseEstimator, TransformerMixin
 

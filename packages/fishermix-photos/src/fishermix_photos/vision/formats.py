@@ -13,8 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 
 
 class UnreadableImage(FishermixError):

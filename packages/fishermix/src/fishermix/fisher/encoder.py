@@ -19,7 +19,7 @@ from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.em import too_large
 from fishermix.mixture.mixture import Mixture
-from fishermix.rows.blocks import is_table
+from fishermix.rows import is_table
 
 ROWS_OF_AN_IMAGE = 100  # so many rows in one array are more often an image than sets of one row
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fishermix.mixture.e_step import COMPILED, FEW_ROWS, NEGLIGIBLE, MixtureParameters, Posteriors
 from fishermix.mixture.families import Family
-from fishermix.rows.blocks import PANEL, cut, map_in_threads
+from fishermix.rows import PANEL, cut, map_in_threads
 
 SMALLEST_NORM = 1e-12  # divides vectors shorter than this: zeros stay zeros
 DENSE_NUMBERS = 2**17  # posteriors of a run of sets: they stay in the cache
@@ -104,13 +104,14 @@ class FisherScores:
             return out
         # A set has the same bits alone and among others: kernels whatever the number of rows, own chunks.
         posteriors = self.parameters.sparse_posteriors(rows, self._find_threshold(rows.dtype), few=0)
-        set_of_row, bounds = np.repeat(np.arange(len(out)), np.diff(offsets)), posteriors.indptr[offsets]
+        bounds = posteriors.indptr[offsets]
+        set_of_entry = np.repeat(np.arange(len(out)), np.diff(bounds))
         runs, large = _find_runs(bounds, CHUNK_ENTRIES)
         chunks = [slice(bounds[run.start], bounds[run.stop]) for run in runs]
         chunks += [chunk for s in large for chunk in _cut_entries(bounds[s], bounds[s + 1])]
         for chunk in chunks:
-            sets, components = set_of_row[posteriors.rows[chunk]], posteriors.components[chunk]
-            _add_groups(self._score(rows, posteriors, chunk), sets, components, self._by_component(out))
+            scores, components = self._score(rows, posteriors, chunk), posteriors.components[chunk]
+            _add_groups(scores, set_of_entry[chunk], components, self._by_component(out))
         self.normalize(out, np.diff(offsets))
         return out
 
@@ -182,7 +183,8 @@ class FisherScores:
     def _score(self, rows: np.ndarray, posteriors: Posteriors, chunk: slice) -> np.ndarray:
         """T * (location score, scale score) (2, n, D) of some entries of the posteriors."""
         mixture, dtype, k = self.parameters, rows.dtype, posteriors.components[chunk]
-        z = rows[posteriors.rows[chunk]] - mixture.locations[k].astype(dtype)
+        row = np.searchsorted(posteriors.indptr, np.arange(chunk.start, chunk.stop), side="right") - 1
+        z = rows[row] - mixture.locations[k].astype(dtype)
         z /= mixture.scales[k].astype(dtype)
         scores = np.empty((2, *z.shape), dtype)
         for index, family in enumerate(mixture.families):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fishermix.runtime import export_lazily
+from fishermix import export_lazily
 
 if TYPE_CHECKING:
     from fishermix.mixture.families import (

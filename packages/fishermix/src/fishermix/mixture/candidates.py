@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.rows.blocks import Statistics
-from fishermix.runtime import available_threads
+from fishermix.rows import Statistics, available_threads
 
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components

@@ -17,7 +17,7 @@ from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import MixtureParameters, check_parameters
 from fishermix.mixture.em import FitProgress, FitState
 from fishermix.mixture.families import REGISTERED, Family
-from fishermix.rows.blocks import Block, RowSource, Statistics
+from fishermix.rows import Block, RowSource, Statistics
 from fishermix.storage import (
     Count,
     Digest,
@@ -164,7 +164,8 @@ def read_parameters(
 ) -> MixtureParameters:
     """Read the plain mixture of what `Mixture.to_tensors` wrote; error messages name `where`."""
     families, weights, choice, fits = parse_tensors(config, tensors, ("location", "scale"), where)
-    return MixtureParameters.choose(families, weights, fits["location"], fits["scale"], choice)
+    locations, scales = (np.take_along_axis(part, choice[None], axis=0)[0] for part in fits.values())
+    return MixtureParameters(families, weights, locations, scales, choice)
 
 
 def parse_tensors(

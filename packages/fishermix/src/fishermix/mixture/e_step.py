@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.rows.blocks import PANEL, Statistics, cut, map_in_threads
+from fishermix.rows import PANEL, Block, Statistics, cut, map_in_threads
+
+if TYPE_CHECKING:
+    from fishermix.mixture.m_step import FamilyFit
 
 # Posteriors, and their logarithms, that rounding of the densities would hide, by type of the rows.
 NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}
@@ -57,13 +60,6 @@ class PanelPosteriors(NamedTuple):
     def nbytes(self) -> int:
         return self.row.nbytes + self.weight.nbytes
 
-    def to_dense(self, n_rows: int) -> np.ndarray:
-        """The weights as a dense array (K, n)."""
-        dense = np.zeros((len(self.start) - 1, n_rows))
-        for of_component, first, last in zip(dense, self.start[:-1], self.start[1:]):
-            of_component[self.row[first:last]] = self.weight[first:last]
-        return dense
-
 
 @dataclass(frozen=True)
 class Posteriors:
@@ -94,11 +90,6 @@ class Posteriors:
             np.concatenate([panel.values for panel in panels]),
         )
 
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """The row of each entry."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-
 
 class _Prepared(NamedTuple):
     """The arguments of `kernels.log_densities`, and the (k, d) whose families have no compiled form."""
@@ -119,22 +110,6 @@ class MixtureParameters:
     locations: np.ndarray
     scales: np.ndarray
     choice: np.ndarray
-
-    @classmethod
-    def choose(
-        cls,
-        families: Sequence[Family],
-        weights: np.ndarray,
-        locations: np.ndarray,
-        scales: np.ndarray,
-        choice: np.ndarray,
-    ) -> MixtureParameters:
-        """The mixture of the chosen ones of the locations and scales (families, K, D)."""
-        location, scale = locations[0].copy(), scales[0].copy()
-        for index in range(1, len(families)):
-            np.copyto(location, locations[index], where=choice == index)
-            np.copyto(scale, scales[index], where=choice == index)
-        return cls(families, weights, location, scale, choice)
 
     def e_step(
         self, rows: np.ndarray, compiled: bool = True, buffer: np.ndarray | None = None
@@ -201,7 +176,8 @@ class MixtureParameters:
 
     def suits(self, dtype: np.dtype) -> bool:
         """Whether this type can hold and square the parameters."""
-        return dtype == np.float64 or suits_float32(self.locations, self.scales)
+        largest = max(np.abs(self.locations).max(), self.scales.max())
+        return dtype == np.float64 or bool(largest <= LONGEST and self.scales.min() >= SHORTEST)
 
     @cached_property
     def _prepared(self) -> dict[str, _Prepared]:
@@ -299,6 +275,45 @@ class BlockPosteriors:
         return listed, sum(panel.nbytes for panel in listed)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What a pass of EM computes on each block: the E step, then statistics of the fits that are not done.
+
+    `dtype` is the same for all blocks and passes of an iteration, or posteriors would differ between them.
+    """
+
+    parameters: MixtureParameters
+    fits: tuple[FamilyFit, ...]
+    dtype: np.dtype
+    quantum: float
+    again: bool  # in the same iteration: the posteriors are those of the pass before
+    memo_bytes: float  # per row, that a block may keep for the next pass
+    compiled: bool = True
+
+    def __call__(self, block: Block) -> Statistics:
+        panels, n_rows = cut_panels(block.rows.astype(self.dtype, copy=False)), len(block.rows)
+        weight = np.ones(n_rows) if block.weight is None else block.weight
+        statistics = Statistics()
+        computed = BlockPosteriors(self.parameters, panels, weight, self.quantum, self.compiled)
+        posteriors = block.memo.get("posteriors") if self.again else None
+        with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
+            if posteriors is None:
+                listed, size = computed.list_all()
+                block.memo["posteriors"] = listed if size <= self.memo_bytes * n_rows else None
+                posteriors = listed or computed
+            for number, fit in enumerate(self.fits):
+                if not fit.done:
+                    statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
+            if not self.again:
+                statistics.update(computed.sums)
+        return statistics
+
+
+def cut_panels(rows: np.ndarray) -> list[np.ndarray]:
+    """The rows of a block in panels."""
+    return [rows[first : first + PANEL] for first in range(0, len(rows), PANEL)]
+
+
 def is_worth_compiling(size: float) -> bool:
     """Whether data of this size N K D use the kernels, which are then imported.
 
@@ -310,12 +325,6 @@ def is_worth_compiling(size: float) -> bool:
     import fishermix.mixture.kernels  # noqa: F401
 
     return True
-
-
-def suits_float32(locations: np.ndarray, scales: np.ndarray) -> bool:
-    """Return whether float32 can square lengths like these, of any shape, without overflow or underflow."""
-    largest = max(np.abs(locations).max(), scales.max())
-    return bool(largest <= LONGEST and scales.min() >= SHORTEST)
 
 
 def check_parameters(parameters: MixtureParameters, where: str = "") -> None:

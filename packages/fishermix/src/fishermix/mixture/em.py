@@ -9,11 +9,21 @@ from operator import attrgetter
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import BlockPosteriors, MixtureParameters, is_worth_compiling, suits_float32
+from fishermix.mixture.e_step import MixtureParameters, Pass, is_worth_compiling
 from fishermix.mixture.families import Family, Gaussian, Laplace
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan, IRLSFit, MomentFit, sum_components
-from fishermix.mixture.weighted_median import MedianFit, RowSorter
-from fishermix.rows.blocks import Block, RowSource, Statistics
+from fishermix.mixture.m_step import (
+    ComponentSums,
+    FamilyFit,
+    FitPlan,
+    IRLSFit,
+    MedianFit,
+    MomentFit,
+    RowSorter,
+    are_finite,
+    begin_fits,
+    sum_components,
+)
+from fishermix.rows import RowSource
 
 LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
@@ -56,16 +66,12 @@ class FitState:
         return cls(weights, fits, choice, weights * rows, seed, reseeds=np.zeros(len(weights), np.int64))
 
     @property
-    def parts(self) -> tuple[list[Family], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Families, weights, locations and scales (families, K, D), choice: the arguments of `choose`."""
-        families = [fit.family for fit in self.fits]
-        locations, scales = ([getattr(fit, name) for fit in self.fits] for name in ("location", "scale"))
-        return families, self.weights, np.stack(locations), np.stack(scales), self.choice
-
-    @property
     def parameters(self) -> MixtureParameters:
         """Weights, and the locations and scales of the chosen families."""
-        return MixtureParameters.choose(*self.parts)
+        families = [fit.family for fit in self.fits]
+        parts = [fit.location for fit in self.fits], [fit.scale for fit in self.fits]
+        locations, scales = (np.take_along_axis(np.stack(part), self.choice[None], 0)[0] for part in parts)
+        return MixtureParameters(families, self.weights, locations, scales, self.choice)
 
 
 @dataclass
@@ -91,40 +97,6 @@ class FitProgress:
             self.finished, self.start, self.best = False, 0, None
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What a pass computes on each block: the E step, then statistics of the fits that are not done.
-
-    `dtype` is the same for all blocks and passes of an iteration, or posteriors would differ between them.
-    """
-
-    parameters: MixtureParameters
-    fits: tuple[FamilyFit, ...]
-    dtype: np.dtype
-    quantum: float
-    again: bool  # in the same iteration: the posteriors are those of the pass before
-    memo_bytes: float  # per row, that a block may keep for the next pass
-    compiled: bool = True
-
-    def __call__(self, block: Block) -> Statistics:
-        panels, n_rows = block.panels(self.dtype), len(block.rows)
-        weight = np.ones(n_rows) if block.weight is None else block.weight
-        statistics = Statistics()
-        computed = BlockPosteriors(self.parameters, panels, weight, self.quantum, self.compiled)
-        posteriors = block.memo.get("posteriors") if self.again else None
-        with np.errstate(over="ignore", invalid="ignore"):  # `run_em` checks the sums
-            if posteriors is None:
-                listed, size = computed.list_all()
-                block.memo["posteriors"] = listed if size <= self.memo_bytes * n_rows else None
-                posteriors = listed or computed
-            for number, fit in enumerate(self.fits):
-                if not fit.done:
-                    statistics[f"fit{number}"] = fit.summarize(panels, posteriors)
-            if not self.again:
-                statistics.update(computed.sums)
-        return statistics
-
-
 def run_em(
     progress: FitProgress, source: RowSource, max_iter: int, tol: float, working_memory: float
 ) -> Iterator[FitState]:
@@ -137,15 +109,15 @@ def run_em(
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
     plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room)
     while not progress.converged and (state := progress.state).iteration < max_iter:
-        (parameters, fits, dtype), again = _begin_fits(state, plan), False
+        parameters, (fits, dtype), again = state.parameters, begin_fits(state, plan), False
         while not all(map(is_done, fits)):
             # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
             step = Pass(parameters, tuple(fits), dtype, quantum, again, room / n_rows, compiled)
             statistics = source.total(step)
-            if not statistics.is_finite():  # float32 has overflowed: start again in float64
+            if not are_finite(statistics):  # float32 has overflowed: start again in float64
                 if dtype == np.float64:
                     raise too_large()
-                _, fits, dtype = _begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
+                fits, dtype = begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
                 again = False
                 continue
             if not again:
@@ -183,17 +155,6 @@ def run_starts(
 def find_quantum(total_weight: float) -> float:
     """Return a power of two so small that it is harmless, so large that sums of it are exact."""
     return float(2.0 ** (np.ceil(np.log2(total_weight)) - FLOAT64_BITS))
-
-
-def _begin_fits(state: FitState, plan: FitPlan) -> tuple[MixtureParameters, list[FamilyFit], np.dtype]:
-    """Prepare an iteration; in float64 if the parameters are out of the range of float32."""
-    parts = state.parts
-    if plan.dtype == np.float32 and not suits_float32(parts[2], parts[3]):
-        plan = replace(plan, dtype=np.dtype(np.float64))
-    parameters, fits = MixtureParameters.choose(*parts), []
-    for fit in state.fits:
-        fits.append(fit.begin(state.rows, plan))
-    return parameters, fits, plan.dtype
 
 
 def too_large() -> FishermixError:

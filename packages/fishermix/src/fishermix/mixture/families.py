@@ -16,7 +16,7 @@ A family has no `fit` method of its own, because EM sees the rows in blocks that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -327,6 +327,29 @@ def register_family(family: type[Family]) -> type[Family]:
         raise FishermixError(f"A family named '{family.name}' is already registered. Choose another name.")
     REGISTERED[family.name] = family
     return family
+
+
+def parse_families(given: Sequence[str | Family]) -> list[Family]:
+    """The families that a user named or made, checked."""
+    if isinstance(given, str) or not len(given):
+        raise FishermixError("families must be a list such as ['gaussian', 'laplace'].")
+    families: list[Family] = []
+    for family in given:
+        if isinstance(family, str):
+            if family not in REGISTERED:
+                known = ", ".join(sorted(REGISTERED))
+                raise FishermixError(f"There is no family named '{family}'. Choose among: {known}.")
+            family = REGISTERED[family]()
+        if isinstance(family, type) and issubclass(family, Family):
+            raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
+        if not isinstance(family, Family):
+            raise FishermixError(f"A family is a name such as 'laplace' or a Family object, got {family!r}.")
+        if is_custom(family):
+            check_family(family, quick=True)
+        if family in families:
+            raise FishermixError(f"families contains '{family.name}' twice.")
+        families.append(family)
+    return families
 
 
 # `check_family` compares the methods of a custom family with each other: a wrong density wins every cell.

@@ -1,4 +1,4 @@
-"""The M step of one family: location and scale of every (component, dimension) from sufficient statistics.
+"""The M step of each family: location and scale of every (component, dimension) from sufficient statistics.
 
 A fit asks for passes over the rows until it is done:
 
@@ -6,8 +6,8 @@ A fit asks for passes over the rows until it is done:
     while not fit.done:
         fit = fit.advance(sum over all blocks of fit.summarize(panels, posteriors), sums)
 
-The Gaussian's moments take one pass, the Laplacian's medians (`weighted_median.MedianFit`) one or two, and
-other families a few. Shapes are (K, D) unless stated otherwise.
+The Gaussian's moments take one pass, the Laplacian's medians one or two, and other families a few. Shapes are
+(K, D) unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fishermix.mixture.e_step import PanelPosteriors
+from fishermix.mixture.e_step import LONGEST, SHORTEST, PanelPosteriors
 from fishermix.mixture.families import Family
-from fishermix.rows.blocks import Statistics
+from fishermix.mixture.weighted_median import MedianSearch
+from fishermix.rows import Statistics
 
+if TYPE_CHECKING:
+    from fishermix.mixture.em import FitState
+
+MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
+SORTED, WALKED = 40_000, 800_000  # N D, N K D: up to here sorting all rows once is faster
 IRLS_STEPS = 2  # per iteration of EM: more steps would fit posteriors that are about to change
 
 
@@ -42,8 +48,18 @@ class FitPlan:
     n_rows: int  # N
     dtype: np.dtype  # of the rows
     compiled: bool  # whether to use the kernels
-    sorter: Any  # a `RowSorter`, the same in all iterations of a fit
+    sorter: RowSorter  # the same in all iterations of a fit
     room: float  # bytes for the sufficient statistics of one pass, over all blocks
+
+
+def are_finite(statistics: Statistics) -> bool:
+    """Whether no sum has overflowed the type of the data."""
+    return all(
+        are_finite(value)
+        if isinstance(value, Statistics)
+        else isinstance(value, list) or np.isfinite(value).all()
+        for value in statistics.values()
+    )
 
 
 def sum_components(statistics: Statistics) -> ComponentSums:
@@ -84,6 +100,15 @@ class FamilyFit(ABC):
         """Return the fit after a pass, given the statistics summed over all blocks."""
 
 
+def begin_fits(state: FitState, plan: FitPlan) -> tuple[list[FamilyFit], np.dtype]:
+    """Prepare an iteration; in float64 if the parameters are out of the range of float32."""
+    for fit in state.fits:
+        largest = max(np.abs(fit.location).max(), fit.scale.max())
+        if plan.dtype == np.float32 and not (largest <= LONGEST and fit.scale.min() >= SHORTEST):
+            plan = replace(plan, dtype=np.dtype(np.float64))
+    return [fit.begin(state.rows, plan) for fit in state.fits], plan.dtype
+
+
 @dataclass(frozen=True)
 class MomentFit(FamilyFit):
     """Gaussian: mean and standard deviation from sums about the last mean, which avoids cancellation."""
@@ -105,7 +130,7 @@ class MomentFit(FamilyFit):
                 weight = weight.astype(panel.dtype, copy=False)
                 kernels.add_moments(panel, start, row, weight, center, *work, *sums.values())
             else:
-                dense, gap = posterior.to_dense(len(panel)), panel - center[:, None].astype(np.float64)
+                dense, gap = _to_dense(posterior, len(panel)), panel - center[:, None].astype(np.float64)
                 sums["first"] += np.einsum("kn,knd->kd", dense, gap)
                 sums["second"] += np.einsum("kn,knd,knd->kd", dense, gap, gap)
         return sums
@@ -122,6 +147,99 @@ class MomentFit(FamilyFit):
             expected_log_likelihood=expected,
             done=True,
         )
+
+
+def _to_dense(posteriors: PanelPosteriors, n_rows: int) -> np.ndarray:
+    """The weights of a panel as a dense array (K, n)."""
+    dense = np.zeros((len(posteriors.start) - 1, n_rows))
+    for of_component, first, last in zip(dense, posteriors.start[:-1], posteriors.start[1:]):
+        of_component[posteriors.row[first:last]] = posteriors.weight[first:last]
+    return dense
+
+
+@dataclass(frozen=True)
+class MedianFit(FamilyFit):
+    """Laplacian: exact weighted median and mean absolute deviation from it."""
+
+    search: MedianSearch | None = None
+    sorter: RowSorter | None = None
+
+    def begin(self, rows: np.ndarray, plan: FitPlan) -> MedianFit:
+        search = None
+        if plan.n_rows * self.location.size > min(SORTED * len(self.location), WALKED):
+            search = MedianSearch.around(self.location, self.reach, self.scale, rows, plan)
+        return replace(self, done=False, compiled=plan.compiled, search=search, sorter=plan.sorter)
+
+    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
+        if self.search is not None:
+            return self.search.summarize(panels, posteriors)
+        weights = [_to_dense(posterior, len(panel)) for panel, posterior in zip(panels, posteriors)]
+        return Statistics(rows=list(panels), weights=weights)  # few enough to be sorted
+
+    def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
+        if self.search is None:
+            assert self.sorter is not None
+            rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
+            median, deviation = _find_medians(*self.sorter.sort(rows), weights, self.compiled)
+            return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
+        search = self.search.advance(statistics, sums)
+        if not search.done:
+            return replace(self, search=search)
+        return self._finish(search.median, search.deviation, sums)
+
+    def _finish(self, median: np.ndarray, deviation: np.ndarray, sums: ComponentSums) -> MedianFit:
+        deviation = deviation / sums.divisor
+        scale = np.maximum(deviation, self.floor)
+        moved = np.abs(median - self.location)
+        return replace(
+            self,
+            location=median,
+            scale=np.where(sums.weight > 0, scale, self.scale),
+            reach=np.maximum(MOVES * moved, scale * np.minimum(FEW_ROWS / sums.effective_rows, 1)),
+            expected_log_likelihood=-np.log(2 * scale) - deviation / scale,
+            search=None,
+            sorter=None,
+            done=True,
+        )
+
+
+class RowSorter:
+    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
+
+    The order stays in this process: another one gets a copy that remembers nothing.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._columns = np.empty((0, 0))
+        self._order = np.empty((0, 0), np.int64)
+
+    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
+        if not np.array_equal(rows, self._rows):
+            self._rows = rows.copy()  # whatever happens to these
+            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
+            self._order = np.argsort(self._columns, axis=1)
+        return self._columns, self._order
+
+    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
+        return RowSorter, ()
+
+
+def _find_medians(
+    columns: np.ndarray, order: np.ndarray, weight: np.ndarray, compiled: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|."""
+    if compiled:
+        from fishermix.mixture import kernels
+
+        median, deviation = np.empty((2, len(weight), len(columns)))
+        kernels.find_medians(columns, order, weight, median, deviation)
+        return median, deviation
+    reached = np.cumsum(weight[:, order], axis=2)
+    place = np.count_nonzero(reached < 0.5 * reached[:, :, -1:], axis=2)
+    d = np.arange(len(columns))
+    median = columns[d, order[d, place]] + 0.0  # never -0.0, whichever came first
+    return median, np.einsum("kn,kdn->kd", weight, np.abs(columns - median[:, :, None]))
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,12 @@ from fishermix.mixture.checkpoint import (
     pack_state,
     unpack_state,
 )
-from fishermix.mixture.e_step import MixtureParameters, check_parameters, is_worth_compiling
+from fishermix.mixture.e_step import MixtureParameters, check_parameters, cut_panels, is_worth_compiling
 from fishermix.mixture.em import LARGEST, FitProgress, FitState, fit_batch, run_starts
-from fishermix.mixture.families import Family
-from fishermix.mixture.start import initialize, open_source, parse_families
+from fishermix.mixture.families import Family, parse_families
+from fishermix.mixture.start import initialize, open_source
 from fishermix.progress import progress as show
-from fishermix.rows.blocks import ArraySource, Block, RowSource, Statistics
-from fishermix.rows.sources import open_rows
+from fishermix.rows import ArraySource, Block, RowSource, Statistics, open_rows
 from fishermix.storage import (
     FolderKind,
     check_feature_names,
@@ -231,7 +230,7 @@ class Mixture(DensityMixin, BaseEstimator):
 
         X may also be rows that are not in memory, which are read block by block with the same result: the
         path of an .npy file, a list of such paths, a memory-mapped array, a
-        re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.blocks.RowSource`.
+        re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.RowSource`.
 
         On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
 
@@ -603,7 +602,7 @@ class Mixture(DensityMixin, BaseEstimator):
 
 def _use_panels(parameters: MixtureParameters, compiled: bool, use: Use, block: Block) -> Statistics:
     """A step that keeps use(posteriors (K, n), log likelihoods (n,)) of each panel of a block."""
-    panels = block.panels(block.rows.dtype)
+    panels = cut_panels(block.rows)
     return Statistics(panels=[use(*parameters.posteriors(panel, compiled)) for panel in panels])
 
 

@@ -1,20 +1,16 @@
-"""What EM starts from: rows and families, checked; and k-means++ seeds, random rows or given values."""
+"""What EM starts from: rows, checked; and k-means++ seeds, random rows or given values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import LONGEST, SHORTEST
 from fishermix.mixture.em import LARGEST, Start, too_large
-from fishermix.mixture.families import REGISTERED, Family, check_family, is_custom
-from fishermix.rows.blocks import ArraySource, RowSource
-from fishermix.rows.sources import open_rows
+from fishermix.rows import ArraySource, RowSource, open_rows
 
 LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
 SAMPLE = 16_384  # rows that the seeds are chosen from: more would not improve them and cost a pass
@@ -145,26 +141,3 @@ def open_source(
             f"{source.shape[0]}."
         )
     return source
-
-
-def parse_families(given: Sequence[str | Family]) -> list[Family]:
-    """The families that a user named or made, checked."""
-    if isinstance(given, str) or not len(given):
-        raise FishermixError("families must be a list such as ['gaussian', 'laplace'].")
-    families: list[Family] = []
-    for family in given:
-        if isinstance(family, str):
-            if family not in REGISTERED:
-                known = ", ".join(sorted(REGISTERED))
-                raise FishermixError(f"There is no family named '{family}'. Choose among: {known}.")
-            family = REGISTERED[family]()
-        if isinstance(family, type) and issubclass(family, Family):
-            raise FishermixError(f"{family.__name__} is a class. Pass an object, {family.__name__}(...).")
-        if not isinstance(family, Family):
-            raise FishermixError(f"A family is a name such as 'laplace' or a Family object, got {family!r}.")
-        if is_custom(family):
-            check_family(family, quick=True)
-        if family in families:
-            raise FishermixError(f"families contains '{family.name}' twice.")
-        families.append(family)
-    return families

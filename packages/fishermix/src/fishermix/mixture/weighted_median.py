@@ -1,9 +1,8 @@
-"""The M step of the Laplacian: exact weighted medians and mean absolute deviations.
+"""Exact weighted medians, and sums of deviations from them, of rows that are not sorted.
 
-The weighted median is the first value in ascending order at which half of the weight is reached. The rows of
-small data are sorted (`_find_medians`). For others `MedianSearch` finds it without sorting, for
-all (component, dimension) at once, from sufficient statistics that add up over blocks, in one or two passes
-over the rows:
+The weighted median is the first value in ascending order at which half of the weight is reached.
+`MedianSearch` finds it for all (component, dimension) at once, from sufficient statistics that add up over
+blocks, in one or two passes over the rows:
 
 1. *histogram*: the weights over a bracket, in bins, tell the bin in which half of the weight is reached;
 2. *collect*: the weight below the bracket and the few values inside it, among which the median is selected.
@@ -27,14 +26,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fishermix.mixture.candidates import FILLED, Brackets, collect_candidates, select_medians
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.mixture.m_step import ComponentSums, FamilyFit, FitPlan
-from fishermix.rows.blocks import Statistics
+from fishermix.rows import Statistics
+
+if TYPE_CHECKING:
+    from fishermix.mixture.m_step import ComponentSums, FitPlan
 
 BINS = 32  # of a histogram, including the two outer ones for all values below and above the bracket
 FEWEST_COLLECTED, CROWD, PART = (
@@ -49,9 +50,7 @@ HISTOGRAMS_WITH_TIES = 2  # the same, once interpolation has failed
 NARROW = 4 * BINS  # floats in a bracket that is too narrow for a histogram: bins would blur it
 PATIENCE = 16  # rounds before the search continues by bisection
 WIDENING = 16.0  # width of the next bracket if the last one was empty, in widths of the last one
-MOVES, FEW_ROWS = 3, 32  # reach of the next search: moves of the last one, or scales / (rows / FEW_ROWS)
 
-SORTED, WALKED = 40_000, 800_000  # N D, N K D: up to here sorting all rows once is faster
 HISTOGRAM, COLLECT, DONE = 0, 1, 2
 COPIES = 8  # of a histogram at the same time: one per thread, and the sums
 
@@ -79,91 +78,6 @@ class Binned(NamedTuple):
     inside: np.ndarray  # weight from low_bin to high_bin
     under: np.ndarray  # weight of the first bin: all values below the bracket
     inner: np.ndarray  # weight of the inner bins
-
-
-class RowSorter:
-    """Sorts rows by each column, and remembers the result for the next time the same rows are given.
-
-    The order stays in this process: another one gets a copy that remembers nothing.
-    """
-
-    def __init__(self) -> None:
-        self._rows = self._columns = np.empty((0, 0))
-        self._order = np.empty((0, 0), np.int64)
-
-    def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""
-        if not np.array_equal(rows, self._rows):
-            self._rows = rows.copy()  # whatever happens to these
-            self._columns = np.ascontiguousarray(self._rows.T, np.float64)
-            self._order = np.argsort(self._columns, axis=1)
-        return self._columns, self._order
-
-    def __reduce__(self) -> tuple[type[RowSorter], tuple[()]]:
-        return RowSorter, ()
-
-
-@dataclass(frozen=True)
-class MedianFit(FamilyFit):
-    """Laplacian: exact weighted median and mean absolute deviation from it."""
-
-    search: MedianSearch | None = None
-    sorter: RowSorter | None = None
-
-    def begin(self, rows: np.ndarray, plan: FitPlan) -> MedianFit:
-        search = None
-        if plan.n_rows * self.location.size > min(SORTED * len(self.location), WALKED):
-            search = MedianSearch.around(self.location, self.reach, self.scale, rows, plan)
-        return replace(self, done=False, compiled=plan.compiled, search=search, sorter=plan.sorter)
-
-    def summarize(self, panels: Sequence[np.ndarray], posteriors: Iterable[PanelPosteriors]) -> Statistics:
-        if self.search is not None:
-            return self.search.summarize(panels, posteriors)
-        weights = [posterior.to_dense(len(panel)) for panel, posterior in zip(panels, posteriors)]
-        return Statistics(rows=list(panels), weights=weights)  # few enough to be sorted
-
-    def advance(self, statistics: Statistics, sums: ComponentSums) -> MedianFit:
-        if self.search is None:
-            assert self.sorter is not None
-            rows, weights = np.concatenate(statistics["rows"]), np.concatenate(statistics["weights"], axis=1)
-            median, deviation = _find_medians(*self.sorter.sort(rows), weights, self.compiled)
-            return self._finish(np.where(sums.weight > 0, median, self.location), deviation, sums)
-        search = self.search.advance(statistics, sums)
-        if not search.done:
-            return replace(self, search=search)
-        return self._finish(search.median, search.deviation, sums)
-
-    def _finish(self, median: np.ndarray, deviation: np.ndarray, sums: ComponentSums) -> MedianFit:
-        deviation = deviation / sums.divisor
-        scale = np.maximum(deviation, self.floor)
-        moved = np.abs(median - self.location)
-        return replace(
-            self,
-            location=median,
-            scale=np.where(sums.weight > 0, scale, self.scale),
-            reach=np.maximum(MOVES * moved, scale * np.minimum(FEW_ROWS / sums.effective_rows, 1)),
-            expected_log_likelihood=-np.log(2 * scale) - deviation / scale,
-            search=None,
-            sorter=None,
-            done=True,
-        )
-
-
-def _find_medians(
-    columns: np.ndarray, order: np.ndarray, weight: np.ndarray, compiled: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Medians (K, D) of columns (D, n) weighted by weight (K, n), and the sums of weight |x - median|."""
-    if compiled:
-        from fishermix.mixture import kernels
-
-        median, deviation = np.empty((2, len(weight), len(columns)))
-        kernels.find_medians(columns, order, weight, median, deviation)
-        return median, deviation
-    reached = np.cumsum(weight[:, order], axis=2)
-    place = np.count_nonzero(reached < 0.5 * reached[:, :, -1:], axis=2)
-    d = np.arange(len(columns))
-    median = columns[d, order[d, place]] + 0.0  # never -0.0, whichever came first
-    return median, np.einsum("kn,kdn->kd", weight, np.abs(columns - median[:, :, None]))
 
 
 @dataclass(frozen=True)

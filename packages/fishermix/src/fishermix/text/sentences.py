@@ -20,7 +20,7 @@ from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.joint import unit_rows
 from fishermix.mixture.e_step import FEW_ROWS, MixtureParameters
-from fishermix.rows.blocks import cut, map_in_threads
+from fishermix.rows import cut, map_in_threads
 from fishermix.storage import require_tensors
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
 from fishermix.text.word_vectors import WordVectors

@@ -1,1 +1,0 @@
-"""Rows of numbers in memory, in files and in streams, read block by block."""
