@@ -4,7 +4,8 @@
     BENCH_FULL=1 python -m benchmarks cca    also features 4,096 and 18,000, and n = 30,000 with 36,000
 
 The peer gets the same rows, both in float32 and both in float64, and the same ridges: (1 - c) S + c I is
-(1 - c) times S + r I for c = r / (1 + r). Of float32 rows, the peer's sums are in float32, ours in float64.
+(1 - c) times S + r I for c = r / (1 + r). Of float32 rows, the peer's sums are in float32; ours are sums in
+float64 of products in float32, and the result is checked in float64.
 The grid of ridges is compared with version 0.1, which formed q x q covariances however few pairs there were.
 """
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from fishermix.cca.choose import choose_best
 from fishermix.cca.covariances import CovarianceSums
-from fishermix.cca.estimator import RegularizedCCA
+from fishermix.cca.estimator import LARGEST_RESIDUAL, RegularizedCCA, _largest_residual
 from fishermix.errors import FishermixError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -411,3 +411,74 @@ def test_both_sides_honor_set_output():
     np.testing.assert_array_equal(y.to_numpy(), plain.transform_y(Y))
     assert isinstance(plain.transform_y(Y), np.ndarray)
     assert framed.score(X, Y, pairs) == plain.score(X, Y, pairs)
+
+
+def in_single(n, p, q, scale=1.0, offset=0.0):
+    """Two sides in float32 that share ten directions; their features fall in size to `scale`."""
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((n, 10)) * np.geomspace(1, 0.1, 10)
+    sides = [
+        shared @ rng.standard_normal((10, size)) + 0.3 * rng.standard_normal((n, size)) for size in (p, q)
+    ]
+    return [(side * np.geomspace(1, scale, side.shape[1]) + offset).astype(np.float32) for side in sides]
+
+
+@pytest.fixture
+def residuals(monkeypatch):
+    """The residuals that fits in float32 are judged by."""
+    seen = []
+
+    def watched(*given):
+        seen.append(_largest_residual(*given))
+        return seen[-1]
+
+    monkeypatch.setattr("fishermix.cca.estimator._largest_residual", watched)
+    return seen
+
+
+@pytest.mark.parametrize("method", ["primal", "dual"])
+@pytest.mark.parametrize("given", [{}, {"scale": 1e-3}, {"offset": 1000.0}])
+@pytest.mark.parametrize("paired", [False, True])
+def test_float32_agrees_with_the_float64_oracle_within_its_residual(method, given, paired, residuals):
+    X, Y = in_single(2600, 70, 90, **given)
+    X, pairs = (X[::2], np.repeat(np.arange(1300), 2)) if paired else (X, None)
+    rows = X if pairs is None else X[pairs]
+    fitted = RegularizedCCA(8, reg_x=0.02, reg_y=0.05, method=method).fit(X, Y, pairs)
+    correlations, u, _ = dense_oracle(rows.astype(np.float64), Y.astype(np.float64), 0.02, 0.05, 8)
+    [residual] = residuals
+    assert residual < LARGEST_RESIDUAL
+    assert np.abs(fitted.correlations_ - correlations).max() < residual < 1e-4
+    points = (rows - fitted.x_mean_) @ (u * correlations)
+    np.testing.assert_allclose(np.abs(fitted.transform(rows)), np.abs(points), atol=1e-3)
+
+
+@pytest.mark.parametrize("given", [{"scale": 1e-3}, {"offset": 1e4}])
+def test_a_large_residual_in_float32_has_the_fit_done_again_in_float64(given, residuals):
+    """The ridge is small, and n is too: the rounding of inner products in float32 is as large as it."""
+    X, Y = in_single(300, 90, 90, **given)
+    cca = RegularizedCCA(30, reg_x=0.005, reg_y=0.005, method="dual")
+    fitted = cca.fit(X, Y)
+    assert len(residuals) == 1
+    assert residuals[0] > LARGEST_RESIDUAL
+    [double] = cca.path(cca.statistics(X, Y), 0.005, 0.005)
+    np.testing.assert_array_equal(fitted.correlations_, double.correlations_)
+    np.testing.assert_array_equal(fitted.x_weights_, double.x_weights_)
+    correlations = dense_oracle(X.astype(np.float64), Y.astype(np.float64), 0.005, 0.005, 30)[0]
+    np.testing.assert_allclose(fitted.correlations_, correlations, atol=1e-7)
+
+
+@pytest.mark.parametrize("factor", [1e25, 1e-25])
+def test_numbers_whose_squares_float32_cannot_hold_are_fitted_in_float64(factor, residuals):
+    X, Y = in_single(400, 30, 40)
+    plain = RegularizedCCA(5, method="primal").fit(X, Y)
+    scaled = RegularizedCCA(5, method="primal").fit(X * np.float32(factor), Y * np.float32(factor))
+    assert len(residuals) == 1  # of the first fit
+    np.testing.assert_allclose(scaled.correlations_, plain.correlations_, atol=1e-6)
+
+
+def test_directions_that_nothing_correlates_in_are_not_fitted_in_float32(residuals):
+    X, Y = in_single(200, 30, 40)
+    X[:, 3:] = X[:, :1]
+    fitted = RegularizedCCA(10, method="primal").fit(X, Y)
+    assert residuals == [np.inf]
+    assert np.isfinite(fitted.transform(X)).all()

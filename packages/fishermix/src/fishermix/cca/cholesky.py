@@ -124,9 +124,12 @@ class SymmetricPanels:
         found = eigsh(matrix, k=1, v0=start, ncv=LANCZOS_VECTORS, tol=1e-4, return_eigenvectors=False)
         return float(found[0])
 
-    def cholesky(self, ridge: float) -> CholeskyPanels:
-        """L of L L' = matrix + ridge I; numpy.linalg.LinAlgError if that is not positive definite."""
-        return CholeskyPanels(self, ridge)
+    def cholesky(self, ridge: float, dtype=None) -> CholeskyPanels:
+        """L of L L' = matrix + ridge I; numpy.linalg.LinAlgError if that is not positive definite.
+
+        Computed in `dtype`, by default that of the matrix.
+        """
+        return CholeskyPanels(self, ridge, np.dtype(dtype or self.dtype))
 
 
 class CholeskyPanels:
@@ -136,7 +139,8 @@ class CholeskyPanels:
     each tile. The squares on the diagonal are factorized and inverted in float64.
     """
 
-    def __init__(self, matrix: SymmetricPanels, ridge: float):
+    def __init__(self, matrix: SymmetricPanels, ridge: float, dtype: np.dtype):
+        self.dtype = dtype
         self.edges = _edges(matrix.size, matrix.width)
         self.panels: list[np.ndarray] = []
         self.inverses: list[np.ndarray] = []
@@ -144,7 +148,7 @@ class CholeskyPanels:
         if len(self.edges) > PANELS_WITHOUT_A_BAR:
             rows = track(matrix, "Cholesky factor", total=len(self.edges))
         for start, stop, symmetric in rows:
-            row = symmetric[:, :start].copy()
+            row = symmetric[:, :start].astype(dtype)
             for (first, last), above, inverse in zip(self.edges, self.panels, self.inverses):
                 tile = row[:, first:last]
                 if first:
@@ -156,7 +160,7 @@ class CholeskyPanels:
             square[np.diag_indices(stop - start)] += ridge
             lower = np.linalg.cholesky(square)
             self.panels.append(row)
-            self.inverses.append(_invert_lower(lower).astype(matrix.dtype))
+            self.inverses.append(_invert_lower(lower).astype(dtype))
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """L^-1 right, written over right (size, columns)."""

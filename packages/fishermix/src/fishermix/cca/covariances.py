@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from fishermix.cca.cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, FitMethod, check_magnitude
+from fishermix.cca.problem import ROWS_OF_A_SUM, CanonicalProblem, FitMethod, check_magnitude
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
@@ -26,6 +26,7 @@ class CovarianceSums:
 
     y_groups : groups of columns of Y that are zero together in most rows, as `SentenceVectors.feature_groups`
         gives them; their zero blocks are skipped
+    rounded : products are taken in `dtype` and only their sums over blocks in float64
 
     See Also
     --------
@@ -48,8 +49,10 @@ class CovarianceSums:
         n_features_y: int,
         dtype: Any = np.float32,
         y_groups: Sequence[Sequence[slice]] | None = None,
+        rounded: bool = False,
     ):
         self.y_groups = y_groups
+        self.rounded = rounded
         self.dtype = np.dtype(dtype)
         self.method: FitMethod = "streaming"
         self.n = 0
@@ -62,10 +65,17 @@ class CovarianceSums:
         self.xx = SymmetricPanels(n_features_x, x_dtype)
         self.yy = SymmetricPanels(n_features_y, y_dtype)
         self.yx = np.zeros((n_features_y, n_features_x), y_dtype if x_is_small else x_dtype)
+        types = (self.dtype,) * 3 if rounded else (self.xx.dtype, self.yy.dtype, self.yx.dtype)
+        self.x_type, self.y_type, self.yx_type = types
 
     @classmethod
     def from_blocks(
-        cls, X, blocks: Iterable, pairs=None, y_groups: Sequence[Sequence[slice]] | None = None
+        cls,
+        X,
+        blocks: Iterable,
+        pairs=None,
+        y_groups: Sequence[Sequence[slice]] | None = None,
+        rounded: bool = False,
     ) -> CovarianceSums:
         """Sums of the pairs (X[pairs[j]], row j of Y), where `blocks` are the rows of Y in their order.
 
@@ -75,7 +85,7 @@ class CovarianceSums:
         with progress("covariances", total=None if pairs is None else len(pairs)) as bar:
             for x, y, rows in _join_blocks(X, blocks, pairs):
                 if sums is None:
-                    sums = cls(x.shape[1], y.shape[1], np.result_type(x, y), y_groups)
+                    sums = cls(x.shape[1], y.shape[1], np.result_type(x, y), y_groups, rounded)
                 sums.add(x, y, rows)
                 bar.advance(len(y))
         if sums is None:
@@ -83,16 +93,18 @@ class CovarianceSums:
         return sums
 
     @classmethod
-    def from_arrays(cls, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None) -> CovarianceSums:
+    def from_arrays(
+        cls, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None, rounded: bool = False
+    ) -> CovarianceSums:
         """Sums of the pairs (X[pairs[j]], Y[j]) of arrays in memory."""
-        step = choose_block_rows(Y.shape[1])
+        step = ROWS_OF_A_SUM if rounded else choose_block_rows(Y.shape[1])
         parts = [slice(start, start + step) for start in range(0, len(Y), step)]
         if pairs is None:
-            sums = cls.from_blocks(X, (Y[part] for part in parts))
+            sums = cls.from_blocks(X, (Y[part] for part in parts), rounded=rounded)
         else:
             # Sentences of one image come together, so that they meet it in one product.
             order = np.argsort(pairs, kind="stable")
-            sums = cls.from_blocks(X, (Y[order[part]] for part in parts), pairs[order])
+            sums = cls.from_blocks(X, (Y[order[part]] for part in parts), pairs[order], rounded=rounded)
         sums.method = "primal"
         return sums
 
@@ -120,10 +132,10 @@ class CovarianceSums:
             self.x_shift = X.mean(axis=0).astype(np.float64)
             if self.y_groups is None:
                 self.y_shift = Y.mean(axis=0).astype(np.float64)
-        x = _difference(X, self.x_shift, self.xx.dtype)
+        x = _difference(X, self.x_shift, self.x_type)
         y = Y
-        if self.y_shift.any() or Y.dtype != self.yy.dtype:
-            y = _difference(Y, self.y_shift, self.yy.dtype)
+        if self.y_shift.any() or Y.dtype != self.y_type:
+            y = _difference(Y, self.y_shift, self.y_type)
         x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
         for side, largest in (("X", x_largest), ("Y", y_largest)):
             if not np.isfinite(largest):
@@ -142,11 +154,12 @@ class CovarianceSums:
             self.yy.add_product(y, y)
         else:
             self.yy.add_sparse_product(y, self.y_groups)
-        of_images = _sums_by_group(y, pairs, len(x)).astype(self.yx.dtype, copy=False)
-        images = x.astype(self.yx.dtype, copy=False)
+        of_images = sum_by_group(y, pairs, len(x)).astype(self.yx_type, copy=False)
+        images = x.astype(self.yx_type, copy=False)
         for part in self._feature_slices():
             self.yx[part] += of_images[:, part].T @ images
-        x *= np.sqrt(counts)[:, None].astype(x.dtype)
+        if pairs is not None:
+            x *= np.sqrt(counts)[:, None].astype(x.dtype)
         self.xx.add_product(x, x)
 
     def move(self, x_shift: np.ndarray, y_shift: np.ndarray) -> None:
@@ -169,13 +182,14 @@ class CovarianceSums:
         """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later."""
         if self.n < 2:
             raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.")
-        check_magnitude("X", self.x_largest, self.n, self.yx.dtype)
-        check_magnitude("Y", self.y_largest, self.n, self.yx.dtype)
+        check_magnitude("X", self.x_largest, self.n, self.yx_type)
+        check_magnitude("Y", self.y_largest, self.n, self.yx_type)
         self.move(self.x_mean, self.y_mean)
-        precision = float(np.finfo(self.yx.dtype).eps)
-        if self.xx.size <= self.yy.size:
-            return CanonicalProblem(self.n, self.xx, self.yy, self.yx, False, precision, self.yy.size)
-        return CanonicalProblem(self.n, self.yy, self.xx, self.yx.T, False, precision, self.xx.size)
+        precision = float(np.finfo(self.yx_type).eps)
+        sums = self.xx, self.yy, self.yx
+        if self.xx.size > self.yy.size:
+            sums = self.yy, self.xx, self.yx.T
+        return CanonicalProblem(self.n, *sums, False, precision, sums[1].size, rounded=self.rounded)
 
     def _feature_slices(self) -> Iterator[slice]:
         """Slices of Y's features: no second matrix as large as Y'X is needed."""
@@ -247,7 +261,7 @@ def _difference(rows: np.ndarray, shift: np.ndarray, dtype: np.dtype) -> np.ndar
     return result
 
 
-def _sums_by_group(y: np.ndarray, groups: np.ndarray | None, n_groups: int) -> np.ndarray:
+def sum_by_group(y: np.ndarray, groups: np.ndarray | None, n_groups: int) -> np.ndarray:
     """(n_groups, q): the sum of the rows of each group; five sentences meet their image in one product."""
     if groups is None:
         return y

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fishermix.cca.cholesky import SymmetricPanels
-from fishermix.cca.problem import CanonicalProblem, FitMethod, check_magnitude
+from fishermix.cca.problem import ROWS_OF_A_SUM, CanonicalProblem, FitMethod, check_magnitude
 from fishermix.progress import progress
 
 COLUMNS_OF_A_SLICE = 2048
@@ -55,7 +55,8 @@ class GramSums:
 
     method: FitMethod = "dual"
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None):
+    def __init__(self, X: np.ndarray, Y: np.ndarray, pairs: np.ndarray | None = None, rounded: bool = False):
+        self.rounded = rounded
         every = np.arange(len(Y))
         self.x, self.y = _Side(X, every if pairs is None else pairs), _Side(Y, every)
         self.n = len(Y)
@@ -67,7 +68,8 @@ class GramSums:
         x_is_small = len(self.x_mean) <= len(self.y_mean)
         small, large = (self.x, self.y) if x_is_small else (self.y, self.x)
         n_features = len(large.mean)
-        dtype = np.dtype(np.float64) if n_features <= FEATURES_IN_DOUBLE else large.features.dtype
+        in_double = n_features <= FEATURES_IN_DOUBLE and not self.rounded
+        dtype = np.dtype(np.float64) if in_double else large.features.dtype
         for name, side in (("X", self.x), ("Y", self.y)):
             check_magnitude(name, side.largest, self.n * len(side.mean), dtype)
 
@@ -75,11 +77,17 @@ class GramSums:
         basis = None
         if solve_in_row_space(*centered.shape):
             centered, basis = _in_row_space(centered)
-        weighted = centered * np.sqrt(small.counts)[:, None]
+        if self.rounded:
+            centered = centered.astype(dtype)
+        weighted = centered * np.sqrt(small.counts)[:, None].astype(centered.dtype)
         covariance = SymmetricPanels(centered.shape[1], np.float64)
-        covariance.add_product(weighted, weighted)
+        step = ROWS_OF_A_SUM if self.rounded else len(weighted)
+        for start in range(0, len(weighted), step):
+            rows = weighted[start : start + step]
+            covariance.add_product(rows, rows)
 
-        gram = SymmetricPanels(self.n, np.float64 if self.n <= ROWS_IN_DOUBLE else dtype)
+        gram_in_double = self.n <= ROWS_IN_DOUBLE and not self.rounded
+        gram = SymmetricPanels(self.n, np.float64 if gram_in_double else dtype)
         with progress("inner products", total=n_features) as bar:
             for _, columns in large.centered_slices(dtype):
                 gram.add_product(columns.T, columns.T)
@@ -98,7 +106,7 @@ class GramSums:
         right = centered[small.rows].astype(gram.dtype, copy=False)
         precision = float(np.finfo(dtype).eps)
         return CanonicalProblem(
-            self.n, covariance, gram, right, True, precision, n_features, lift_small, lift_large
+            self.n, covariance, gram, right, True, precision, n_features, lift_small, lift_large, self.rounded
         )
 
 
@@ -107,12 +115,12 @@ def solve_in_row_space(n_rows: int, n_features: int) -> bool:
     return 1.5 * n_rows < n_features
 
 
-def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1) -> str:
+def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1, n_components: int | None = None) -> str:
     """ "primal" or "dual", the one with fewer multiplications for n pairs of m rows (p,) and n rows (q,).
 
     Both form sums of the large side, and for each of its ridges a Cholesky factor, a solution and a product.
     The dual also maps every solution back to features, but if the small side has fewer rows than features
-    it solves in the space of these rows.
+    it solves in the space of these rows. With one ridge it maps only `n_components` columns back.
     """
     small, large = min(p, q), max(p, q)
     rows = m if p <= q else n
@@ -121,7 +129,8 @@ def choose_method(m: int, n: int, p: int, q: int, n_ridges: int = 1) -> str:
     def cost(size: int, inner: int, columns: int) -> float:
         return size**2 * inner + n_ridges * (size**3 / 3 + 2 * size**2 * columns + size * columns**2)
 
-    dual = cost(n, large, in_rows) + n_ridges * 2.0 * large * n * in_rows
+    lifted = min(in_rows, n_components or in_rows)
+    dual = cost(n, large, in_rows) + n_ridges * 2.0 * large * n * lifted
     return "dual" if dual < cost(large, n, small) + 2.0 * m * p * q else "primal"
 
 

@@ -47,6 +47,7 @@ class CanonicalProblem:
     precision: relative rounding of the large side's sums.
     n_large: number of features of the large side.
     lift_small, lift_large: from the solver's coordinates to weights of the features.
+    rounded: factors and eigenvectors are computed in float32, then improved by one step in float64.
     """
 
     n: float
@@ -58,6 +59,7 @@ class CanonicalProblem:
     n_large: int
     lift_small: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
     lift_large: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
+    rounded: bool = False
 
 
 @dataclass
@@ -89,15 +91,18 @@ def solve(
     least = least_regularization(problem)
     n_found = min(n_components, problem.small.size)
     lost_in_rounding = np.sqrt(problem.precision)
+    dtype = np.float32 if problem.rounded else None
     with progress("canonical correlations", total=len(regs_small) * len(regs_large)) as bar:
         for reg_large in regs_large:
-            factor, ridge_large = _factorize(problem.large, reg_large, least, eigenvalue_large)
-            solved = factor.solve(np.array(problem.right, problem.large.dtype, order="C"))
+            factor, ridge_large = _factorize(problem.large, reg_large, least, eigenvalue_large, dtype)
+            solved = factor.solve(np.array(problem.right, factor.dtype, order="C"))
             explained = _explained(problem, solved, ridge_large)
             lift = _large_side(problem, factor, solved, n_found, len(regs_small))
             for reg_small in regs_small:
-                whitener, ridge_small = _factorize(problem.small, reg_small, least, eigenvalue_small)
+                whitener, ridge_small = _factorize(problem.small, reg_small, least, eigenvalue_small, dtype)
                 correlations, small = _small_side(explained, whitener, n_found)
+                if problem.rounded:
+                    correlations, small = _improve(problem.small, ridge_small, explained, small)
                 features = problem.lift_small(small)
                 # The sign of an eigenvector is arbitrary: the largest weight of the small side is positive.
                 largest = np.abs(features).argmax(axis=0)
@@ -164,17 +169,20 @@ def least_regularization(problem: CanonicalProblem) -> float:
 
 
 def _factorize(
-    matrix: SymmetricPanels, reg: float, least: float, eigenvalue: float
+    matrix: SymmetricPanels, reg: float, least: float, eigenvalue: float, dtype=None
 ) -> tuple[CholeskyPanels, float]:
-    """The factor of (matrix + ridge I) and the ridge, which grows until the factorization succeeds."""
+    """The factor of (matrix + ridge I) and the ridge, which grows until the factorization succeeds.
+
+    In a narrower `dtype` it does not grow: the caller starts again in float64.
+    """
     if eigenvalue <= 0:
-        return matrix.cholesky(1.0), 1.0
+        return matrix.cholesky(1.0, dtype), 1.0
     share = max(reg, least)
     while True:
         try:
-            return matrix.cholesky(share * eigenvalue), share * eigenvalue
+            return matrix.cholesky(share * eigenvalue, dtype), share * eigenvalue
         except np.linalg.LinAlgError:
-            if share >= 1:
+            if share >= 1 or dtype is not None:
                 raise
             warn_user(
                 f"A ridge of {share:.1e} of the largest eigenvalue is lost in rounding. Using 4 times it.",
@@ -198,11 +206,13 @@ def _explained(problem: CanonicalProblem, solved: np.ndarray, ridge: float) -> n
 def _small_side(
     explained: np.ndarray, whitener: CholeskyPanels, n_components: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Correlations (k,) and weights (p, k) of M u = rho^2 A u, where A = L L' is the whitener, in float64."""
-    half = whitener.solve(explained.copy())
+    """Correlations (k,) and weights (p, k) of M u = rho^2 A u, with the whitener A = L L', in its type."""
+    half = whitener.solve(explained.astype(whitener.dtype))
     both = whitener.solve(np.ascontiguousarray(half.T))
     size = len(both)
-    if n_components > size * next(share for up_to, share in ALL_EIGENVECTORS.items() if size <= up_to):
+    in_double = both.dtype == np.float64  # numpy widens float32
+    share = next(share for up_to, share in ALL_EIGENVECTORS.items() if size <= up_to)
+    if in_double and n_components > size * share:
         squares, vectors = np.linalg.eigh(both)
         squares, vectors = squares[-n_components:], vectors[:, -n_components:]
     else:
@@ -211,3 +221,16 @@ def _small_side(
         )
     correlations = np.sqrt(np.clip(squares[::-1], 0, 1))
     return correlations, whitener.solve_transposed(np.ascontiguousarray(vectors[:, ::-1]))
+
+
+def _improve(
+    matrix: SymmetricPanels, ridge: float, explained: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Correlations and weights (p, k) after a Rayleigh-Ritz step in float64: the error of rho^2 is squared.
+
+    Of all combinations of the columns, those that solve M u = rho^2 A u best, where A = matrix + ridge I.
+    """
+    weights = weights.astype(np.float64)
+    norms = weights.T @ (matrix.dense() @ weights + ridge * weights)
+    squares, mixed = scipy.linalg.eigh(weights.T @ explained @ weights, norms)
+    return np.sqrt(np.clip(squares[::-1], 0, 1)), weights @ mixed[:, ::-1]
