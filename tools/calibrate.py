@@ -32,7 +32,7 @@ import numpy as np
 from fishermix.text.tokens import STOP_WORDS, tokenize
 from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.model import Calibration, ImageTextModel
-from fishermix_photos.query import QueryKind, encode_terms, parse_query, read_terms
+from fishermix_photos.query import Filter, QueryKind, encode_terms, parse_query, read_terms
 from fishermix_photos.search import (
     BANDS,
     FEWEST_SCORES,
@@ -51,6 +51,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from snowballstemmer import stemmer
 
+HAS_DATE = Filter(after="1900")  # then no dates are read in captions
 QUERIES = 200  # of each kind, per data set
 FOLDERS = 2, 10_000  # the smallest and the largest number of photos
 TRIALS_PER_QUERY = 2
@@ -200,7 +201,7 @@ class Searcher:
 
     def __init__(self, model: ImageTextModel, queries: Sequence[str]):
         self.joint_space, self.hubness = model.joint_space, model.joint_space.hubness
-        self._terms = {text: read_terms(parse_query(text), dates=False)[0] for text in queries}
+        self._terms = {text: read_terms(parse_query(text), HAS_DATE)[0] for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
         self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
 

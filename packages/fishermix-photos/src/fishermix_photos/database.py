@@ -11,11 +11,12 @@ import os
 import re
 import secrets
 import sqlite3
+import stat
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -35,14 +36,14 @@ from fishermix_photos.disk import (
     FULL,
     KEYS_PER_QUERY,
     DiskFull,
-    expect_sqlite_files,
     explain_sqlite_error,
     transaction,
 )
 from fishermix_photos.nearest import PointCodes, find_nearest, open_codes
-from fishermix_photos.photo_files import Stamp, add_slash
+from fishermix_photos.photo_files import Stamp, add_slash, resolve
 from fishermix_photos.query import (
     EARTH_RADIUS_KM,
+    NO_FILTER,
     Filter,
     NameCounts,
     distance_km,
@@ -50,7 +51,7 @@ from fishermix_photos.query import (
     parse_day,
     parse_near,
 )
-from fishermix_photos.results import NO_FILTER, LibraryDamaged, Photo
+from fishermix_photos.results import LibraryDamaged, OtherModel, Photo
 from fishermix_photos.vision.formats import TIFF, VIDEO, Place, split_place
 
 T = TypeVar("T")
@@ -114,6 +115,19 @@ Fingerprint: Any = Annotated[bytes, Meta(min_length=32, max_length=32)] | None
 PhotoRow: Any = tuple[
     (Row, Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")], bytes, bytes, Text, *DetailsTypes)
 ]
+
+
+class Scope(NamedTuple):
+    """Where a search looks: the beginnings of paths, none for all photos, in this version of the library."""
+
+    version: int
+    model_key: str
+    prefixes: tuple[str, ...]
+
+    def expect_model(self, key: str) -> None:
+        """Raise if the points are not of the model with this key."""
+        if self.model_key not in ("", key):
+            raise OtherModel("The photo library was made with another model. Update it.")
 
 
 class State(NamedTuple):
@@ -258,6 +272,17 @@ class Database(ABC):
         if odd := [name for name in names if os.path.abspath(name) != name]:
             raise self._damaged(f"is damaged: {odd[0]!r:.100} is not the path of a folder")
         return found[0]._replace(folders=names)
+
+    def scope(self, folders: Iterable[str | os.PathLike], model_key: str | None = None) -> Scope:
+        """Where the photos of folders are; raises if their points are not of the model with this key."""
+        state = self.state()
+        prefixes = tuple([add_slash(resolve(folder)) for folder in folders])
+        if state.folders and all(add_slash(path).startswith(prefixes) for path in state.folders):
+            prefixes = ()
+        scope = Scope(state.version, state.model_key, prefixes)
+        if model_key is not None:
+            scope.expect_model(model_key)
+        return scope
 
     def _find_folder(self, folder: str) -> int:
         """The number of a folder."""
@@ -426,13 +451,24 @@ class _ThreadConnection:
             self.close()
 
 
+def _expect_sqlite_files(file: Path) -> None:
+    """Raise if a database, or what SQLite keeps next to it, is a link, perhaps to a library of yours, or a
+    pipe, for which SQLite would wait without end.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path = Path(f"{file}{suffix}")
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise FishermixError(f"{path} is not a file, or a link, which is not followed. Remove it.")
+
+
 def connect(file: Path) -> sqlite3.Connection:
     """A connection that writes or, in a read-only place, reads what was committed.
 
     SQLite needs its shared memory next to a database with a write-ahead log. Where it cannot create it, the
     database is opened as one that nobody changes, unless a log with newer content is there.
     """
-    expect_sqlite_files(file)
+    _expect_sqlite_files(file)
     kind, name = "?mode=rw", file.absolute().as_uri()
     if not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
         log = file.with_name(f"{file.name}-wal")

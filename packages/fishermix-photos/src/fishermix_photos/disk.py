@@ -189,17 +189,6 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
     return f"SQLite reports: {error}."
 
 
-def expect_sqlite_files(file: Path) -> None:
-    """Raise if a database, or what SQLite keeps next to it, is a link, perhaps to a library of yours, or a
-    pipe, for which SQLite would wait without end.
-    """
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        path = Path(f"{file}{suffix}")
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(path.lstat().st_mode):
-                raise FishermixError(f"{path} is not a file, or a link, which is not followed. Remove it.")
-
-
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All changes of the block, or none."""

@@ -20,7 +20,6 @@ from fishermix_photos.disk import data_folder
 from fishermix_photos.photo_files import add_slash, find_covering, resolve, scan_folder
 from fishermix_photos.query import (
     NAME_OF_PLACE,
-    Filter,
     Term,
     check_words,
     compare_by_cosine,
@@ -44,7 +43,7 @@ from fishermix_photos.results import (
     Summary,
     UnknownPhoto,
 )
-from fishermix_photos.search import PhotoSearch, Scope, count_facets
+from fishermix_photos.search import PhotoSearch, count_facets
 from fishermix_photos.store import LocalStore
 from fishermix_photos.update import run_updates
 from fishermix_photos.vision.formats import count_photos
@@ -52,6 +51,7 @@ from fishermix_photos.vision.formats import count_photos
 if TYPE_CHECKING:
     from fishermix.caption.consensus import Description
 
+    from fishermix_photos.database import Scope
     from fishermix_photos.describe import Explanation, SentencePool
     from fishermix_photos.duplicates import DuplicateGroup
     from fishermix_photos.model import ImageTextModel
@@ -245,7 +245,7 @@ class PhotoLibrary:
 
         files : the names, in lower case, of photos that will be added: the query may ask for one
         """
-        terms, *_ = self._read_terms(query)
+        terms, *_ = read_terms(query.terms, query.filter)
         sentences = []
         for term in terms:
             if term.kind == "text" and not any(word in files for word in term.value.lower().split()):
@@ -263,8 +263,8 @@ class PhotoLibrary:
         """
         if isinstance(query, str):
             query = Query(parse_query(query))
-        terms, filter, remarks = self._read_terms(query)
-        scope = self._search.scope(query.folders)
+        terms, filter, remarks = read_terms(query.terms, query.filter)
+        scope = self._store.scope(query.folders)
         count = partial(self._store.count_names, prefixes=scope.prefixes)
         named = read_names(terms, count, lambda: self.model)
         remarks += named.remarks
@@ -296,17 +296,9 @@ class PhotoLibrary:
         filter, remark = find_place(query.filter, self._list_places(scope))
         return replace(query, filter=filter), [remark]
 
-    def _read_terms(self, query: Query) -> tuple[list[Term], Filter, list[str]]:
-        """The terms without dates and negations, the filter with the dates, and remarks on what was read."""
-        filter = query.filter
-        terms, dates, remarks = read_terms(query.terms, dates=filter.after is None and filter.before is None)
-        if dates:
-            filter = replace(filter, after=dates.after, before=dates.before)
-        return terms, filter, remarks
-
     def browse(self, query: Query) -> Results:
         """List photos without terms, newest first unless `query.sort` says otherwise."""
-        return self._browse(query, self._search.scope(query.folders))
+        return self._browse(query, self._store.scope(query.folders))
 
     def _browse(self, query: Query, scope: Scope) -> Results:
         query, remarks = self._find_near(query, scope)
@@ -316,7 +308,7 @@ class PhotoLibrary:
         self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
     ) -> Results:
         """The n photos that are most similar to one, without itself."""
-        scope = self._search.scope(folders, self.model.key)
+        scope = self._store.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
         photos = self._search.find_files(vector, n + 1, Query(), scope)
         others = [other for other in photos if isinstance(photo, np.ndarray) or other.id != photo]
@@ -363,7 +355,7 @@ class PhotoLibrary:
         """
         from fishermix_photos.duplicates import find_duplicates
 
-        prefixes = self._search.scope(folders, self.model.key).prefixes
+        prefixes = self._store.scope(folders, self.model.key).prefixes
         photos = [photo for photo in self._store.photos(prefixes) if photo.picture == photo.path]
         pictures = self._store.pictures([photo.id for photo in photos])
         return find_duplicates(photos, pictures, self.model.dimension, exact)
@@ -402,7 +394,7 @@ class PhotoLibrary:
         picture = self._store.pictures([photo]).get(photo)
         if picture is None:
             return None
-        self._search.scope((), self.model.key)  # raises if the points are of another model
+        self._store.scope((), self.model.key)  # raises if the points are of another model
         return picture.point[: self.model.dimension]
 
     def photo(self, id: str) -> Photo:
@@ -414,15 +406,15 @@ class PhotoLibrary:
 
     def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
         """The number of photos, videos and TIFF files that could be read."""
-        return self._store.count(self._search.scope(folders).prefixes)[0]
+        return self._store.count(self._store.scope(folders).prefixes)[0]
 
     def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
         """The years, folders and kinds of the photos, with their numbers."""
-        return count_facets(self._store.files(self._search.scope(folders).prefixes))
+        return count_facets(self._store.files(self._store.scope(folders).prefixes))
 
     def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
         """Words that the photos are about."""
-        return self._topics(self._search.scope(folders, self.model.key))
+        return self._topics(self._store.scope(folders, self.model.key))
 
     def _find_topics(self, scope: Scope) -> list[str]:
         from fishermix_photos.describe import find_topics

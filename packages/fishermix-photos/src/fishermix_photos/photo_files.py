@@ -175,20 +175,17 @@ def resolve(folder: str | os.PathLike) -> Path:
     return Path(folder).expanduser().resolve()
 
 
-def find_prefixes(folders: Iterable[str | os.PathLike], known: Iterable[str] = ()) -> list[str]:
-    """The beginnings of the paths of files below folders; empty if all `known` folders are below them."""
-    prefixes = [add_slash(resolve(folder)) for folder in folders]
-    places = [add_slash(folder) for folder in known]
-    covers_all = bool(places) and all(place.startswith(tuple(prefixes)) for place in places)
-    return [] if covers_all else prefixes
-
-
 def find_covering(folder: Path, folders: Iterable[str]) -> Path | None:
     """The innermost of `folders` that is `folder`, or contains it and does not leave it out."""
     for path in (folder, *folder.parents):
         if str(path) in folders and (path == folder or not is_skipped_below(path, folder)):
             return path
     return None
+
+
+def find_inner(folder: Path, folders: Iterable[str]) -> list[str]:
+    """Those of `folders` whose photos a listing of `folder` shows."""
+    return [path for path in folders if is_covered(Path(path), folder)]
 
 
 def is_covered(inner: Path, outer: Path) -> bool:

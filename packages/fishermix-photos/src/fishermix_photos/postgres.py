@@ -29,8 +29,8 @@ from fishermix_photos.database import (
     today,
 )
 from fishermix_photos.details import DETAILS
-from fishermix_photos.query import EARTH_RADIUS_KM, Filter
-from fishermix_photos.results import NO_FILTER, LibraryBusy, LibraryDamaged, Photo
+from fishermix_photos.query import EARTH_RADIUS_KM, NO_FILTER, Filter
+from fishermix_photos.results import LibraryBusy, LibraryDamaged, Photo
 from fishermix_photos.store import DAYS_DEAD, Store
 
 try:

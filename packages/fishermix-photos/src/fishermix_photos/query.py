@@ -284,14 +284,14 @@ def _add_signs(pieces: Sequence[str | Term]) -> list[Term]:
 
 
 def read_terms(
-    terms: Sequence[Term], dates: bool = True, today: date | None = None
+    terms: Sequence[Term], filter: Filter | None = None, today: date | None = None
 ) -> tuple[list[Term], Filter, list[str]]:
-    """Terms in which dates (unless `dates` is False) and negations are read, the filter of the dates, and
+    """Terms in which dates and negations are read, the filter with the date unless it has one already, and
     remarks on what was read. Words such as "photos of", which describe nothing, are dropped.
     """
     found: list[Term] = []
     remarks: list[str] = []
-    filter = Filter()
+    filter = filter or NO_FILTER
     for term in terms:
         if term.kind != "text" or term.is_quoted or term.sign == "-":
             found.append(term)
@@ -301,12 +301,13 @@ def read_terms(
             continue
         from fishermix_photos.dates import read_words
 
-        reading = read_words(term.value, dates and not filter, today)
+        reading = read_words(term.value, filter.after is None and filter.before is None, today)
         wanted = drop_photo_words(reading.wanted)
         if describes(wanted) or (reading.wanted and not reading.filter):
             found.append(replace(term, value=wanted or reading.wanted))
         found += [Term("-", "text", phrase, term.weight) for phrase in reading.unwanted]
-        filter = reading.filter or filter
+        if reading.filter:
+            filter = replace(filter, after=reading.after, before=reading.before)
         remarks += reading.remarks
     return found, filter, remarks
 

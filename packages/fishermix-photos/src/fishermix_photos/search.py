@@ -20,19 +20,17 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fishermix_photos.details import find_kind, is_doubtful
 from fishermix_photos.duplicates import LEAST_COSINE, MOST_DIFFERENT_BITS
-from fishermix_photos.photo_files import find_prefixes
 from fishermix_photos.query import PLAIN, EncodedQuery, QueryKind
 from fishermix_photos.results import (
     Band,
     FacetCount,
     Facets,
-    OtherModel,
     Photo,
     Query,
     Results,
@@ -40,7 +38,7 @@ from fishermix_photos.results import (
 )
 
 if TYPE_CHECKING:
-    from fishermix_photos.database import Picture
+    from fishermix_photos.database import Picture, Scope
     from fishermix_photos.model import Calibration, ImageTextModel
     from fishermix_photos.postgres import PostgresStore
     from fishermix_photos.store import LocalStore
@@ -59,32 +57,11 @@ SMALLEST_SPREAD = 0.02  # half of a usual one: photos of one burst have almost t
 HIGHER_THAN_ANY_SCORE = 2.0
 
 
-class Scope(NamedTuple):
-    """Where a search looks: the beginnings of paths, none for all photos, in this version of the library."""
-
-    version: int
-    model_key: str
-    prefixes: tuple[str, ...]
-
-    def expect_model(self, key: str) -> None:
-        """Raise if the points are not of the model with this key."""
-        if self.model_key not in ("", key):
-            raise OtherModel("The photo library was made with another model. Update it.")
-
-
 @dataclass(frozen=True)
 class PhotoSearch:
     """Searches and lists the photos of a store."""
 
     _store: LocalStore | PostgresStore
-
-    def scope(self, folders: Folders, model_key: str | None = None) -> Scope:
-        """Where the photos of folders are; raises if their points are not of the model with this key."""
-        state = self._store.state()
-        scope = Scope(state.version, state.model_key, tuple(find_prefixes(folders, state.folders)))
-        if model_key is not None:
-            scope.expect_model(model_key)
-        return scope
 
     def find(
         self,
@@ -174,7 +151,7 @@ class PhotoSearch:
     ) -> Band | None:
         """The band that the photo with this vector has among the results of a query."""
         score = float(encoded.vector @ photo)
-        probabilities, _ = self._estimate(encoded, model, Query(), self.scope(folders, model.key), score)
+        probabilities, _ = self._estimate(encoded, model, Query(), self._store.scope(folders, model.key), score)
         return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
 
     def browse(self, query: Query, scope: Scope) -> Results:

@@ -25,6 +25,7 @@ from fishermix_photos.photo_files import (
     Stamp,
     add_slash,
     find_covering,
+    find_inner,
     is_covered,
     read_stamp,
     resolve,
@@ -139,16 +140,15 @@ class FolderUpdate:
         self.prefix = add_slash(folder)
         self.root = find_covering(folder, state.folders) or folder
         # A folder takes over those inside it that a listing shows.
-        self.inner = [path for path in state.folders if is_covered(Path(path), folder)]
+        self.inner = find_inner(folder, state.folders)
         self.is_new = str(self.root) not in state.folders
         self.listing = scan_folder(folder, self.root)
         self.encoded, self.recognized, self.unreadable = 0, 0, dict[str, str]()
 
     def run(self, check: Check | None = None) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones."""
-        listing, made_for = self.listing, (self.model.key, self.model.csls_dimension)
-        is_known = not self.is_new and not self.inner
-        is_current = is_known and made_for == (self.state.model_key, self.state.dimension)
+        listing, is_known = self.listing, not self.is_new and not self.inner
+        is_current = is_known and self.state.model_key == self.model.key
         unreadable = {self.prefix + path: reason for path, reason in listing.unreadable.items()}
         if is_current and not self._plan(listing):
             return Changes(unreadable=unreadable)
@@ -158,7 +158,7 @@ class FolderUpdate:
         if self.is_new and check is not None:
             check({path.rpartition("/")[2].lower() for path in listing.photos})
         with self.store.updating([str(self.root), *self.inner]):
-            was_dropped = self.store.adopt(*made_for)
+            was_dropped = self.store.adopt(self.model.key, self.model.csls_dimension)
             self.store.add_folder(str(self.root), self.inner)
             self.store.tidy()
             # Again: another process may have updated the folder meanwhile.
