@@ -242,6 +242,14 @@ class Database(ABC):
         """The error that says what is wrong with the library, and what to do."""
 
     @abstractmethod
+    def nearest(
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER
+    ) -> list[Photo]:
+        """The n photos below one of the prefixes that meet a filter with the largest dot products with the
+        query (d,), best first; photos of the same content by their paths.
+        """
+
+    @abstractmethod
     def _match(self, phrase: str, column: str | None = None, is_prefix: bool = False) -> Condition:
         """The condition of photos with these words in a row in a column of names, or in any; with
         `is_prefix`, the last word may be incomplete.
@@ -276,8 +284,8 @@ class Database(ABC):
     def scope(self, folders: Iterable[str | os.PathLike], model_key: str | None = None) -> Scope:
         """Where the photos of folders are; raises if their points are not of the model with this key."""
         state = self.state()
-        prefixes = tuple([add_slash(resolve(folder)) for folder in folders])
-        if state.folders and all(add_slash(path).startswith(prefixes) for path in state.folders):
+        prefixes, known = tuple(map(add_slash, map(resolve, folders))), list(map(add_slash, state.folders))
+        if known and all(path.startswith(prefixes) for path in known):
             prefixes = ()
         scope = Scope(state.version, state.model_key, prefixes)
         if model_key is not None:
@@ -333,6 +341,20 @@ class Database(ABC):
         query = f"SELECT {known}, coalesce(substr(p.taken, 1, 4), ''), count(*) FROM photos p WHERE {where}"
         years = self._ask(tuple[int, str, int], f"{query} GROUP BY 1, 2", *bounds, *values)
         return self._make_photos(found), {(bool(doubtful), year): count for doubtful, year, count in years}
+
+    def nearest_files(
+        self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER
+    ) -> list[Photo]:
+        """The n best files: of a video, its best frame; of a TIFF file, its best page. See `nearest`."""
+        asked = n
+        while True:
+            found = self.nearest(query, asked, prefixes, filter)
+            best: dict[str, Photo] = {}
+            for photo in found:
+                best.setdefault(photo.path, photo)
+            if len(best) >= n or len(found) < asked:
+                return list(best.values())[:n]
+            asked *= 4
 
     def _limit(self, prefixes: Sequence[str], filter: Filter) -> tuple[str, list[Any]]:
         """The condition of readable photos below prefixes that meet a filter."""
@@ -673,7 +695,7 @@ class LocalDatabase(Database):
         self, points: np.ndarray, prefixes: Sequence[str], filter: Filter = NO_FILTER
     ) -> np.ndarray:
         """The rows that a search must not find: those of no photo below the prefixes that meets a filter."""
-        if not prefixes and not filter:
+        if not prefixes and filter == NO_FILTER:
             return self._ask_rows(points, "SELECT row FROM dead")
         where, values = self._limit(prefixes, filter)
         outside = np.ones(len(points), bool)
@@ -697,10 +719,6 @@ class LocalDatabase(Database):
     def nearest(
         self, query: np.ndarray, n: int, prefixes: Sequence[str] = (), filter: Filter = NO_FILTER
     ) -> list[Photo]:
-        """The n photos below one of the prefixes that meet a filter with the largest dot products with the
-        query (d,), best first; photos of the same content by their paths.
-        """
-
         def read(state: State, points: np.ndarray) -> list[Photo]:
             if not len(points):
                 return []

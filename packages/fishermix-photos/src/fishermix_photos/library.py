@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -63,7 +63,7 @@ REMEMBERED_UPLOADS = 32
 PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
 
 
-class PhotoLibrary:
+class PhotoLibrary(AbstractContextManager):
     """The photos of all folders that were added, with their points of the joint space.
 
     It may be used by several threads. Methods with `folders` look only at photos below one of these folders,
@@ -122,9 +122,6 @@ class PhotoLibrary:
     def place(self) -> str:
         """Where the library is kept: a directory, or the address of a database without its password."""
         return self._store.name
-
-    def __enter__(self) -> PhotoLibrary:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -263,8 +260,8 @@ class PhotoLibrary:
         """
         if isinstance(query, str):
             query = Query(parse_query(query))
-        terms, filter, remarks = read_terms(query.terms, query.filter)
         scope = self._store.scope(query.folders)
+        terms, filter, remarks = read_terms(query.terms, query.filter)
         count = partial(self._store.count_names, prefixes=scope.prefixes)
         named = read_names(terms, count, lambda: self.model)
         remarks += named.remarks
@@ -310,7 +307,7 @@ class PhotoLibrary:
         """The n photos that are most similar to one, without itself."""
         scope = self._store.scope(folders, self.model.key)
         vector = compare_by_cosine(self._point(photo), self.model)
-        photos = self._search.find_files(vector, n + 1, Query(), scope)
+        photos = self._store.nearest_files(vector, n + 1, scope.prefixes)
         others = [other for other in photos if isinstance(photo, np.ndarray) or other.id != photo]
         return Results(tuple(others[:n]))
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.joint import (
+    CCA_TENSORS,
     HUBNESS_KIND,
     CanonicalProjections,
     HubnessCorrection,
@@ -49,7 +50,6 @@ from fishermix.storage import (
     field,
     load_folder,
     parse_json,
-    require_tensor,
     save_folder,
     write_atomically,
 )
@@ -141,8 +141,9 @@ class PoolConfig(Struct):
     sentences: list[Text]
 
 
-MODEL_KIND = FolderKind("image-text model", 1, ModelConfig, {HUBNESS: HUBNESS_KIND})
-POOL_KIND = FolderKind("sentence pool", 1, PoolConfig)
+MODEL_TENSORS = {f"cca.{name}": shape for name, shape in CCA_TENSORS.items()}  # the others when it is used
+MODEL_KIND = FolderKind("image-text model", 1, ModelConfig, MODEL_TENSORS, {HUBNESS: HUBNESS_KIND})
+POOL_KIND = FolderKind("sentence pool", 1, PoolConfig, {"points": "int n d"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +169,8 @@ class PooledSentences:
         config = saved.config
         if config.model_key != model_key:
             raise FishermixError(f"The sentences in {folder} were encoded by another model. Delete them.")
-        shape = len(config.sentences), dimension
-        points = require_tensor(saved.tensors, "points", shape, folder, kinds="i")
-        if points.dtype != np.int8 or not points.any(axis=1).all():
+        points, shape = saved.tensors["points"], (len(config.sentences), dimension)
+        if points.shape != shape or points.dtype != np.int8 or not points.any(axis=1).all():
             raise FishermixError(f"{folder} is damaged: the points of the sentences are invalid.")
         return cls(config.sentences, from_bytes(points), config.source)
 
@@ -213,6 +213,7 @@ class ImageTextModel:
     """
 
     _saved: SavedFolder | None = None
+    calibration: Calibration | None = None
 
     def __init__(
         self,
@@ -227,7 +228,6 @@ class ImageTextModel:
         self.report = dict(report or {})
         self.captioner = None
         self.pool = None
-        self.calibration = None
 
     @classmethod
     def load(cls, folder: str | os.PathLike | None = None) -> ImageTextModel:
@@ -236,6 +236,7 @@ class ImageTextModel:
         model._saved = load_folder(SHIPPED if folder is None else folder, MODEL_KIND)
         model.joint_space = _load_joint_space(model._saved)
         model.report = model._saved.config.report
+        model.calibration = Calibration.load(model._saved.folder, model.key)
         return model
 
     def save(self, folder: str | os.PathLike, half: bool = False) -> None:
@@ -447,11 +448,6 @@ class ImageTextModel:
         folder = self._find_folder(SENTENCES)
         return None if folder is None else PooledSentences.load(folder, self.key, self.dimension)
 
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """What turns scores into probabilities; None if the model's folder has no such file."""
-        return Calibration.load(self._saved.folder, self.key) if self._saved else None
-
     def _find_folder(self, name: str) -> Path | None:
         """An optional folder inside the model's, if it is there."""
         folder = self._saved.folder / name if self._saved else None
@@ -460,7 +456,7 @@ class ImageTextModel:
 
 def _load_joint_space(saved: SavedFolder) -> JointSpace:
     config, folder = saved.config, saved.folder
-    projections = CanonicalProjections.from_tensors(_select("cca.", saved.tensors), folder)
+    projections = CanonicalProjections.from_tensors(_select("cca.", saved.tensors))
     if sum(config.widths) != len(projections.x_weights):
         raise FishermixError(f"'widths' in {folder / CONFIG} do not add up to the features of the CCA.")
     hubness = None

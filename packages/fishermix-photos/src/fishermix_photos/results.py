@@ -118,7 +118,7 @@ class Photo:
     details : when, where and with what it was taken
     score : how well the photo matches the query; None without a query
     probability : that the photo is right, if it can be estimated; `band` is the same in words
-    similar : the ids of near copies that a search found, too: they take no place of their own
+    similar : near copies that a search found, too: they take no place of their own
     """
 
     id: str
@@ -130,7 +130,7 @@ class Photo:
     score: float | None = None
     probability: float | None = None
     band: Band | None = None
-    similar: tuple[str, ...] = ()
+    similar: tuple[Photo, ...] = ()
 
     @property
     def relative(self) -> str:

@@ -79,7 +79,7 @@ class PhotoSearch:
         # One more than asked for tells whether there are more; some may be copies of others.
         end = query.offset + query.n
         n = end + 1 + SPARE_PHOTOS if query.sort == "score" else MOST_SORTED
-        photos = self.find_files(encoded.vector, n, query, scope)
+        photos = self._store.nearest_files(encoded.vector, n, scope.prefixes, query.filter)
         if not photos:
             return Results()
         probabilities, threshold = self._estimate(encoded, model, query, scope, photos[0].score or 0.0)
@@ -89,7 +89,7 @@ class PhotoSearch:
             is_understood, nothing = probabilities.most == 1, probabilities.exclude(photos[0])
             for name in reversed(preferred):
                 filter = replace(query.filter, names=(*query.filter.names, name))
-                named = self.find_files(encoded.vector, n, replace(query, filter=filter), scope)
+                named = self._store.nearest_files(encoded.vector, n, scope.prefixes, filter)
                 photos = _put_first(probabilities.add_to(named), photos)
         chosen = self._choose(photos, threshold, query, encoded.dimension)
         shown = tuple(chosen[query.offset : end])
@@ -110,18 +110,6 @@ class PhotoSearch:
         if not query.merge_copies or len(chosen) < 2:
             return chosen
         return _merge_copies(chosen, self._store.pictures([photo.id for photo in chosen]), dimension)
-
-    def find_files(self, vector: np.ndarray, n: int, query: Query, scope: Scope) -> list[Photo]:
-        """The n best files: of a video, its best frame; of a TIFF file, its best page."""
-        asked = n
-        while True:
-            found = self._store.nearest(vector, asked, scope.prefixes, query.filter)
-            best: dict[str, Photo] = {}
-            for photo in found:
-                best.setdefault(photo.path, photo)
-            if len(best) >= n or len(found) < asked:
-                return list(best.values())[:n]
-            asked *= 4
 
     def _estimate(
         self, encoded: EncodedQuery, model: ImageTextModel, query: Query, scope: Scope, best: float
@@ -150,8 +138,8 @@ class PhotoSearch:
         self, photo: np.ndarray, encoded: EncodedQuery, model: ImageTextModel, folders: Folders
     ) -> Band | None:
         """The band that the photo with this vector has among the results of a query."""
-        score = float(encoded.vector @ photo)
-        probabilities, _ = self._estimate(encoded, model, Query(), self._store.scope(folders, model.key), score)
+        score, scope = float(encoded.vector @ photo), self._store.scope(folders, model.key)
+        probabilities, _ = self._estimate(encoded, model, Query(), scope, score)
         return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
 
     def browse(self, query: Query, scope: Scope) -> Results:
@@ -209,7 +197,7 @@ def _merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dime
     found = [pictures[photo.id] for photo in known]
     points = np.stack([picture.point[:dimension] for picture in found])
     is_close = points @ points.T >= LEAST_COSINE
-    similar: dict[int, list[str]] = {}  # by the position of the original
+    similar: dict[int, list[Photo]] = {}  # by the position of the original
     for position, photo in enumerate(known):
         originals = (
             other
@@ -219,7 +207,7 @@ def _merge_copies(photos: Sequence[Photo], pictures: Mapping[str, Picture], dime
         original = next(originals, position)
         copies = similar.setdefault(original, [])
         if original != position:
-            copies.append(photo.id)
+            copies.append(photo)
     return [replace(known[first], similar=tuple(copies)) for first, copies in similar.items()]
 
 

@@ -146,10 +146,14 @@ class SentenceTransformer:
 
     @cached_property
     def _session(self) -> _Session:
+        from tokenizers import Tokenizer
+
         with explain_damage(self.folder / GRAPH):
             session = open_session(self.folder / GRAPH)
-            inputs = {value.name: value.shape for value in session.get_inputs()}
-            outputs = {value.name: value.shape for value in session.get_outputs()}
+        with explain_damage(self.folder / TOKENIZER):
+            tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        inputs = {value.name: value.shape for value in session.get_inputs()}
+        outputs = {value.name: value.shape for value in session.get_outputs()}
         if unknown := set(inputs).difference(INPUTS):
             raise FishermixError(
                 f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."
@@ -158,14 +162,11 @@ class SentenceTransformer:
             raise FishermixError(f"{self.folder / GRAPH} has no output, or no input {INPUTS[0]}.")
         output = POOLED if POOLED in outputs else next(iter(outputs))
         width, length = (shape[-1] if shape else None for shape in (outputs[output], inputs[INPUTS[0]]))
-        return _Session(session, list(inputs), output, width, self._open_tokenizer(output == POOLED, length))
+        self._set_lengths(tokenizer, output == POOLED, length)
+        return _Session(session, list(inputs), output, width, tokenizer)
 
-    def _open_tokenizer(self, is_pooled: bool, length: int | str | None) -> Any:
-        """The tokenizer for a graph that takes `length` tokens, or any number if it is not a number."""
-        from tokenizers import Tokenizer
-
-        with explain_damage(self.folder / TOKENIZER):
-            tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+    def _set_lengths(self, tokenizer: Any, is_pooled: bool, length: int | str | None) -> None:
+        """Cut and pad for a graph that takes `length` tokens, or any number if it is not a number."""
         padding, most = tokenizer.padding or {}, MOST_TOKENS
         if is_pooled:
             most = (tokenizer.truncation or {}).get("max_length", MOST_TOKENS_OF_CLIP)
@@ -177,7 +178,6 @@ class SentenceTransformer:
             tokenizer.enable_padding(**(padding | {"length": length, "pad_to_multiple_of": None}))
             most = min(most, length)
         tokenizer.enable_truncation(most)
-        return tokenizer
 
     def __reduce__(self):
         return type(self), (self.folder,)  # without the open session

@@ -134,8 +134,7 @@ def test_near_copies_take_one_place(tmp_path):
         merged = ask(library, "red", n=10, merge_copies=True).photos
         assert len(every) == 5
         assert not any(photo.similar for photo in every)
-        name = {photo.id: photo.relative for photo in every}
-        groups = [{photo.relative, *(name[id] for id in photo.similar)} for photo in merged]
+        groups = [{photo.relative, *(copy.relative for copy in photo.similar)} for photo in merged]
         assert sorted(map(sorted, groups)) == [["a.png", "b.png", "c.jpg"], ["d.png"], ["e.png"]]
         page = ask(library, "red", n=2, merge_copies=True)
         assert [photo.id for photo in page.photos] == [photo.id for photo in merged[:2]]

@@ -16,7 +16,6 @@ score does not depend on the rest of the collection. It is the dot product of tw
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import FolderKind, Number, SavedFolder, Size, Struct, require_tensors, save_folder
+from fishermix.storage import FolderKind, Number, SavedFolder, Size, Struct, save_folder
 
 FEATURES_AT_ONCE = 2048
 BLOCK_CELLS = 8_000_000  # 32 MB of cosines at a time: few enough to fit, enough for a full-speed product
@@ -84,11 +83,9 @@ class CanonicalProjections:
         return {f"{name}_": value for name, value in vars(self).items()}
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
-    ) -> CanonicalProjections:
-        """Read what `to_tensors` gave; errors name `where`."""
-        return cls(*require_tensors(tensors, CCA_TENSORS, where))
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> CanonicalProjections:
+        """What `to_tensors` gave; the load of a folder has compared the shapes with `CCA_TENSORS`."""
+        return cls(*(tensors[name] for name in CCA_TENSORS))
 
 
 class HubnessConfig(Struct):
@@ -99,7 +96,7 @@ class HubnessConfig(Struct):
     mean_of_sentences: Number
 
 
-HUBNESS_KIND = FolderKind("hubness", 1, HubnessConfig)
+HUBNESS_KIND = FolderKind("hubness", 1, HubnessConfig, {"images": "int m d", "sentences": "int n d"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,12 +172,11 @@ class HubnessCorrection:
     @classmethod
     def from_saved(cls, saved: SavedFolder, dimension: int) -> HubnessCorrection:
         """Make the correction of a folder that was read."""
-        shapes = {"images": f"int m {dimension}", "sentences": f"int n {dimension}"}
-        images, sentences = require_tensors(saved.tensors, shapes, saved.folder)
+        config, images, sentences = saved.config, saved.tensors["images"], saved.tensors["sentences"]
         for bank in (images, sentences):
-            if bank.dtype != np.int8 or not len(bank) or not bank.any(axis=1).all():
+            is_sound = bank.dtype == np.int8 and len(bank) and bank.any(axis=1).all()
+            if not is_sound or bank.shape[1] != dimension:
                 raise FishermixError(f"{saved.folder} is damaged: a bank of points is invalid.")
-        config = saved.config
         return cls(images, sentences, config.neighbors, config.mean_of_images, config.mean_of_sentences)
 
 

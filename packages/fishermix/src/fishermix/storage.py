@@ -79,12 +79,14 @@ LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format say
 class FolderKind:
     """A kind of folder: its name and version in `config.json`, and the schema of the other fields.
 
+    tensors : the shapes of tensors, see `require_tensors`, that a load checks
     parts : the kinds of the folders inside that are loaded with it, by their names in `Head.parts`
     """
 
     name: str
     version: int
     schema: type[Any]
+    tensors: Mapping[str, str] | None = None
     parts: Mapping[str, FolderKind] | None = None
 
     def __str__(self) -> str:
@@ -393,6 +395,7 @@ def _load_once(folder: Path, kind: FolderKind, mapped: bool, verified: bool) -> 
     else:
         with explain_damage(path):
             tensors = load_file(path)
+    require_tensors(tensors, kind.tensors or {}, folder)
     parts = {}
     for name, part in (kind.parts or {}).items():
         if name in head.parts and (folder / head.parts[name]).is_dir():

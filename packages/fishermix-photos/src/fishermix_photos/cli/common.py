@@ -122,14 +122,10 @@ def tell(*messages: str) -> None:
             complain(message)
 
 
-def tell_unknown_words(words: Sequence[str], model: ImageTextModel) -> None:
-    """Report out-of-vocabulary words of a query, and what the model makes of them."""
-    kind = (
-        "Unknown words, guessed from their spelling"
-        if model.reads_unknown_words
-        else "Unknown words, ignored"
-    )
-    tell(f"{kind}: {', '.join(words)}.")
+def explain_unknown_words(words: Sequence[str], model: ImageTextModel) -> str:
+    """What the model makes of out-of-vocabulary words of a query."""
+    use = "guessed from their spelling" if model.reads_unknown_words else "ignored"
+    return f"Unknown words, {use}: {', '.join(words)}."
 
 
 def complain(message: str) -> None:

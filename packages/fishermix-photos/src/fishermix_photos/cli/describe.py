@@ -12,12 +12,12 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import (
+    explain_unknown_words,
     open_library,
     require_captioner,
     say,
     say_json,
     tell,
-    tell_unknown_words,
 )
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ def explain(
         library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
         explanation = library.explain(sentence, library.encode_photo(photo))
         if unknown := explanation.out_of_vocabulary:
-            tell_unknown_words(unknown, library.model)
-            tell(*suggest_words(unknown, library.model))
+            tell(explain_unknown_words(unknown, library.model), *suggest_words(unknown, library.model))
     if as_json:
         say_json(asdict(explanation))
     else:

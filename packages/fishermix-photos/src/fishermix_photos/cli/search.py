@@ -16,12 +16,12 @@ from fishermix.errors import FishermixError
 from fishermix_photos.cli import Command, UsageError, app, options
 from fishermix_photos.cli.common import (
     check_output_file,
+    explain_unknown_words,
     open_library,
     say,
     say_json,
     say_paths,
     tell,
-    tell_unknown_words,
 )
 from fishermix_photos.vision.formats import count_photos, explain_skipped
 
@@ -89,57 +89,54 @@ def search(
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query
 
-    asked = Query(
-        filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
-        n=number or BEST,
-        merge_copies=not (null or paths_only),  # another program gets all files
-        **_parse_min_score(min_score),
-    )
+    limits = _parse_min_score(min_score)
     check_output_file(html)
     with open_library(library, model) as photos:
-        words, named = _split_folders(query, photos)
-        asked = replace(asked, terms=parse_arguments(words), folders=choose_folders(photos, named))
-        results = _find(photos, asked, update, is_limited=number is not None)
+        words, folders = _split_folders(query, photos)
+        asked = Query(
+            filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
+            terms=parse_arguments(words),
+            folders=choose_folders(photos, folders),
+            n=number or BEST,
+            merge_copies=not (null or paths_only),  # another program gets all files
+            **limits,
+        )
+        if update:
+            update_folders(photos, asked.folders, asked)
+        results = photos.search(asked)
+        if results.more and results.total is not None and number is None:  # only a date or a name
+            results = photos.search(replace(asked, n=results.total))
+        remarks = _list_remarks(photos, asked, results, update)
     names = PathNames(asked.folders)
     if html:
         _write_contact_sheet(html, " ".join(words), results, names)
+        remarks.append(f"Wrote {html}.")
     if as_json:
+        tell(*remarks)
         say_json([_describe_photo(photo, names) for photo in results.photos])
     elif null or paths_only:
-        say_paths(map(names.write, (photo.path for photo in results.photos)), "\0" if null else "\n")
+        tell(*remarks)
+        say_paths([names.write(photo.path) for photo in results.photos], "\0" if null else "\n")
     else:
-        _print_lines(results, names)
+        lines = _list_lines(results, names)
+        tell(*remarks, *filter(None, [results.verdict]))
+        say(*lines)
 
 
-def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -> Results:
-    """What a search finds, after an update of its folders; remarks are printed.
-
-    Near copies are given by their paths: a user of the command line has no use for ids.
-
-    is_limited : False: a query that is only a date or a name finds all photos
-    """
-    if update:
-        update_folders(library, query.folders, query)
-    results = library.search(query)
-    if results.more and results.total is not None and not is_limited:
-        results = library.search(replace(query, n=results.total))
-    tell(*(remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks))
+def _list_remarks(library: PhotoLibrary, query: Query, results: Results, updated: bool) -> list[str]:
+    """How a query was understood, and why nothing was found."""
+    remarks = [remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks]
     if results.unknown_words:
-        tell_unknown_words(results.unknown_words, library.model)
+        remarks.append(explain_unknown_words(results.unknown_words, library.model))
     if not results.photos:
         count = library.count(query.folders)
-        tell(_explain_nothing(count, query) if count else explain_empty(library, query.folders, update))
-    photos = [
-        replace(photo, similar=tuple(library.photo(id).path for id in photo.similar))
-        for photo in results.photos
-    ]
-    return replace(results, photos=tuple(photos))
+        nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, updated)
+        remarks.append(nothing)
+    return remarks
 
 
-def _print_lines(results: Results, names: PathNames) -> None:
-    """Print scores, bands and paths; on a terminal, the bands as headings."""
-    if results.verdict:
-        tell(results.verdict)
+def _list_lines(results: Results, names: PathNames) -> list[str]:
+    """Scores, bands and paths; on a terminal, the bands are headings."""
     has_headings = sys.stdout.isatty()
     band, lines = results.photos[0].band if results.verdict else None, []
     for photo in results.photos:
@@ -151,8 +148,8 @@ def _print_lines(results: Results, names: PathNames) -> None:
             columns.insert(1, f"{photo.band:8}")
         if photo.similar:
             columns.append(f"(and {len(photo.similar)} similar)")
-        lines.append("  ".join(column for column in columns if column))
-    say(*lines)
+        lines.append("  ".join(filter(None, columns)))
+    return lines
 
 
 def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
@@ -162,7 +159,7 @@ def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
         "score": photo.score,
         "probability": photo.probability,
         "band": photo.band,
-        "similar": [names.write(path) for path in photo.similar] or None,
+        "similar": [names.write(copy.path) for copy in photo.similar] or None,
         "time": photo.time,
         "page": photo.page,
     }
@@ -243,7 +240,6 @@ def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNam
     cards = [Card(photo.picture, names.describe(photo), photo.score, photo.band) for photo in results.photos]
     subtitle = results.verdict or f"{count_photos(len(cards))} found by fishermix"
     write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
-    tell(f"Wrote {out}.")
 
 
 # What other commands that read folders of the library share with a search
@@ -286,7 +282,8 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
         )
     if changes.skipped:
         remarks += explain_skipped(changes.skipped)
-    tell(*remarks)
+    if remarks:
+        tell(*remarks)
 
 
 def explain_empty(library: PhotoLibrary, folders: Sequence[Path], updated: bool) -> str:

@@ -100,7 +100,7 @@ def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
         score=photo.score,
         probability=photo.probability,
         band=photo.band,
-        similar=photo.similar,
+        similar=tuple(copy.id for copy in photo.similar),
     )
 
 

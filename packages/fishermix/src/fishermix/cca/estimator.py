@@ -21,7 +21,7 @@ from fishermix.cca.covariances import CovarianceSums, parse_pairs, sum_by_group
 from fishermix.cca.dual import GramSums, choose_method
 from fishermix.cca.problem import FitMethod, solve
 from fishermix.errors import FishermixError
-from fishermix.joint import CanonicalProjections
+from fishermix.joint import CCA_TENSORS, CanonicalProjections
 from fishermix.rows import is_table
 from fishermix.storage import (
     FolderKind,
@@ -65,7 +65,7 @@ class CCAConfig(CCAFit, frozen=True, kw_only=True):
     feature_names_in: list[Text] | None = None
 
 
-CCA_KIND = FolderKind("cca", 1, CCAConfig)
+CCA_KIND = FolderKind("cca", 1, CCAConfig, CCA_TENSORS)
 
 
 class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -335,7 +335,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Read an estimator that `save` wrote."""
         saved = load_folder(folder, CCA_KIND)
         config = saved.config
-        projections = CanonicalProjections.from_tensors(saved.tensors, folder)
+        projections = CanonicalProjections.from_tensors(saved.tensors)
         loaded = cls(**structs.asdict(config.params))._set_fit(projections, config)
         if names := check_feature_names(config.feature_names_in, loaded.n_features_in_, folder):
             loaded.feature_names_in_ = np.array(names, object)
