@@ -41,7 +41,7 @@ VERSIONS = {
     "sentence vectors": 1,
     "joint space": 1,
     "ranks": 1,
-    "captions": 1,
+    "captions": 2,  # 1 did not look at the rarest word of a candidate
 }
 SENTENCES_FILE = "sentences.sqlite"
 TABLE = "vectors (transformer TEXT, sentence BLOB, vector BLOB NOT NULL, PRIMARY KEY (transformer, sentence))"

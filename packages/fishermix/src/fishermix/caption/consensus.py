@@ -4,9 +4,11 @@ The candidates c_1 … c_n of a photo get weights
 
     w_i ∝ exp(LOG_WEIGHT log p(c_i) + LENGTH_WEIGHT (length of c_i + 1) + COSINE_WEIGHT cos(c_i, photo)),
 
-and its score is the expected agreement with a sentence drawn by these weights, plus the cosine:
+and its score is the expected agreement with a sentence drawn by these weights, plus its cosine with the
+photo, plus the probability that such a sentence has its least probable content word, so that no detail is
+written that few candidates share:
 
-    score_i = Σ_j w_j agreement(c_i, c_j) + cos(c_i, photo).
+    score_i = Σ_j w_j agreement(c_i, c_j) + MATCH_WEIGHT cos(c_i, photo) + min over words of Σ_{j has it} w_j.
 
 This is minimum Bayes risk decoding (Kumar and Byrne, 2004). The agreement is CIDEr-D's without its word
 statistics: the mean over n = 1 … 4 of the cosine of n-gram counts, times a Gaussian of the difference of
@@ -22,6 +24,7 @@ other photo would often match as well.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +39,7 @@ from fishermix.text.tokens import STOP_WORDS, tokenize
 LOG_WEIGHT = 0.2
 LENGTH_WEIGHT = 0.15
 COSINE_WEIGHT = 15.0
-LEADERS = 32  # candidates whose cosine is computed; encoding a sentence takes milliseconds
+MATCH_WEIGHT = 3.0
 RIGHT_SHARE = 0.5  # of the content words of a sentence
 RANDOM_SHARE = 0.95  # of random captions that must be unsure
 LEAST_CONFIDENCE = 1 / 3  # below it, a sentence is unsure in any case
@@ -89,33 +92,32 @@ def choose_by_consensus(
     join_words: Callable[[Words], str],
     encode_text: EncodeText | None,
 ) -> list[Description]:
-    """The best of the drafts of each image (n, d), as the module says.
-
-    The leaders by agreement alone are compared with the photo; without `encode_text` the first of them wins.
-    """
-    agreements, priors, leaders = [], [], []
-    for hypotheses in drafts:
+    """The best of the drafts of each image (n, d), as the module says; without `encode_text` by agreement."""
+    drafts = [_keep_meaningful(hypotheses, join_words) for hypotheses in drafts]
+    texts = [[join_words(hypothesis.words) for hypothesis in hypotheses] for hypotheses in drafts]
+    points = encode_text([text for named in texts for text in named]) if encode_text else None
+    ends = np.cumsum([len(named) for named in texts])
+    chosen = []
+    for hypotheses, named, end, image in zip(drafts, texts, ends, image_points):
         agreement = measure_agreement([hypothesis.words for hypothesis in hypotheses])
         log_probabilities = np.array([hypothesis.log_probability for hypothesis in hypotheses])
         lengths = np.array([len(hypothesis.words) for hypothesis in hypotheses])
-        # The logarithms of the weights before the photo is compared, up to a constant.
-        prior = LOG_WEIGHT * log_probabilities + LENGTH_WEIGHT * (lengths + 1)
-        kept = np.argsort(-expect_agreement(agreement, prior), kind="stable")[:LEADERS]
-        agreements.append(agreement[np.ix_(kept, kept)])
-        priors.append(prior[kept])
-        leaders.append([hypotheses[row] for row in kept])
-    texts = [[join_words(hypothesis.words) for hypothesis in hypotheses] for hypotheses in leaders]
-    if encode_text is None:
-        return [Description(named[0]) for named in texts]
-    points = encode_text([text for named in texts for text in named])
-    ends = np.cumsum([len(named) for named in texts])
-    chosen = []
-    for named, agreement, prior, end, image in zip(texts, agreements, priors, ends, image_points):
+        log_weights = LOG_WEIGHT * log_probabilities + LENGTH_WEIGHT * (lengths + 1)
+        if points is None:
+            best = int(np.argmax(expect_agreement(agreement, log_weights)))
+            chosen.append(Description(named[best]))
+            continue
         cosines = points[end - len(named) : end] @ image
-        expected = expect_agreement(agreement, prior + COSINE_WEIGHT * cosines)
-        best = int(np.argmax(expected + cosines))
+        log_weights += COSINE_WEIGHT * cosines
+        expected = expect_agreement(agreement, log_weights)
+        best = int(np.argmax(expected + MATCH_WEIGHT * cosines + find_least_support(named, log_weights)))
         chosen.append(Description(named[best], float(cosines[best]), float(expected[best])))
     return chosen
+
+
+def _keep_meaningful(hypotheses: list[Hypothesis], join_words: Callable[[Words], str]) -> list[Hypothesis]:
+    """Those with a content word; all if none has one."""
+    return [one for one in hypotheses if content_words(join_words(one.words))] or hypotheses
 
 
 def measure_agreement(sentences: Sequence[Words]) -> np.ndarray:
@@ -136,8 +138,28 @@ def measure_agreement(sentences: Sequence[Words]) -> np.ndarray:
 
 def expect_agreement(agreement: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
     """The expected agreement (n,) of candidates with one drawn by the weights, from `agreement` (n, n)."""
+    return agreement @ _normalize(log_weights)
+
+
+def find_least_support(sentences: Sequence[str], log_weights: np.ndarray) -> np.ndarray:
+    """For each sentence (n,) the total weight of those that have its rarest content word; 0 without one."""
+    weights = _normalize(log_weights)
+    words = [content_words(sentence) for sentence in sentences]
+    support: dict[str, float] = defaultdict(float)
+    for weight, of_sentence in zip(weights.tolist(), words):
+        for word in set(of_sentence):
+            support[word] += weight
+    return np.array([min((support[word] for word in of_sentence), default=0.0) for of_sentence in words])
+
+
+def content_words(sentence: str) -> list[str]:
+    """The words that say what is in the photo."""
+    return [word for word in tokenize(sentence) if word not in STOP_WORDS]
+
+
+def _normalize(log_weights: np.ndarray) -> np.ndarray:
     weights = np.exp(log_weights - log_weights.max())
-    return agreement @ (weights / weights.sum())
+    return weights / weights.sum()
 
 
 def _tabulate_ngrams(sentences: Sequence[Words], order: int) -> np.ndarray:
@@ -155,7 +177,7 @@ def _tabulate_ngrams(sentences: Sequence[Words], order: int) -> np.ndarray:
 
 def is_right(sentence: str, references: Sequence[str]) -> bool:
     """Whether at least half of the content words of `sentence` are in one of the references."""
-    content = [word for word in tokenize(sentence) if word not in STOP_WORDS]
+    content = content_words(sentence)
     known = {word for reference in references for word in tokenize(reference)}
     return sum(word in known for word in content) >= RIGHT_SHARE * max(len(content), 1)
 
