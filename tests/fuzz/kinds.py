@@ -32,7 +32,7 @@ from fishermix_photos.lab.training import WHITENING, NoFields, train_model
 from fishermix_photos.model import Calibration, ImageTextModel, PooledSentences
 from fishermix_photos.query import Filter
 from fishermix_photos.store import LocalStore
-from fishermix_photos.vision.features import FEATURES_FILE, TABLE, collect_features, fill_cache, open_cache
+from fishermix_photos.vision.features import FEATURES_FILE, fill_cache, open_cache
 from fishermix_photos.vision.network import EXAMPLE, Network
 from PIL import Image
 
@@ -237,16 +237,14 @@ class TinyEncoder:
 
 
 def make_features(folder):
-    rows = [("tiny", bytes([n]) * 32, np.ones(3, "<f4").tobytes()) for n in range(4)]
-    with open_cache(Path(folder) / FEATURES_FILE, TABLE) as database:
-        database.executemany("INSERT INTO vectors VALUES (?, ?, ?)", rows)
+    with open_cache(Path(folder) / FEATURES_FILE, "tiny", 3) as cache:
+        cache.add({bytes([n]) * 32: np.ones(3, np.float32) for n in range(4)})
 
 
 def read_features(folder):
-    contents = {str(n): bytes([n]) * 32 for n in range(10)}
-    with open_cache(Path(folder) / FEATURES_FILE, TABLE) as database:
-        fill_cache(database, [], TinyEncoder())
-        collect_features(database, list(contents), contents, TinyEncoder())
+    with open_cache(Path(folder) / FEATURES_FILE, "tiny", 3) as cache:
+        fill_cache(cache, [], TinyEncoder())
+        cache.find(bytes([n]) * 32 for n in range(10))
 
 
 def make_word2vec(folder):

@@ -6,10 +6,8 @@ import errno
 import os
 import shutil
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -137,20 +135,6 @@ def find_open_paths(folder: Path) -> list[Path]:
             if path.stat().st_mode & OTHER_USERS:
                 found.append(path)
     return found
-
-
-def open_regular(path: str | os.PathLike) -> BufferedReader:
-    """Open a file to read, if it is a regular one; `OSError` if not.
-
-    A pipe that took the place of a file would otherwise stop the program until somebody writes to it.
-    """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(handle)
-        is_folder = stat.S_ISDIR(mode)
-        raise OSError(errno.EINVAL, "it is a folder" if is_folder else "not a regular file", os.fspath(path))
-    return os.fdopen(handle, "rb")
 
 
 # SQLite

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix.rows import available_threads
+from fishermix.rows import map_in_threads
 from fishermix.storage import explain_damage, sha256_of_file
 
 from fishermix_photos.disk import data_folder
@@ -114,16 +114,8 @@ class SentenceTransformer:
         largest of a batch, and a sentence's vector must not depend on the sentences next to it.
         """
         out = np.zeros((len(sentences), self.n_features), np.float32)
-        threads = min(available_threads(), len(sentences)) if len(sentences) > 1 else 1
-        if threads <= 1:
-            for row, sentence in enumerate(sentences):
-                out[row] = self._run(sentence)
-            return out
-        from concurrent.futures import ThreadPoolExecutor  # 10 ms that a search does not wait for
-
-        with ThreadPoolExecutor(threads) as pool:
-            for row, vector in enumerate(pool.map(self._run, sentences)):
-                out[row] = vector
+        for row, vector in enumerate(map_in_threads(self._run, sentences)):
+            out[row] = vector
         return out
 
     def _run(self, sentence: str) -> np.ndarray:

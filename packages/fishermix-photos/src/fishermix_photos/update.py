@@ -18,7 +18,7 @@ from fishermix.progress import Bar, progress
 
 from fishermix_photos.database import Entry, State
 from fishermix_photos.details import Details, read_details
-from fishermix_photos.disk import explain_os_error, open_regular
+from fishermix_photos.disk import explain_os_error
 from fishermix_photos.duplicates import take_fingerprint
 from fishermix_photos.photo_files import (
     Listing,
@@ -330,7 +330,7 @@ def _hash_files(stamps: dict[str, Stamp]) -> tuple[dict[str, HashedPicture], lis
     """The hash of the content of each frame, page and file, and the files that cannot be opened or are too
     large.
     """
-    from fishermix_photos.vision.open import check_photo_size
+    from fishermix_photos.vision.open import check_photo_size, open_regular
 
     hashed: dict[str, HashedPicture] = {}
     failed: list[Entry] = []

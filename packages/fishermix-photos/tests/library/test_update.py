@@ -85,7 +85,7 @@ def test_a_file_that_may_not_be_opened_is_tried_again(library, photos, search, m
             raise PermissionError(13, "Permission denied")
         return open(path, "rb")
 
-    monkeypatch.setattr("fishermix_photos.update.open_regular", refuse)
+    monkeypatch.setattr("fishermix_photos.vision.open.open_regular", refuse)
     red = str(photos / "red.png")
     assert library.update([photos]).unreadable == {red: "cannot be opened (Permission denied)"}
     assert list(library.status(photos).unreadable) == [red]

@@ -51,7 +51,7 @@ def test_a_second_run_encodes_only_what_is_new(transformer, tmp_path):
 def test_vectors_of_another_transformer_are_not_used(transformer, tmp_path):
     CachedTransformer(transformer, tmp_path).encode(["two dogs"])
     with sqlite3.connect(tmp_path / SENTENCES_FILE) as database:
-        database.execute("UPDATE vectors SET transformer = 'another'")
+        database.execute("UPDATE vectors SET encoder = 'another'")
     transformer.asked.clear()
     CachedTransformer(transformer, tmp_path).encode(["two dogs"])
     assert transformer.asked == ["two dogs"]
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_reported(transformer, tmp_path):
     cached.encode(["two dogs"])
     with sqlite3.connect(tmp_path / SENTENCES_FILE) as database:
         database.execute("UPDATE vectors SET vector = x'00'")
-    with pytest.raises(FishermixError, match=r"sentences\.sqlite .*remove it and start again"):
+    with pytest.raises(FishermixError, match=r"sentence_vectors\.sqlite .*remove it and start again"):
         cached.encode(["two dogs"])
     (tmp_path / SENTENCES_FILE).write_bytes(b"not a database" * 1000)
     with pytest.raises(FishermixError, match="remove it and start again"):

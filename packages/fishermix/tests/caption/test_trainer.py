@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -92,15 +91,6 @@ def same(one: Training, other: Training) -> None:
 
 class Killed(Exception):
     pass
-
-
-def test_bfloat16_learns_nearly_the_same():
-    losses = [training(replace(SMALL, bfloat16=half)) for half in (False, True)]
-    for one in losses:
-        one.run()
-    exact, rounded = (one.position.history[-1]["dev_loss"] for one in losses)
-    assert exact != rounded
-    assert abs(exact - rounded) < 0.1 * exact
 
 
 @pytest.mark.parametrize("recipe", [SMALL, replace(PAPER, units=24, min_count=2, batch_size=16, epochs=4)])
@@ -249,36 +239,6 @@ def test_the_rate_rises_and_falls():
     assert rates[-1] == pytest.approx(0.05, abs=1e-3)
     assert {PAPER.compute_rate(step, 300) for step in range(300)} == {1e-5}
     assert set(CAPTION_RECIPES) == {"default", "fine-tune", "paper"}
-
-
-def test_only_one_training_at_a_time_in_a_folder(tmp_path):
-    from fishermix.storage import hold_folder
-
-    first = training(folder=tmp_path / "c")
-    told = []
-
-    def try_to_train():
-        try:
-            training(folder=tmp_path / "c").run()
-        except FishermixError as error:
-            told.append(str(error))
-
-    with hold_folder(tmp_path / "c", "--checkpoint"):  # another thread
-        thread = threading.Thread(target=try_to_train)
-        thread.start()
-        thread.join()
-    assert "Another fishermix is working in" in told[0]
-    assert "folder=" in told[0]
-    first.run()
-    assert training(folder=tmp_path / "c").position.epoch == SMALL.epochs
-
-
-def test_a_training_that_began_before_another_one_goes_on_where_that_ended(tmp_path):
-    late = training(folder=tmp_path / "c")
-    early = training(folder=tmp_path / "c")
-    early.run()
-    late.run()
-    same(early, late)
 
 
 def test_removing_a_checkpoint_leaves_files_of_the_user(tmp_path):

@@ -68,14 +68,6 @@ def test_limit_and_vocabulary(write, content):
     assert read_vectors(path, limit=2, vocabulary=["日本"])[0] == []
 
 
-def test_records_across_the_chunks_of_the_reader(write, monkeypatch):
-    monkeypatch.setattr(formats, "CHUNK_BYTES", 7)
-    for content in (binary(), text(), lines()):
-        words, vectors = read_vectors(write(content))
-        assert words == WORDS
-        np.testing.assert_array_equal(vectors, VECTORS)
-
-
 def test_a_glove_word_may_hold_spaces(write):
     words, vectors = read_vectors(write(b"the 1 2\n. . . 3 4\nat name@domain.com 5 6\n"))
     assert words == ["the", ". . .", "at name@domain.com"]

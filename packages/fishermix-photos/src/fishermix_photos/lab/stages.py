@@ -3,8 +3,8 @@
 The key of a stage is the hash of all that it computes from: contents of files, parameters, keys of the stages
 before it, and its version. A stage with the same key is not computed again.
 
-The vectors of a sentence transformer are kept too, each by itself, in the file `sentences.sqlite`: the next
-variant of a table does not encode the same captions again.
+The vectors of a sentence transformer are kept too, each by itself, in the file `sentence_vectors.sqlite`: the
+next variant of a table does not encode the same captions again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fishermix.errors import FishermixError
 from fishermix.progress import is_shown
 from fishermix.storage import hash_values, hold_folder, read_kind
 
-from fishermix_photos.disk import make_private_folder, select_keys, transaction
+from fishermix_photos.disk import make_private_folder
 from fishermix_photos.transformer import SentenceTransformer
-from fishermix_photos.vision.features import open_cache, read_vector
+from fishermix_photos.vision.features import open_cache
 from fishermix_photos.vision.network import PREPARATION
 
 Stage = TypeVar("Stage")
@@ -43,10 +43,7 @@ VERSIONS = {
     "ranks": 1,
     "captions": 2,  # 1 did not look at the rarest word of a candidate
 }
-SENTENCES_FILE = "sentences.sqlite"
-TABLE = "vectors (transformer TEXT, sentence BLOB, vector BLOB NOT NULL, PRIMARY KEY (transformer, sentence))"
-INSERT = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)"
-SELECT = "SELECT sentence, vector FROM vectors WHERE transformer = ? AND sentence IN"
+SENTENCES_FILE = "sentence_vectors.sqlite"
 
 
 def make_key(stage: str, *inputs: Any) -> str:
@@ -112,7 +109,7 @@ def open_stages(work: Stages | str | os.PathLike | None) -> Iterator[Stages]:
 
 
 class CachedTransformer(SentenceTransformer):
-    """A `SentenceTransformer` that keeps its vectors in the file `sentences.sqlite` of a folder."""
+    """A `SentenceTransformer` that keeps its vectors in the file `sentence_vectors.sqlite` of a folder."""
 
     def __init__(self, transformer: SentenceTransformer, cache: str | os.PathLike):
         super().__init__(transformer.folder)
@@ -123,16 +120,14 @@ class CachedTransformer(SentenceTransformer):
         version = f"{self.key} {VERSIONS['sentence transformer']}"
         # As bytes: SQLite does not store a lone surrogate as text.
         keys = {text: text.encode("utf8", "surrogatepass") for text in sentences}
-        with open_cache(self.file, TABLE) as database:
-            found = dict(select_keys(database, tuple[bytes, bytes], SELECT, keys.values(), version))
+        with open_cache(self.file, version, self.n_features) as cache:
+            found = cache.find(keys.values())
             missing = [text for text, key in keys.items() if key not in found]
             if missing:
-                made = self.transformer.encode(missing).astype("<f4")
-                new = {keys[text]: vector.tobytes() for text, vector in zip(missing, made)}
-                with transaction(database):
-                    database.executemany(INSERT, [(version, *pair) for pair in new.items()])
+                new = {keys[text]: vector for text, vector in zip(missing, self.transformer.encode(missing))}
+                cache.add(new)
                 found |= new
-            out = np.empty((len(sentences), self.n_features), np.float32)
-            for row, text in enumerate(sentences):
-                out[row] = read_vector(found[keys[text]], self.n_features)
+        out = np.empty((len(sentences), self.n_features), np.float32)
+        for row, text in enumerate(sentences):
+            out[row] = found[keys[text]]
         return out

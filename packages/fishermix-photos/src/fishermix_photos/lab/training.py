@@ -188,14 +188,15 @@ def fit_sentence_encoder(vectors: WordVectors, recipe: Recipe, stages: Stages) -
         lambda made, folder: save_folder(folder, WHITENING, NoFields(), made.to_tensors()),
         lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors),
     )
-    rows = whitening.transform(corpus).astype(np.float32) if recipe.mixtures else corpus
+    mixtures = recipe.mixtures
+    rows = whitening.transform(corpus).astype(np.float32) if mixtures else corpus
     transformer = None
     if recipe.transformer:
         transformer = CachedTransformer(SentenceTransformer.find(recipe.transformer), stages.folder)
     return SentenceEncoder(
         vectors,
         whitening=whitening,
-        mixtures=[_fit_mixture(rows, key, families, recipe, stages) for families in recipe.mixtures],
+        mixtures=[_fit_mixture(rows, key, families, recipe, stages) for families in mixtures],
         stop_words=recipe.stop_words,
         transformer=transformer,
         transformer_weight=recipe.transformer_weight,

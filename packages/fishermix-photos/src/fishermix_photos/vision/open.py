@@ -6,7 +6,9 @@ So does a photo that takes too long or needs too much memory (see `decode` and `
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,7 +20,6 @@ from typing import Any
 from fishermix.errors import FishermixError
 from PIL import Image
 
-from fishermix_photos.disk import open_regular
 from fishermix_photos.vision import worker
 from fishermix_photos.vision.decode import (
     BYTES_PER_PIXEL,
@@ -203,6 +204,20 @@ def allow_pixels(max_pixels: int | None) -> int:
     if Image.MAX_IMAGE_PIXELS and max_pixels > Image.MAX_IMAGE_PIXELS:
         Image.MAX_IMAGE_PIXELS = max_pixels
     return max_pixels
+
+
+def open_regular(path: str | os.PathLike) -> BufferedReader:
+    """Open a file to read, if it is a regular one; `OSError` if not.
+
+    A pipe that took the place of a file would otherwise stop the program until somebody writes to it.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        is_folder = stat.S_ISDIR(mode)
+        raise OSError(errno.EINVAL, "it is a folder" if is_folder else "not a regular file", os.fspath(path))
+    return os.fdopen(handle, "rb")
 
 
 def open_binary(path: str | os.PathLike) -> BufferedReader:

@@ -34,7 +34,6 @@ class CaptionRecipe:
     recurrent_dropout: float = 0.0
     output_dropout: float = 0.0  # before the softmax
     average: float = 0.0  # decay of the running mean of the weights, which is evaluated and saved; 0: no mean
-    bfloat16: bool = False  # products in bfloat16: twice as fast where the processor has instructions for it
     patience: int = 3  # training stops after this many epochs without a better value on dev
     choose_by: str = "loss"  # the criterion on dev for the best epoch: "loss", or a key of `caption_scores`
     seed: int = 0  # of the first weights, the order of the sentences and dropout

@@ -27,7 +27,6 @@ from fishermix.errors import FishermixError
 from fishermix.measures.captions import caption_scores
 from fishermix.progress import progress
 from fishermix.storage import (
-    LOCK,
     Count,
     FolderKind,
     Json,
@@ -36,7 +35,6 @@ from fishermix.storage import (
     SavedFolder,
     Struct,
     hash_values,
-    hold_folder,
     is_vacant,
     load_folder,
     remove_saved,
@@ -157,13 +155,6 @@ class Training:
 
         Nobody else may train in the folder of the checkpoint meanwhile.
         """
-        if self.folder is None:
-            return self._run()
-        with hold_folder(self.folder, "--checkpoint (in Python: folder=)"):
-            self._restore(self.folder)  # another training may have gone on since
-            return self._run()
-
-    def _run(self) -> Captioner:
         total = self.recipe.epochs * self.steps_per_epoch
         position = self.position
         with progress("training the captioner", total) as bar:
@@ -199,13 +190,12 @@ class Training:
         recipe = self.recipe
         seed = recipe.seed * SEED_STEP + step
         dropout = Dropout(recipe.recurrent_dropout, recipe.output_dropout, seed)
-        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-            scores = self.network(
-                self._train_inputs[torch.from_numpy(batch.images)],
-                torch.from_numpy(batch.inputs),
-                self._word_inputs,
-                dropout,
-            ).float()
+        scores = self.network(
+            self._train_inputs[torch.from_numpy(batch.images)],
+            torch.from_numpy(batch.inputs),
+            self._word_inputs,
+            dropout,
+        )
         targets = torch.from_numpy(batch.targets)
         loss, words = cross_entropy(scores, targets, recipe.label_smoothing)
         self.optimizer.zero_grad()
@@ -292,8 +282,7 @@ class Training:
             return
         for name in ("state", "best"):
             remove_saved(self.folder / name)
-        with suppress(OSError):  # Windows: the lock is held; or other files are there
-            (self.folder / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # other files are there
             self.folder.rmdir()
 
     def make_captioner(self) -> Captioner:

@@ -16,7 +16,7 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -31,7 +31,6 @@ MAX_WORD_BYTES = 1024
 MAX_NUMBER_BYTES = 40  # of a number in text and its separator
 MAX_LINE_BYTES = MAX_WORD_BYTES + MAX_DIMENSION * MAX_NUMBER_BYTES
 MAX_DECOMPRESSED_BYTES = 16 * 2**30
-CHUNK_BYTES = 2**22
 FIRST_ROWS = 1024  # the array of vectors starts with this many and doubles
 WORDS_PER_STEP = 1000  # of the progress bar
 HINT = 'errors="skip" (fishermix vectors import --skip-bad-words) skips such words.'
@@ -40,64 +39,36 @@ HEADER = re.compile(rb"(\d{1,15}) (\d{1,15})[ \r]*")
 
 
 class ByteSource:
-    """The bytes of a file, decompressed if need be, and the offset of the next one for messages."""
+    """The bytes of a file, decompressed if need be; errors name the file and the offset."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path = path
         self.zipped = file.read(len(GZIP)) == GZIP
         file.seek(0)
-        self._file: Any = gzip.GzipFile(fileobj=file) if self.zipped else file
-        self._buffer, self._at, self._buffer_offset = b"", 0, 0
-
-    @property
-    def offset(self) -> int:
-        return self._buffer_offset + self._at
+        self.file: Any = gzip.GzipFile(fileobj=file) if self.zipped else file
 
     def fail(self, message: str, offset: int | None = None) -> FishermixError:
         of = " of the decompressed data" if self.zipped else ""
-        at = self.offset if offset is None else offset
+        at = self.file.tell() if offset is None else offset
         return FishermixError(f"{self.path}, byte {at}{of}: {message}")
 
-    def peek(self, size: int) -> bytes:
-        """The next `size` bytes, fewer at the end of the file, without consuming them."""
-        self._fill(size)
-        return self._buffer[self._at : self._at + size]
-
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer at the end of the file."""
-        if len(self._buffer) - self._at < size:
-            self._fill(size)
-        start = self._at
-        self._at = min(start + size, len(self._buffer))
-        return self._buffer[start : self._at]
+        return self._read(self.file.read, size)
 
-    def take_until(self, delimiter: bytes, limit: int) -> bytes | None:
-        """The bytes before the next `delimiter`, which is dropped; None if it is not within `limit` bytes."""
-        end = self._buffer.find(delimiter, self._at, self._at + limit)
-        if end < 0:
-            self._fill(limit)
-            end = self._buffer.find(delimiter, self._at, self._at + limit)
-            if end < 0:
-                return None
-        start, self._at = self._at, end + 1
-        return self._buffer[start:end]
+    def read_line(self) -> bytes:
+        """The next line with its newline, if it has one within the longest line."""
+        return self._read(self.file.readline, MAX_LINE_BYTES)
 
-    def _fill(self, size: int) -> None:
-        while len(self._buffer) - self._at < size:
-            try:
-                more = self._file.read(CHUNK_BYTES)
-            except (OSError, EOFError, zlib.error) as error:
-                end = self._buffer_offset + len(self._buffer)
-                raise self.fail(f"The rest cannot be read ({error}). Is the file complete?", end) from error
-            if not more:
-                return
-            self._buffer_offset += self._at
-            self._buffer = self._buffer[self._at :] + more
-            self._at = 0
-            if self.zipped and self._buffer_offset + len(self._buffer) > MAX_DECOMPRESSED_BYTES:
-                raise self.fail(
-                    f"More than {MAX_DECOMPRESSED_BYTES} bytes. Decompress the file first if you trust it."
-                )
+    def _read(self, read: Callable[[int], bytes], size: int) -> bytes:
+        if self.zipped and self.file.tell() > MAX_DECOMPRESSED_BYTES:
+            raise self.fail(
+                f"More than {MAX_DECOMPRESSED_BYTES} bytes. Decompress the file first if you trust it."
+            )
+        try:
+            return read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise self.fail(f"The rest cannot be read ({error}). Is the file complete?") from error
 
 
 @dataclass(frozen=True)
@@ -140,11 +111,12 @@ def read_vectors(
 
 
 def _detect_layout(source: ByteSource) -> Layout:
-    start = source.peek(2 * MAX_LINE_BYTES)
-    if not start.strip():
-        raise source.fail("The file is empty.")
-    first, _, rest = start.partition(b"\n")
-    header = HEADER.fullmatch(first)
+    """The format; the next byte to read is that of the first word."""
+    first, second = source.read_line(), source.read_line()
+    if not (first + second).strip():
+        raise source.fail("The file is empty.", 0)
+    header = HEADER.fullmatch(first.rstrip(b"\n"))
+    source.file.seek(len(first) if header else 0)
     if not header:
         fields = split_line(first)
         if len(fields) < 2 or not all(_is_number(field) for field in fields[1:]):
@@ -155,13 +127,12 @@ def _detect_layout(source: ByteSource) -> Layout:
         return Layout(False, None, len(fields) - 1)
     count, dimension = int(header[1]), int(header[2])
     _check_dimension(source, dimension)
-    source.take(len(first) + 1)
     if count == 0:
         raise source.fail("The header announces no words.", 0)
-    fields = split_line(rest.partition(b"\n")[0], dimension)
+    fields = split_line(second, dimension)
     binary = len(fields) <= dimension or not all(_is_number(field) for field in fields[-dimension:])
     least = count * (1 + (4 if binary else 2) * dimension)
-    there = source.path.stat().st_size - source.offset
+    there = source.path.stat().st_size - len(first)
     if not source.zipped and there < least:
         raise source.fail(
             f"The header announces {count} words of {dimension} numbers, at least {least} bytes, "
@@ -201,16 +172,21 @@ def _read_binary(source: ByteSource, layout: Layout, limit: int | None) -> Itera
     assert layout.count is not None
     size = 4 * layout.dimension
     for done in range(layout.count if limit is None else min(limit, layout.count)):
-        word = source.take_until(b" ", MAX_WORD_BYTES + 2)
-        at = source.offset
-        if word is None:
-            if len(source.peek(MAX_WORD_BYTES + 2)) < MAX_WORD_BYTES + 2:
-                raise source.fail(f"The file ends after {done} of {layout.count} words.")
-            raise source.fail(f"Word {done + 1} is longer than {MAX_WORD_BYTES} bytes. The file is damaged.")
-        numbers = source.take(size)
-        if len(numbers) < size:
+        at = source.file.tell()
+        # As long as no space was found, a space and a vector follow: this never reads too much.
+        record = source.read(size + 1)
+        while (end := record.find(b" ", 0, MAX_WORD_BYTES + 2)) < 0:
+            if len(record) > MAX_WORD_BYTES + 1:
+                raise source.fail(
+                    f"Word {done + 1} is longer than {MAX_WORD_BYTES} bytes. The file is damaged.", at
+                )
+            if not (more := source.read(size + 1)):
+                raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
+            record += more
+        record += source.read(end + 1 + size - len(record))
+        if len(record) < end + 1 + size:
             raise source.fail(f"The file ends within the vector of word {done + 1} of {layout.count}.")
-        yield at - len(word) - 1, word.lstrip(b"\n"), numbers
+        yield at, record[:end].lstrip(b"\n"), record[end + 1 :]
     if limit is None:
         _check_end(source, layout)
 
@@ -218,17 +194,14 @@ def _read_binary(source: ByteSource, layout: Layout, limit: int | None) -> Itera
 def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: str) -> Iterator[Record]:
     done = 0
     while (layout.count is None or done < layout.count) and (limit is None or done < limit):
-        at = source.offset
-        line = source.take_until(b"\n", MAX_LINE_BYTES)
-        whole = line is not None
-        if line is None:
-            line = source.take(MAX_LINE_BYTES)
-            if len(line) == MAX_LINE_BYTES:
-                raise source.fail(f"A line is longer than {MAX_LINE_BYTES} bytes. The file is damaged.", at)
-            if not line.strip():
-                if layout.count is not None:
-                    raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
-                return
+        at, line = source.file.tell(), source.read_line()
+        whole = line.endswith(b"\n")
+        if len(line) == MAX_LINE_BYTES and not whole:
+            raise source.fail(f"A line is longer than {MAX_LINE_BYTES} bytes. The file is damaged.", at)
+        if not whole and not line.strip():
+            if layout.count is not None:
+                raise source.fail(f"The file ends after {done} of {layout.count} words.", at)
+            return
         fields = split_line(line, layout.dimension)
         _check_fields(source, layout, fields, at, whole)
         done += 1
@@ -254,7 +227,7 @@ def _check_fields(source: ByteSource, layout: Layout, fields: list[bytes], at: i
 
 
 def _check_end(source: ByteSource, layout: Layout) -> None:
-    if source.peek(64).strip():
+    if source.read(64).strip():
         raise source.fail(f"There is more data after the {layout.count} words that the header announces.")
 
 
