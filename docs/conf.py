@@ -115,11 +115,20 @@ def _make_reference(app) -> None:
 def _skip_foreign(app, what, name, member, skip, options):
     """Inherited members of other packages have their own documentation."""
     function = getattr(member, "fget", member)
-    module = getattr(function, "__module__", None)
+    module = getattr(
+        getattr(function, "__objclass__", function), "__module__", None
+    )  # builtins have the class
     return True if module is not None and not module.startswith("fishermix") else None
+
+
+def _add_return(app, what, name, value, options, lines) -> None:
+    """Methods whose docstring does not say what they return get the annotated type; numpydoc formats it."""
+    if what in ("function", "method"):
+        lines += document_api.describe_return(value)
 
 
 def setup(app) -> None:
     app.connect("builder-inited", _make_reference, priority=100)
     app.connect("source-read", _link_to_pages)
     app.connect("autodoc-skip-member", _skip_foreign)
+    app.connect("autodoc-process-docstring", _add_return, priority=100)

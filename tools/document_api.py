@@ -5,7 +5,9 @@ that the documents and the gallery import no others.
 """
 
 import inspect
+import re
 import shutil
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -65,6 +67,18 @@ def write_pages(folder: Path) -> None:
 def is_constant(package: str, name: str) -> bool:
     """Constants are listed by no page: they have no docstring."""
     return not callable(getattr(import_module(package), name))
+
+
+def describe_return(function: Callable) -> list[str]:
+    """The lines of a section with the annotated type, for a docstring without one of its own."""
+    docstring = inspect.getdoc(function) or ""
+    if re.search(r"^(Returns|Yields)\n-", docstring, re.MULTILINE):
+        return []
+    annotation = inspect.signature(function).return_annotation
+    if annotation in (None, "None", inspect.Signature.empty):
+        return []
+    named = inspect.formatannotation(annotation) if not isinstance(annotation, str) else annotation
+    return ["", "Returns", "-------", named.replace("np.", "")]
 
 
 def _describe_package(package: str, names: list[str]) -> str:

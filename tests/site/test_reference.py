@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ import document_api  # noqa: E402
 import document_commands  # noqa: E402
 
 docscrape = pytest.importorskip("numpydoc.docscrape")
+sphinx_docscrape = pytest.importorskip("numpydoc.docscrape_sphinx")
+docutils_core = pytest.importorskip("docutils.core")
 
 PUBLIC = [
     (package, name)
@@ -82,10 +85,57 @@ def returns_something(value):
     return not inspect.isclass(value) and inspect.signature(value).return_annotation not in (None, "None")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if returns_something(CALLABLES[name])])
-def test_what_a_public_function_returns_is_described(name):
+RETURNING = [name for name, value in CALLABLES.items() if returns_something(value)]
+
+
+@pytest.mark.parametrize("name", RETURNING)
+def test_the_site_says_what_a_function_or_method_returns(name):
+    """In a section of the docstring, or with the annotated type, which has to be one."""
+    docstring = "\n".join([inspect.getdoc(CALLABLES[name]), *document_api.describe_return(CALLABLES[name])])
+    sections = docscrape.NumpyDocString(docstring)
+    [first, *_] = sections["Returns"] or sections["Yields"]
+    assert first.type or first.name, f"{name} does not say what it returns"
+    assert "Any" not in (first.type, first.name), f"{name} does not say what it returns"
+
+
+MOST_USED = [
+    "fit",
+    "fit_transform",
+    "transform",
+    "transform_y",
+    "fit_predict",
+    "predict",
+    "predict_proba",
+    "sample",
+    "score",
+    "score_samples",
+    "image_points",
+    "sentence_points",
+    "encode_images",
+    "encode_text",
+    "similarity",
+    "most_similar",
+    "search",
+    "caption",
+]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in RETURNING if name in NAMES or name.rpartition(".")[2] in MOST_USED]
+)
+def test_functions_and_the_methods_used_most_describe_what_they_return(name):
     sections = docscrape.NumpyDocString(inspect.getdoc(CALLABLES[name]))
     assert sections["Returns"] or sections["Yields"], f"{name} does not say what it returns"
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_docstrings_are_formatted_without_warnings(name):
+    """What docutils warns of fails `make docs`, such as continuation lines of `name : description`."""
+    docstring = str(sphinx_docscrape.SphinxDocString(inspect.getdoc(CALLABLES[name])))
+    tree = docutils_core.publish_doctree(docstring, settings_overrides={"report_level": 5, "halt_level": 5})
+    messages = [node for node in tree.findall() if node.tagname == "system_message" and node["level"] > 1]
+    known_to_sphinx = re.compile("Unknown (directive type|interpreted text role)")
+    assert not [node.astext() for node in messages if not known_to_sphinx.search(node.astext())]
 
 
 # Objects that only our own functions make, and that are described by their attributes.

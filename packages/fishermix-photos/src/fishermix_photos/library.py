@@ -257,6 +257,11 @@ class PhotoLibrary(AbstractContextManager):
         """The photos that a query describes. A query that is only a date lists the photos of that time.
 
         query : a line is read by `parse_query`
+
+        Returns
+        -------
+        found : Results
+            The photos, the best first, and remarks on how the query was read.
         """
         if isinstance(query, str):
             query = Query(parse_query(query))

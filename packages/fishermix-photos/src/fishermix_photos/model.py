@@ -275,7 +275,13 @@ class ImageTextModel:
     # Sentences
 
     def encode_text(self, sentences: Sequence[str]) -> np.ndarray:
-        """Points (n, d) of sentences, float32 of length 1; zero where no word is known."""
+        """Points (n, d) of sentences, float32 of length 1; zero where no word is known.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d)
+            float32, in the order of the sentences.
+        """
         if isinstance(sentences, str):
             raise FishermixError("encode_text takes a list of sentences. Put the sentence in brackets.")
         blocks = [np.zeros((0, self.dimension), np.float32)]
@@ -312,13 +318,25 @@ class ImageTextModel:
     # Photos
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
-        """Points (n, d) of photos, float32 of length 1. Photos are paths, bytes or PIL images."""
+        """Points (n, d) of photos, float32 of length 1. Photos are paths, bytes or PIL images.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d)
+            float32, in the order of the photos.
+        """
         if not len(images):
             return np.zeros((0, self.dimension), np.float32)
         return self.joint_space.image_points(self.image_encoder.transform(list(images)))
 
     def caption(self, images: Sequence[Any], **options: Any) -> list[str]:
-        """A new sentence for each photo. The options are those of `Captioner.describe`, such as `beam`."""
+        """A new sentence for each photo. The options are those of `Captioner.describe`, such as `beam`.
+
+        Returns
+        -------
+        sentences : list of str
+            In the order of the photos.
+        """
         self._expect_captioner()  # before photos are encoded
         return [found.sentence for found in self.describe_points(self.encode_images(images), **options)]
 
@@ -336,7 +354,13 @@ class ImageTextModel:
     # Scores
 
     def similarity(self, sentences: Sequence[str], images: Sequence[Any]) -> np.ndarray:
-        """Scores (sentences, images): the cosine, corrected for hubs."""
+        """Scores (sentences, images): the cosine, corrected for hubs.
+
+        Returns
+        -------
+        scores : ndarray of shape (sentences, images)
+            float32; higher is more similar.
+        """
         texts = self.joint_space.csls_sentences(self.encode_text(sentences))
         return texts @ self.joint_space.csls_images(self.encode_images(images)).T
 

@@ -236,12 +236,24 @@ class JointSpace:
     _space_keys: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def image_points(self, features: np.ndarray) -> np.ndarray:
-        """Unit points (n, d) float32 of image vectors (n, p)."""
+        """Unit points (n, d) float32 of image vectors (n, p).
+
+        Returns
+        -------
+        points : ndarray of shape (n, d)
+            float32, each of length 1.
+        """
         prepared = prepare_features(features, self.image_power, self.image_l2, self.image_widths)
         return unit_rows(prepared @ self._image_map - self._image_origin)
 
     def sentence_points(self, vectors: np.ndarray) -> np.ndarray:
-        """Unit points (n, d) float32 of sentence vectors (n, q). The zero vector stays zero."""
+        """Unit points (n, d) float32 of sentence vectors (n, q). The zero vector stays zero.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d)
+            float32, each of length 1 or zero.
+        """
         points = vectors @ self._sentence_map - self._sentence_origin
         if self.n_word_features:
             words = slice(self.n_word_features)

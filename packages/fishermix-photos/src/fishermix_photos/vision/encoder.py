@@ -90,7 +90,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         self.max_pixels = max_pixels
 
     def fit(self, images: object = None, y: object = None) -> ImageEncoder:
-        """Do nothing: there is nothing to learn."""
+        """Do nothing: there is nothing to learn.
+
+        Returns
+        -------
+        self : ImageEncoder
+            The encoder, unchanged.
+        """
         return self
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
@@ -137,7 +143,13 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return "+".join(network.features_key(self.view) for network in self._networks)
 
     def transform(self, images: Sequence[ImageSource]) -> np.ndarray:
-        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable."""
+        """(n, d) float32 of n paths, bytes or PIL images; raises `FishermixError` if one is unreadable.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, d)
+            float32, in the order of the images.
+        """
         features = np.empty((len(images), self.n_features), np.float32)
         with progress("encoding photos", len(images)) as bar:
             for position, vector in self.stream(images):

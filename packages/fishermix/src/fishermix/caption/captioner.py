@@ -100,7 +100,13 @@ class Captioner:
         return self.weights.dimension
 
     def caption(self, image_points: np.ndarray, **options: Any) -> list[str]:
-        """One sentence per image; the options are those of `describe`."""
+        """One sentence per image; the options are those of `describe`.
+
+        Returns
+        -------
+        sentences : list of str
+            In the order of the images.
+        """
         return [description.sentence for description in self.describe(image_points, **options)]
 
     def describe(

@@ -24,9 +24,16 @@ class CovarianceSums:
     that moving them to the mean at the end subtracts little. The side with fewer features and any side of up
     to 2,048 features are summed in float64; a larger side is summed in the type of its data, usually float32.
 
-    y_groups : groups of columns of Y that are zero together in most rows, as `SentenceVectors.feature_groups`
-        gives them; their zero blocks are skipped
-    rounded : products are taken in `dtype` and only their sums over blocks in float64
+    Parameters
+    ----------
+    n_features_x, n_features_y : int
+        Number of features of each side.
+    dtype : numpy dtype, default float32
+        Type of the data.
+    y_groups : sequence of sequences of slices, optional
+        Groups of columns of Y that are zero together in most rows; their zero blocks are skipped.
+    rounded : bool, default False
+        Products are taken in `dtype`, and only their sums over blocks in float64.
 
     See Also
     --------

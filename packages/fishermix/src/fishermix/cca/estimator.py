@@ -273,6 +273,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         `y` is scikit-learn's name of Y. A `Pipeline` that goes on with the points of X alone calls this
         method too, and fails as it does with scikit-learn's CCA: fit the CCA before it.
+
+        Returns
+        -------
+        points : tuple of ndarray of shape (m, k) and ndarray of shape (n, k)
+            The points of X and of Y.
         """
         Y = y if Y is None else Y
         return self.fit(X, Y, pairs).transform(X, Y)
@@ -284,14 +289,26 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]: ...
 
     def transform(self, X: Any, Y: Any = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Points (m, k) of rows (m, p) of X in the joint space; with Y the tuple of the points of both."""
+        """Points (m, k) of rows (m, p) of X in the joint space; with Y the tuple of the points of both.
+
+        Returns
+        -------
+        points : ndarray of shape (m, k), or tuple of it and ndarray of shape (n, k)
+            The points of X, in its type; with Y also those of Y.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         points = self.projections_.project_x(X, self.power)
         return points if Y is None else (points, self.transform_y(Y))
 
     def transform_y(self, Y: Any) -> np.ndarray:
-        """Points (n, k) of rows (n, q) of Y in the joint space, in the container of `set_output`."""
+        """Points (n, k) of rows (n, q) of Y in the joint space, in the container of `set_output`.
+
+        Returns
+        -------
+        points : ndarray of shape (n, k)
+            The points, in the type of Y; a data frame if `set_output` asked for one.
+        """
         check_is_fitted(self)
         given, Y = Y, _parse_y(Y)
         if Y.shape[1] != len(self.y_weights_):
@@ -307,6 +324,11 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         On pairs held out from the fit it is what `GridSearchCV` maximizes. Use it to compare ridges, not
         numbers of directions, because the first directions correlate most. A direction without variance
         counts as 0. scikit-learn names its second argument y.
+
+        Returns
+        -------
+        correlation : float
+            Between -1 and 1; higher is better.
         """
         x, y = (np.asarray(points, np.float64) for points in self.transform(X, y))
         pairs = parse_pairs(pairs, len(x), len(y))

@@ -87,7 +87,13 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
         self.threshold = threshold
 
     def fit(self, X: Any, y: Any = None, *, offsets: ArrayLike | None = None) -> Self:
-        """Fit the mixture if it is not fitted yet; X and offsets are as in `transform`, y is ignored."""
+        """Fit the mixture if it is not fitted yet; X and offsets are as in `transform`, y is ignored.
+
+        Returns
+        -------
+        self : FisherEncoder
+            The encoder, with the fitted mixture as `mixture_`.
+        """
         self._check_options()
         rows, _ = self._parse_sets(X, offsets, None)
         self.mixture_ = self.mixture if _is_fitted(self.mixture) else clone(self.mixture).fit(rows)
@@ -261,12 +267,23 @@ class OnRows(TransformerMixin, BaseEstimator):
             As in `FisherEncoder.transform`, with offsets as a pair ``(rows, offsets)``.
         y : array-like of shape (n_sets,), optional
             Labels of the sets. A supervised transformer gets the label of its set for each row.
+
+        Returns
+        -------
+        self : OnRows
+            The estimator, with the fitted transformer as `transformer_`.
         """
         self._fit(X, y, "fit")
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit the transformer and return the transformed sets."""
+        """Fit the transformer and return the transformed sets.
+
+        Returns
+        -------
+        sets : list, array or pair
+            As of `transform`.
+        """
         rows, form, out = self._fit(X, y, "fit_transform")
         return form.restore(self._check_rows(out, _num_samples(rows)))
 
@@ -275,6 +292,11 @@ class OnRows(TransformerMixin, BaseEstimator):
 
         X is as in `fit`. The result is a list for a list, an iterator or an object array; else a 3-D array,
         a pair or a 2-D array, as X. An empty set stays empty.
+
+        Returns
+        -------
+        sets : list, array or pair
+            The sets, each with as many rows as before.
         """
         check_is_fitted(self, "transformer_")
         rows, form = open_sets(X, self.n_features_in_)

@@ -93,7 +93,13 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         self.transformer_weight = transformer_weight
 
     def fit(self, X: Any = None, y: Any = None) -> SentenceEncoder:
-        """Does nothing: vectors, whitening and mixtures are fitted before."""
+        """Does nothing: vectors, whitening and mixtures are fitted before.
+
+        Returns
+        -------
+        self : SentenceEncoder
+            The encoder, unchanged.
+        """
         return self
 
     def set_params(self, **params: Any) -> SentenceEncoder:
@@ -122,7 +128,13 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
         return self.sentence_vectors.lookup
 
     def transform(self, X: Sequence[Sentence]) -> np.ndarray:
-        """Vectors (n, n_features) float32 of sentences, each a string or a list of tokens."""
+        """Vectors (n, n_features) float32 of sentences, each a string or a list of tokens.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, n_features)
+            float32; zero for a sentence without known words.
+        """
         if isinstance(X, str | bytes) or not isinstance(X, Iterable):
             raise FishermixError(f"transform takes a list of sentences, not {X!r:.60}.")
         X = X if isinstance(X, Sized) else list(X)

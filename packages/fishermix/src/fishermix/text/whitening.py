@@ -88,7 +88,13 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
-        """Learn from word vectors X (n, D)."""
+        """Learn from word vectors X (n, D).
+
+        Returns
+        -------
+        self : Whitening
+            The estimator, with the learned map as `whitening_`.
+        """
         if self.kind not in WHITENINGS:
             raise FishermixError(f"kind='{self.kind}' is not one of {', '.join(WHITENINGS)}.")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -108,7 +114,13 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, D) -> (n, D), float32 for float32 and float64 otherwise."""
+        """(n, D) -> (n, D), float32 for float32 and float64 otherwise.
+
+        Returns
+        -------
+        rows : ndarray of shape (n, D)
+            The whitened rows.
+        """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.whitening_.transform(data)

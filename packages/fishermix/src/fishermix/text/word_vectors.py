@@ -159,7 +159,10 @@ class WordVectors:
     def most_similar(self, query: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
         """The `n` words with the highest cosine to a word (other than itself) or to a vector (D,).
 
-        Returns a list of words and cosines, the highest first.
+        Returns
+        -------
+        found : list of (str, float)
+            Words and cosines, the highest first.
         """
         if isinstance(query, str):
             itself = self.words.rows([query])[0]
