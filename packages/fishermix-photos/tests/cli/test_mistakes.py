@@ -130,7 +130,7 @@ def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
     score = json.loads(tiny("explain", "blue", photo, "--json"))["score"]
     assert score > 0.1
     assert tiny("explain", "red - blue", photo).splitlines()[-2:] == [
-        "subtracted by the query: the score of each alone",
+        "excluded by the sentence: the score of each alone",
         f"  {score:+.3f}  blue",
     ]
     remarks.clear()

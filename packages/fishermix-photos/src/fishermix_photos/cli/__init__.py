@@ -49,7 +49,7 @@ HELP_PANELS = {
 }
 # The commands that help with the mistakes of the library, by the codes of their errors.
 ADVICE = {
-    "library_damaged": "`fishermix library remove --all` deletes it; your photos are not in it.",
+    "library_damaged": "`fishermix library remove --all` deletes it, but not your photos.",
     "not_in_library": "Add it with `fishermix library add {folder}`.",
     "other_model": "`fishermix library update` encodes all photos again.",
     "folder_away": "`fishermix library remove {folder}` removes it.",

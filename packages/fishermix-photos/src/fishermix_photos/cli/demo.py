@@ -40,7 +40,7 @@ def demo(
         "demo-out"
     ),
 ) -> None:
-    """Try search, caption, explain and a contact sheet on photos that are part of installed packages."""
+    """Try search, captions and explanations on a few sample photos."""
     from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
     from fishermix_photos.query import parse_query
     from fishermix_photos.results import Query

@@ -35,9 +35,9 @@ def caption(
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
 ) -> None:
-    """Write a sentence for each photo.
+    """Write a caption for each photo.
 
-    "(unsure)" means that the sentence matches the photo barely better than a random caption.
+    "(unsure)" means that the caption matches the photo barely better than a random caption.
 
     Photos that cannot be read are reported, and the exit code is then 1.
     """
@@ -77,7 +77,7 @@ def annotate(
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
 ) -> None:
-    """Choose the sentences that describe photos best, with their scores.
+    """Find the sentences that describe a photo best, with their scores.
 
     Photos that cannot be read are reported, and the exit code is then 1.
     """
@@ -146,16 +146,16 @@ def _describe_each(
 
 @app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
 def explain(
-    sentence: Annotated[str, typer.Argument(help="A sentence.")],
-    photo: Annotated[Path, typer.Argument(help="A photo.")],
+    sentence: Annotated[str, typer.Argument(help="A sentence, as in a search.")],
+    photo: Annotated[Path, typer.Argument(help="A photo file.")],
     as_json: options.Json = False,
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
 ) -> None:
-    """Show how much each word of a sentence contributes to its score with a photo.
+    """Show why a photo matches a sentence: what each word contributes to the score.
 
-    A word contributes what the score would lose without it. Dates are ignored; sentences that the query
-    subtracts are listed with their own scores.
+    A word contributes what the score would lose without it. Dates are ignored. What the sentence excludes,
+    as in "without people", is listed with its own score.
     """
     from fishermix_photos.query import parse_query, suggest_words
     from fishermix_photos.results import Query
@@ -182,6 +182,6 @@ def format_explanation(explanation: Explanation) -> list[str]:
         bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
         lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
     if explanation.subtracted:
-        lines += ["", "subtracted by the query: the score of each alone"]
+        lines += ["", "excluded by the sentence: the score of each alone"]
         lines += [f"  {part.score:+.3f}  {part.sentence}" for part in explanation.subtracted]
     return lines

@@ -28,7 +28,7 @@ def doctor(library: options.Library = None, model: options.Model = None) -> None
         f"fishermix   {__version__}",
         f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
         f"extras      {', '.join(_extras())}",
-        f"photos      {', '.join(_formats())}",
+        f"formats     {', '.join(_formats())}",
     )
     say(f"model       {_model(model, problems)}", *_library(library, problems))
     if problems:

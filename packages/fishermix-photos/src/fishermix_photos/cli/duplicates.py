@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 )
 def duplicates(
     folders: options.ComparedFolders = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Find only files with the same bytes.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Find only identical files.")] = False,
     omit_first: Annotated[
-        bool, typer.Option("--omit-first", help="Omit the first photo of each group, which is the largest.")
+        bool, typer.Option("--omit-first", help="Print only the copies: omit the first photo of each group.")
     ] = False,
     null: options.Null = False,
     as_json: options.Json = False,
@@ -31,7 +31,7 @@ def duplicates(
     library: options.Library = None,
     model: options.Model = None,
 ) -> None:
-    """Find copies of photos: equal files, and others in another size, format or quality.
+    """Find duplicate photos: identical files, and copies in another size, format or quality.
 
     Prints one path per line, with an empty line between groups. The photo with the most pixels comes first;
     among equals, a photo with a camera date, then one that is not named as a copy, then the oldest. No photo

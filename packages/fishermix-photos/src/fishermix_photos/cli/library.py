@@ -37,9 +37,9 @@ def add(
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
 ) -> None:
-    """Add folders: encode all photos in them and in their subfolders, once.
+    """Add folders with their subfolders, and encode all photos in them.
 
-    Photos that the library has already are recognized by their content and not encoded again.
+    Photos that are already in the library are recognized by their content and not encoded again.
     """
     with open_library(library, model) as photos:
         _update_folders(photos, folders)
@@ -73,7 +73,7 @@ def list_folders(
     as_json: options.Json = False,
     library: options.Library = None,
 ) -> None:
-    """List the folders of the library with their numbers of photos, or show one of them."""
+    """List the folders of the library and how many photos they contain, or show one folder."""
     with open_library(library, None) as photos:
         folders = photos.folders() if folder is None else [photos.status(folder)]
         summary = photos.summary()
@@ -124,7 +124,7 @@ def remove(
     ] = False,
     library: options.Library = None,
 ) -> None:
-    """Remove a folder from the library, whether it still exists or not. No photo is changed or deleted."""
+    """Remove a folder from the library, even if it no longer exists. Your photos stay as they are."""
     from fishermix_photos.results import NotInLibrary
 
     if (folder is None) != everything:

@@ -33,7 +33,7 @@ ComparedFolders = Annotated[
     list[Path] | None,
     Argument(
         metavar="FOLDER",
-        help=f"{ADDED} Default: the current folder if your library has it, otherwise the whole library.",
+        help=f"{ADDED} Default: the current folder if it is in your library, otherwise the whole library.",
     ),
 ]
 Photos = Annotated[
@@ -60,7 +60,9 @@ MaxPixels = Annotated[
         help="Reject images with more pixels than this. Default: depends on RAM.",
     ),
 ]
-Update = Annotated[bool, Option("--update/--no-update", help="Look for new, changed and deleted photos.")]
+Update = Annotated[
+    bool, Option("--update/--no-update", help="First look for new, changed and deleted photos.")
+]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Null = Annotated[
     bool, Option("-0", "--null", help="Print paths only, each ending in a zero byte, for xargs -0.")
@@ -74,7 +76,7 @@ Query = Annotated[
         metavar="QUERY... [FOLDER...]",
         help="A sentence or a photo, or several with + and - between them; 2:dog counts twice. "
         "Then the folders to search, which are added to your library. Without one, the current folder is "
-        "searched if your library has it, otherwise the whole library.",
+        "searched if it is in your library, otherwise the whole library.",
     ),
 ]
 Number = Annotated[
@@ -115,7 +117,10 @@ Near = Annotated[
         "52.5,13.4,10km. Names of places: GeoNames, CC BY 4.0.",
     ),
 ]
-Html = Annotated[Path | None, Option(help="Also write a contact sheet: one HTML file with the photos in it.")]
+Html = Annotated[
+    Path | None,
+    Option(metavar="FILE", help="Also write a contact sheet: one HTML file with the photos in it."),
+]
 
 # Training
 
@@ -167,12 +172,12 @@ Port = Annotated[int, Option(min=1, max=65535, help="Port to listen on.")]
 Host = Annotated[
     str,
     Option(
-        help="Address to listen on. 0.0.0.0: all devices of your network that have the token can connect."
+        help="Address to listen on. 0.0.0.0: every device on your network that has the token can connect."
     ),
 ]
 Token = Annotated[
     bool,
-    Option("--token", help="Require a token on this machine too; with --host it is always required."),
+    Option("--token", help="Require a token on this machine, too. With --host, it is always required."),
 ]
 Open = Annotated[bool, Option("--open", help="Open the page in your browser.")]
 

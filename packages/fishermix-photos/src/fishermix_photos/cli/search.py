@@ -81,10 +81,10 @@ def search(
 ) -> None:
     """Find the photos that a sentence describes.
 
-    The first search of a folder encodes every photo; later ones encode only new photos, all on this machine.
+    The first search of a folder encodes every photo, on this machine; later searches encode only new ones.
 
-    The higher the score, the better the match. Headings say which photos are likely right (probability 0.5
-    or more) and which maybe (0.2 or more). Near copies of one picture take one line.
+    The higher the score, the better the match. "likely" is a probability of 0.5 or more, "maybe" of 0.2 or
+    more. Near copies of a picture share one line.
     """
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query

@@ -38,10 +38,10 @@ def serve(
     library: options.Library = None,
     model: options.Model = None,
 ) -> None:
-    """Serve a page for searching your photos, on this machine only unless --host is given.
+    """Search your photos in a browser. Only this machine can connect unless you give --host.
 
-    Type a sentence to find photos, drop a photo to get a description, click a photo to see why it matches.
-    The page opens at once and shows new photos as they are encoded.
+    Type a sentence to find photos, drop a photo on the page to get a caption, click a photo to see why it
+    matches. The page opens at once and shows new photos as they are encoded.
     """
     _expect_packages()
     import webbrowser
