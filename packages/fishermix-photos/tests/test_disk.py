@@ -236,7 +236,7 @@ def test_a_library_is_private_whatever_the_umask(tmp_path, photos, umask):
 @posix
 def test_features_and_contact_sheets_are_private(tmp_path, umask):
     make_private_folder(tmp_path / "features")
-    write_contact_sheet(tmp_path / "features" / "sheet.html", "<html>")
+    write_contact_sheet(tmp_path / "features" / "sheet.html", "dog", "", [], str)
     create_private_file(tmp_path / "features" / "file")
     assert set(modes_of(tmp_path / "features").values()) == {0o700, 0o600}
     assert len(modes_of(tmp_path / "features")) == 3

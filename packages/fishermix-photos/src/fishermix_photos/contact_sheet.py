@@ -5,19 +5,18 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from html import escape
 from itertools import groupby
 
 from fishermix.errors import FishermixError
 from fishermix.storage import write_atomically
 
-from fishermix_photos.disk import explain_os_error
-from fishermix_photos.results import replace_undecodable
+from fishermix_photos.results import Photo, replace_undecodable
 from fishermix_photos.vision.formats import UnreadableImage
 from fishermix_photos.vision.open import open_photo
 
+LONGEST_SIDE = 480  # pixels of a photo
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -55,16 +54,6 @@ PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span>
 """
 
 
-@dataclass(frozen=True)
-class Card:
-    """A photo of a sheet: its file, the path to show, its score and its band."""
-
-    file: str | os.PathLike
-    path: str
-    score: float | None = None
-    band: str | None = None
-
-
 def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
     """A photo as JPEG bytes, with no side longer than `longest_side` pixels.
 
@@ -82,33 +71,24 @@ def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 8
     return out.getvalue()
 
 
-def render_contact_sheet(
-    title: str, cards: Iterable[Card], subtitle: str = "", longest_side: int = 480
-) -> str:
-    """The HTML of photos, with a heading for each band. Every text is escaped."""
+def write_contact_sheet(
+    out: str | os.PathLike, title: str, subtitle: str, photos: Iterable[Photo], name: Callable[[Photo], str]
+) -> None:
+    """Write an HTML file of photos with their names, under a heading for each band. Every text is escaped."""
     sections = []
-    for band, photos in groupby(cards, key=lambda card: card.band):
+    for band, section in groupby(photos, key=lambda photo: photo.band):
         shown = "".join(
             PHOTO.format(
-                picture=show_picture(photo.file, longest_side),
+                picture=show_picture(photo.picture, LONGEST_SIDE),
                 score="" if photo.score is None else f"{photo.score:.3f}",
-                path=_escape(photo.path),
+                path=_escape(name(photo)),
             )
-            for photo in photos
+            for photo in section
         )
         heading = f"<h2>{_escape(band.capitalize())}</h2>\n" if band else ""
         sections.append(f"{heading}<ol>\n{shown}</ol>\n")
-    return PAGE.format(title=_escape(title), subtitle=_escape(subtitle), sections="".join(sections))
-
-
-def write_contact_sheet(out: str | os.PathLike, html: str) -> None:
-    """Write the HTML file completely or not at all."""
-    try:
-        write_atomically(out, html.encode(), private=True)
-    except OSError as error:
-        raise FishermixError(
-            f"{out} cannot be written. {explain_os_error(error)} --html names the file."
-        ) from error
+    page = PAGE.format(title=_escape(title), subtitle=_escape(subtitle), sections="".join(sections))
+    write_atomically(out, page.encode(), private=True)
 
 
 def _escape(text: str) -> str:

@@ -20,19 +20,17 @@ from fishermix_photos.disk import data_folder
 from fishermix_photos.photo_files import add_slash, find_covering, resolve, scan_folder
 from fishermix_photos.query import (
     NAME_OF_PLACE,
-    Term,
     check_words,
     compare_by_cosine,
     encode_sentence,
     encode_terms,
+    explain_unknown,
     parse_query,
     read_names,
     read_terms,
     split_sentences,
-    suggest_words,
 )
 from fishermix_photos.results import (
-    Band,
     Changes,
     Facets,
     FolderStatus,
@@ -277,7 +275,7 @@ class PhotoLibrary(AbstractContextManager):
         model = self.model
         query, near = self._find_near(query, scope)
         encoded = encode_terms(named.terms, model, self._find_point)
-        remarks += [*near, *suggest_words(encoded.unknown_words, model, query.terms)]
+        remarks += [*near, *explain_unknown(encoded.unknown_words, model, query.terms)]
         preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
         for name, counts in preferred.items():
             number: object = counts
@@ -325,16 +323,6 @@ class PhotoLibrary(AbstractContextManager):
         with self._loading:
             pool = self._open_pool(None if sentences is None else tuple(sentences))
         return pool.rank_for_photos(self._point(photo)[None], n)[0]
-
-    def find_bands(
-        self, sentences: Sequence[str], photo: str | np.ndarray, folders: Sequence[str | os.PathLike] = ()
-    ) -> list[Band | None]:
-        """How sure a search for each sentence would be of a photo; None without a calibration."""
-        vector = self.model.joint_space.csls_images(self._point(photo)[None])[0]
-        encoded = [
-            encode_terms([Term("+", "text", text)], self.model, self._find_point) for text in sentences
-        ]
-        return [self._search.estimate_band(vector, query, self.model, folders) for query in encoded]
 
     def describe(self, photo: str | np.ndarray) -> Description:
         """A new `sentence` for a photo, its `confidence`, and whether it is `unsure`."""

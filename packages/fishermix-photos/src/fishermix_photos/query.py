@@ -532,12 +532,18 @@ def write_query(terms: Sequence[Term]) -> str | None:
     return " ".join(pieces).removeprefix("+ ")
 
 
+def explain_unknown(unknown: Sequence[str], model, terms: Sequence[Term] = ()) -> list[str]:
+    """Remarks on out-of-vocabulary words of a query: what the model makes of them, and better words."""
+    if not unknown:
+        return []
+    treatment = "guessed from their spelling" if model.reads_unknown_words else "ignored"
+    return [f"Unknown words, {treatment}: {', '.join(unknown)}.", *suggest_words(unknown, model, terms)]
+
+
 def suggest_words(unknown: Sequence[str], model, terms: Sequence[Term] = ()) -> list[str]:
     """A remark about each unknown word that is a month, or nearly a word of the vocabulary; with the query
     that it makes of `terms`.
     """
-    if not unknown:
-        return []
     from fishermix_photos.dates import is_month
     from fishermix_photos.spelling import suggest_spelling
 

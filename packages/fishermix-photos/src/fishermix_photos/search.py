@@ -134,14 +134,6 @@ class PhotoSearch:
             threshold = max(threshold, estimate_threshold(scores, best))
         return probabilities, threshold
 
-    def estimate_band(
-        self, photo: np.ndarray, encoded: EncodedQuery, model: ImageTextModel, folders: Folders
-    ) -> Band | None:
-        """The band that the photo with this vector has among the results of a query."""
-        score, scope = float(encoded.vector @ photo), self._store.scope(folders, model.key)
-        probabilities, _ = self._estimate(encoded, model, Query(), scope, score)
-        return None if probabilities is None else find_band(probabilities.of_scores([score])[0])
-
     def browse(self, query: Query, scope: Scope) -> Results:
         """The photos that meet the conditions of a query, without its terms, in its order."""
         end, order = query.offset + query.n, "date" if query.sort == "score" else query.sort

@@ -25,7 +25,7 @@ def test_the_verbs_of_a_library(tiny, photos, remarks, tmp_path):
     assert "is not in the photo library" in tiny("library", "update", photos, fails=True)
     added = tiny("library", "add", photos)
     assert added == "8 photos: 8 encoded, 0 recognized by content, 0 removed, 1 unreadable.\n"
-    assert any(remark.startswith(f"{photos}/broken.jpg: cannot be read") for remark in remarks)
+    assert any(f"for example {photos}/broken.jpg" in remark for remark in remarks)
     (photos / "red.png").unlink()
     assert tiny("library", "update").startswith("7 photos: 0 encoded, 0 recognized by content, 1 removed")
     assert ": 7 photos, 0 problems" in tiny("doctor")

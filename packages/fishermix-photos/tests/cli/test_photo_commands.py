@@ -126,7 +126,6 @@ def test_demo_uses_photos_that_packages_carry(tiny, tmp_path, monkeypatch):
     assert "fishermix caption" in text
     assert "score 1.000" in text
     assert {path.name for path in (tmp_path / "out" / "photos").iterdir()} >= {"china.jpg", "coffee.png"}
-    assert (tmp_path / "out" / "contact-sheet.html").read_text().count("<img") == 12
 
 
 def test_serve_answers_and_stops(photos, tmp_path):

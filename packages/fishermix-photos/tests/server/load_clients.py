@@ -26,7 +26,7 @@ def requests_of(number):
         ("GET", f"/api/similar?id={photo}", None),
         ("GET", f"/api/explain?q=red+blue&id={photo}", None),
         ("GET", "/api/status", None),
-        ("POST", "/api/annotate", picture.getvalue()),
+        ("POST", "/api/similar", picture.getvalue()),
         ("POST", "/api/caption", picture.getvalue()),
         ("GET", "/", None),
     ][number % 8]

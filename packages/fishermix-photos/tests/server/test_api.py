@@ -39,8 +39,9 @@ def test_search(client, library):
         (photo.id, photo.score) for photo in expected.photos
     ]
     assert answer["more"]
-    assert answer["unknown_words"] == []
-    assert client.get("/api/search", params={"q": "red boat"}).json()["unknown_words"] == ["boat"]
+    assert answer["remarks"] == []
+    (remark,) = client.get("/api/search", params={"q": "red boat"}).json()["remarks"]
+    assert remark["text"] == "Unknown words, ignored: boat."
 
 
 def test_photos_have_probabilities_in_numbers_and_words(judged):
@@ -70,18 +71,13 @@ def test_combined_queries_with_a_photo(client, library):
     assert answer["photos"][0]["path"] == "photos/sub/flag.png"
 
 
-def test_similar_annotate_caption_by_id_and_by_upload(client, library):
+def test_similar_and_caption_by_id_and_by_upload(client, library):
     blue = id_of(library, "blue.png")
     by_id = client.get("/api/similar", params={"id": blue, "n": 3}).json()["photos"]
     assert blue not in [found["id"] for found in by_id]
     assert client.post("/api/similar?n=1", content=photo("blue")).json()["photos"][0][
         "score"
     ] == pytest.approx(1)
-    for answer in (
-        client.get("/api/annotate", params={"id": blue, "n": 1}),
-        client.post("/api/annotate?n=1", content=photo("blue", kind="JPEG")),
-    ):
-        assert [found["sentence"] for found in answer.json()] == ["a blue picture"]
     for answer in (
         client.get("/api/caption", params={"id": blue}),
         client.post("/api/caption", content=photo("blue")),
@@ -183,7 +179,7 @@ def test_a_photo_that_became_a_link_out_of_the_folder_is_not_shown(client, libra
         file.write_bytes(kept)
 
 
-@pytest.mark.parametrize("path", ["/api/caption", "/api/annotate", "/api/similar"])
+@pytest.mark.parametrize("path", ["/api/caption", "/api/similar"])
 @pytest.mark.parametrize("body", [b"", b"no photo", b"<svg onload=alert(1)>", photo("red")[:60]])
 def test_bad_photos_are_a_mistake_of_the_client(client, path, body):
     answer = client.post(path, content=body)

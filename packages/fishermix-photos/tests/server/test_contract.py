@@ -26,7 +26,7 @@ def description(address):
 
 def test_every_route_is_described(description):
     paths = {operation.ok().path for operation in description.get_all_operations()}
-    named = "search browse facets duplicates topics annotate caption similar explain export status"
+    named = "search browse facets duplicates topics caption similar explain export status"
     photo = {f"/api/photos/{{id}}{rest}" for rest in ("", "/details", "/original")}
     assert paths == {f"/api/{name}" for name in named.split()} | photo
 

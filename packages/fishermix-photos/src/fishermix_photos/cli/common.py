@@ -122,12 +122,6 @@ def tell(*messages: str) -> None:
             complain(message)
 
 
-def explain_unknown_words(words: Sequence[str], model: ImageTextModel) -> str:
-    """What the model makes of out-of-vocabulary words of a query."""
-    use = "guessed from their spelling" if model.reads_unknown_words else "ignored"
-    return f"Unknown words, {use}: {', '.join(words)}."
-
-
 def complain(message: str) -> None:
     """Print a line on standard error, with --quiet too."""
     _write(sys.stderr, f"fishermix: {clean(message)}\n")

@@ -25,7 +25,6 @@ PACKAGED_PHOTOS = {
     ),
     "sklearn.datasets.images": ("china.jpg", "flower.jpg"),
 }
-PHOTOS_ON_THE_SHEET = 12
 QUERIES = (
     "a cat looks at the camera",
     "a cup of coffee on a table",
@@ -36,12 +35,9 @@ QUERIES = (
 
 @app.command(epilog="Example: fishermix demo --out demo-out")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the library and the contact sheet.")] = Path(
-        "demo-out"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the photos and their library.")] = Path("demo-out"),
 ) -> None:
     """Try search, captions and explanations on a few sample photos."""
-    from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
     from fishermix_photos.query import parse_query
     from fishermix_photos.results import Query
 
@@ -51,21 +47,18 @@ def demo(
         library.update([folder])
         say(f"{count_photos(library.count())} in {folder}")
         for query in QUERIES:
-            results = library.search(Query(parse_query(query), n=PHOTOS_ON_THE_SHEET))
+            results = library.search(Query(parse_query(query), n=3))
             say("", f'fishermix search "{query}"', *([f"  {results.verdict}"] if results.verdict else []))
-            say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos[:3]))
+            say(*(f"  {photo.score:.3f}  {photo.relative}" for photo in results.photos))
         best = results.photos[0]
         if library.model.captioner is not None:
             say("", f"fishermix caption {best.relative}", f"  {format_caption(library.describe(best.id))}")
         lines = format_explanation(library.explain(query, best.id))
         say("", f'fishermix explain "{query}" {best.relative}', *(f"  {line}".rstrip() for line in lines))
-    cards = [Card(photo.picture, photo.relative, photo.score, photo.band) for photo in results.photos]
-    sheet = out / "contact-sheet.html"
-    write_contact_sheet(sheet, render_contact_sheet(query, cards, f"The best matches in {folder}"))
     program = "fishermix" if shutil.which("fishermix") else Path(sys.argv[0])  # in a folder that no PATH has
     say(
         "",
-        f"Wrote the contact sheet {sheet}. Next, try your own photos:",
+        "Next, try your own photos:",
         f'  {program} search "two dogs run on a beach" ~/Pictures',
         f"  {program} serve ~/Pictures --open",
     )

@@ -12,7 +12,6 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import app, options
 from fishermix_photos.cli.common import (
-    explain_unknown_words,
     open_library,
     require_captioner,
     say,
@@ -157,15 +156,14 @@ def explain(
     A word contributes what the score would lose without it. Dates are ignored. What the sentence excludes,
     as in "without people", is listed with its own score.
     """
-    from fishermix_photos.query import parse_query, suggest_words
+    from fishermix_photos.query import explain_unknown, parse_query
     from fishermix_photos.results import Query
 
     _check_photo(photo)
     with open_library(None, model) as library:
         library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
         explanation = library.explain(sentence, library.encode_photo(photo))
-        if unknown := explanation.out_of_vocabulary:
-            tell(explain_unknown_words(unknown, library.model), *suggest_words(unknown, library.model))
+        tell(*explain_unknown(explanation.out_of_vocabulary, library.model))
     if as_json:
         say_json(asdict(explanation))
     else:

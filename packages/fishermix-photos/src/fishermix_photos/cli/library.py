@@ -13,6 +13,7 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import open_library, say, say_json, tell
+from fishermix_photos.cli.search import tell_changes
 from fishermix_photos.vision.formats import count_photos, explain_skipped
 
 if TYPE_CHECKING:
@@ -148,9 +149,5 @@ def _update_folders(photos: PhotoLibrary, folders: list[Path]) -> None:
         f"{count_photos(photos.count(folders))}: {changes.encoded:,} encoded, {changes.recognized:,} "
         f"recognized by content, {changes.removed:,} removed, {len(changes.unreadable):,} unreadable."
     )
-    tell(
-        *(f"{folder} is not updated. {problem}" for folder, problem in changes.problems.items()),
-        *(f"{path}: {reason}" for path, reason in changes.unreadable.items()),
-        *explain_skipped(changes.skipped),
-        *changes.remarks,
-    )
+    tell_changes(photos, changes)
+    tell(*changes.remarks)

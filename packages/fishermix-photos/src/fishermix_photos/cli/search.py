@@ -16,7 +16,6 @@ from fishermix.errors import FishermixError
 from fishermix_photos.cli import Command, UsageError, app, options
 from fishermix_photos.cli.common import (
     check_output_file,
-    explain_unknown_words,
     open_library,
     say,
     say_json,
@@ -126,8 +125,6 @@ def search(
 def _list_remarks(library: PhotoLibrary, query: Query, results: Results, updated: bool) -> list[str]:
     """How a query was understood, and why nothing was found."""
     remarks = [remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks]
-    if results.unknown_words:
-        remarks.append(explain_unknown_words(results.unknown_words, library.model))
     if not results.photos:
         count = library.count(query.folders)
         nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, updated)
@@ -235,11 +232,10 @@ def _explain_nothing(count: int, query: Query) -> str:
 
 
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:
-    from fishermix_photos.contact_sheet import Card, render_contact_sheet, write_contact_sheet
+    from fishermix_photos.contact_sheet import write_contact_sheet
 
-    cards = [Card(photo.picture, names.describe(photo), photo.score, photo.band) for photo in results.photos]
-    subtitle = results.verdict or f"{count_photos(len(cards))} found by fishermix"
-    write_contact_sheet(out, render_contact_sheet(query, cards, subtitle))
+    subtitle = results.verdict or f"{count_photos(len(results.photos))} found by fishermix"
+    write_contact_sheet(out, query, subtitle, results.photos, names.describe)
 
 
 # What other commands that read folders of the library share with a search

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -64,7 +63,7 @@ def serve(
         updated=lambda changes: tell_changes(live.library, changes),
         failed=stop_server,
     )
-    open_photos = partial(_open_photos, library, model, folders or (), update)
+    open_photos = partial(_open_photos, library, model, folders or ())
     live = LiveLibrary(open_photos, folders or (), update, events)
     server = Server(create_app(live, access=access))
     link = _say_address(address, access)
@@ -86,21 +85,14 @@ def _expect_packages() -> None:
             raise FishermixError(f"The server needs {package}. Install it with `{install_command('serve')}`.")
 
 
-def _open_photos(
-    place: str | None, model: Path | None, folders: Sequence[Path], update: bool
-) -> PhotoLibrary:
+def _open_photos(place: str | None, model: Path | None, folders: Sequence[Path]) -> PhotoLibrary:
     """The library; raises if there is nothing to serve."""
     library = open_library(place, model)
     if not folders and not library.folders():
         raise FishermixError("Your library is empty. Name a folder: `fishermix serve ~/Pictures`.")
     for folder in folders:
-        if library.covering(folder) is not None:
-            continue  # it may be away: its photos stay in the library
-        if not folder.expanduser().is_dir():
-            problem = "is not a folder" if folder.expanduser().exists() else "does not exist"
-            raise FishermixError(f"{folder} {problem}. Name the folder that contains your photos.")
-        if not update:
-            raise FishermixError(f"{folder} is not in your library yet. Omit --no-update to add it.")
+        if not folder.expanduser().is_dir() and library.covering(folder) is None:
+            raise FishermixError(f"There is no folder {folder}. Name the folder that contains your photos.")
     return library
 
 
@@ -113,8 +105,7 @@ def _bind(host: str, port: int) -> socket.socket:
             f"--host {host} is not an address of this machine ({error.strerror})."
         ) from error
     listener = socket.socket(family, kind)
-    if os.name == "posix":  # on Windows, it would allow two servers on one port
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(place)
         listener.listen()  # a browser that comes before the server waits for it

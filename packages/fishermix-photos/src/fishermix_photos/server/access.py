@@ -11,12 +11,9 @@ import ipaddress
 import re
 import secrets
 import socket
-import time
-from collections import Counter
 
 PORT, LARGEST_PORT = re.compile(r"(?<=[^:]):\d{1,5}\Z", re.ASCII), 65535  # at the end of a `Host`
 LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-WRONG_TOKENS_PER_MINUTE = 10  # of one address
 COOKIE_DAYS = 30
 SIGNED_IN = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -38,7 +35,6 @@ class Access:
         self.local = local
         self.token = secrets.token_urlsafe(32) if with_token or not local else None
         self._session = secrets.token_urlsafe(32)
-        self._minute, self._wrong_tokens = 0, Counter[str]()  # by address, in this minute
         name = socket.gethostname().lower()
         self._names = LOCAL_NAMES if local else LOCAL_NAMES | {name, f"{name.split('.')[0]}.local"}
 
@@ -51,19 +47,8 @@ class Access:
         is_own_address = address is not None and (address.is_loopback or not self.local)
         return int(port or 0) <= LARGEST_PORT and (name in self._names or is_own_address)
 
-    def has_tries_left(self, address: str) -> bool:
-        """Whether the address has sent few wrong tokens in this minute."""
-        minute = int(time.monotonic() / 60)
-        if minute != self._minute:
-            self._minute, self._wrong_tokens = minute, Counter()
-        return self._wrong_tokens[_group(address)] < WRONG_TOKENS_PER_MINUTE
-
-    def accepts_token(self, token: str, address: str) -> bool:
-        """Whether this is the token; a wrong one counts against the address."""
-        if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
-            return True
-        self._wrong_tokens[_group(address)] += 1
-        return False
+    def accepts_token(self, token: str) -> bool:
+        return self.token is not None and secrets.compare_digest(token.encode(), self.token.encode())
 
     def accepts_cookie(self, header: str, port: int) -> bool:
         # Not http.cookies, which stops at the first cookie of another program that it does not understand.
@@ -106,11 +91,3 @@ def _parse_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
         return ipaddress.ip_address(name)
     except ValueError:
         return None
-
-
-def _group(name: str) -> str:
-    """An IPv4 address, or the network of an IPv6 address: a device chooses the rest itself."""
-    address = _parse_address(name.partition("%")[0])
-    if address is not None and address.version == 6:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return name if address is None else str(address)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from mimetypes import guess_type
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
 from fishermix import __version__
 from fishermix.errors import FishermixError
 
@@ -44,9 +43,7 @@ def create_app(live: LiveLibrary, limits: Limits | None = None, access: Access |
         """What the server serves, what it is doing, and whether photos have changed."""
         return live.progress()
 
-    for file in sorted(STATIC.iterdir()):
-        path = "/" if file.name == "index.html" else f"/{file.name}"
-        app.add_api_route(path, _serve_file(file), include_in_schema=False)
+    app.mount("/", StaticFiles(directory=STATIC, html=True))
     app.add_middleware(Guard, limits=limits, access=access)
     return app
 
@@ -61,13 +58,3 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(NotReady)
     async def loading(request: Request, error: NotReady) -> JSONResponse:
         return JSONResponse({"detail": f"The server is starting. {error}"}, 503, {"Retry-After": "1"})
-
-
-def _serve_file(file: Path) -> Callable[[], Awaitable[Response]]:
-    """A route that serves a file of the page, read once."""
-    content, kind = file.read_bytes(), guess_type(file.name)[0]
-
-    async def page() -> Response:
-        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
-
-    return page

@@ -15,23 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_SECONDS = 5.0  # for the head of a request, from the connection or the last response on
 STALLED_SECONDS = 60.0  # in which a client reads nothing of its response
-MOST_IDLE = 1000
-MOST_FILES = 8192  # that this process may open, if the system allows so many
-OTHER_FILES = 128  # that this process opens: the library in several threads, photos, workers
-
-
-def raise_file_limit() -> int:
-    """The number of files and connections that this process may open, raised as far as the system allows."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return MOST_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        return MOST_FILES if soft == resource.RLIM_INFINITY else soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most
+MOST_CONNECTIONS, MOST_IDLE = 500, 250  # half of the files that Linux lets a process open by default
 
 
 class Server(uvicorn.Server):
@@ -44,7 +28,6 @@ class Server(uvicorn.Server):
     def __init__(
         self, app: ASGIApp, head_seconds: float = HEAD_SECONDS, stalled_seconds: float = STALLED_SECONDS
     ):
-        files = raise_file_limit()
         config = uvicorn.Config(
             app,
             http="h11",  # the other parser does not limit the size of the head
@@ -56,11 +39,10 @@ class Server(uvicorn.Server):
             proxy_headers=False,  # nobody may claim another address
             timeout_keep_alive=5,
             backlog=128,
-            limit_concurrency=max(8, files - OTHER_FILES),
+            limit_concurrency=MOST_CONNECTIONS,
         )
         super().__init__(config)
         self.head_seconds, self.stalled_seconds = head_seconds, stalled_seconds
-        self.most_idle = min(MOST_IDLE, files // 2)
         self._since: dict[tuple[H11Protocol, RequestResponseCycle | None, int], float] = {}
 
     async def on_tick(self, counter: int) -> bool:
@@ -88,5 +70,5 @@ class Server(uvicorn.Server):
                 else:
                     idle.append((cycle is not None, since, connection))
         idle.sort(key=lambda one: one[:2])
-        for _, _, connection in idle[: max(0, len(idle) - self.most_idle)]:
+        for _, _, connection in idle[: max(0, len(idle) - MOST_IDLE)]:
             connection.transport.abort()

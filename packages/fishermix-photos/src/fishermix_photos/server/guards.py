@@ -81,7 +81,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
         body = Body(self, receive)
@@ -120,19 +122,15 @@ class Guard:
 
     def _check_token(self, scope: Scope, headers: Headers) -> None:
         """Raise unless the request carries the cookie or the token. The link signs in, once it is opened."""
-        address, port = (scope.get("client") or ("",))[0], (scope.get("server") or ("", 0))[1]
+        port = (scope.get("server") or ("", 0))[1]
         if self.access.accepts_cookie("; ".join(headers.getlist("cookie")), port):  # several, from proxies
             return
         link = QueryParams(scope["query_string"]).get("token") if scope["path"] == "/" else None
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if link or bearer:
-            if not self.access.has_tries_left(address):
-                raise Refused(429, "Too many wrong tokens. Wait a minute.", {"Retry-After": "60"})
-            if self.access.accepts_token(link or bearer, address):
-                if not link:
-                    return
-                cookie = self.access.make_cookie(port)
-                raise Refused(200, "", {"Set-Cookie": cookie, "Cache-Control": "no-store"}, SIGNED_IN)
+        if link and self.access.accepts_token(link):
+            cookie = self.access.make_cookie(port)
+            raise Refused(200, "", {"Set-Cookie": cookie, "Cache-Control": "no-store"}, SIGNED_IN)
+        if self.access.accepts_token(headers.get("authorization", "").removeprefix("Bearer ")):
+            return
         page = SIGN_IN if "text/html" in headers.get("accept", "") else ""
         detail = "Sign in with the link that `fishermix serve` shows in its terminal."
         raise Refused(401, detail, {"WWW-Authenticate": "Bearer"}, page)

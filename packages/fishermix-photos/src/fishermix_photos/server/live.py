@@ -16,8 +16,7 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.photo_files import Listing, scan_folder
-from fishermix_photos.query import Filter, Term
-from fishermix_photos.results import Changes, Photo, Query, Sort, UnknownPhoto, replace_undecodable
+from fishermix_photos.results import Changes, Photo, UnknownPhoto, replace_undecodable
 
 State = Literal["starting", "updating", "ready"]
 log = logging.getLogger(__name__)
@@ -103,10 +102,6 @@ class LiveLibrary:
         if self._library is None:
             raise NotReady(self._progress.message)
         return self._library
-
-    def make_query(self, terms: tuple[Term, ...], filter: Filter, sort: Sort, n: int, offset: int) -> Query:
-        """A query for photos that are served."""
-        return Query(terms, self.folders, filter, sort, n, offset)
 
     def photo(self, id: str) -> Photo:
         """A photo of the folders that are served; others are as unknown as those that do not exist."""

@@ -10,7 +10,7 @@ from fishermix_photos import results
 from fishermix_photos.details import Details, find_kind
 from fishermix_photos.duplicates import DuplicateGroup
 from fishermix_photos.results import replace_undecodable
-from fishermix_photos.server.originals import find_type, stat_inside
+from fishermix_photos.server.originals import find_inside, find_type
 
 MOST_GROUPS = 500  # of duplicates in one answer
 
@@ -49,15 +49,13 @@ class RemarkMessage(BaseModel):
 
 
 class ResultsMessage(BaseModel):
-    """`results.Results`; `spelling` says whether unknown words are matched by spelling, or else ignored."""
+    """What a search found."""
 
     photos: list[PhotoMessage]
     more: bool
     total: int | None
     years: tuple[results.FacetCount, ...]
     remarks: list[RemarkMessage]
-    unknown_words: tuple[str, ...]
-    spelling: bool
     nothing_matches: bool
     verdict: str
 
@@ -76,16 +74,9 @@ class DuplicatesMessage(BaseModel):
     more: bool
 
 
-class SentenceMessage(BaseModel):
-    """A sentence and how well it fits a photo."""
-
-    sentence: str
-    score: float
-    band: results.Band | None = None
-
-
 def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
-    status = stat_inside(photo)
+    found = find_inside(photo)
+    status = found and found[1]
     return PhotoMessage(
         **vars(photo.details),
         id=photo.id,
@@ -104,15 +95,13 @@ def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
     )
 
 
-def show_results(found: results.Results, spelling: bool = False) -> ResultsMessage:
+def show_results(found: results.Results) -> ResultsMessage:
     return ResultsMessage(
         photos=[show_photo(photo) for photo in found.photos],
         more=found.more,
         total=found.total,
         years=found.years,
         remarks=[RemarkMessage(text=text, query=getattr(text, "query", None)) for text in found.remarks],
-        unknown_words=found.unknown_words,
-        spelling=spelling,
         nothing_matches=found.nothing_matches,
         verdict=found.verdict,
     )

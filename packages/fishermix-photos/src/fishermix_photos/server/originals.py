@@ -42,39 +42,25 @@ class Original:
     handle: int
     status: os.stat_result
 
-    @property
-    def place(self) -> str | Path:
-        """The file by its descriptor: what the path leads to may have changed since it was opened."""
-        return f"/dev/fd/{self.handle}" if os.name == "posix" else self.path
 
-
-def find_inside(photo: Photo) -> Path | None:
+def find_inside(photo: Photo) -> tuple[Path, os.stat_result] | None:
     """The file of a photo without links; None if it is gone or now leads out of its folder."""
     try:
         path = Path(photo.path).resolve(strict=True)
+        return (path, path.stat()) if path.is_relative_to(photo.folder) else None
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links that lead to each other
-        return None
-    return path if path.is_relative_to(photo.folder) else None
-
-
-def stat_inside(photo: Photo) -> os.stat_result | None:
-    """The status of the file of a photo; None as for `find_inside`."""
-    path = find_inside(photo)
-    try:
-        return path.stat() if path is not None else None
-    except OSError:
         return None
 
 
 def make_picture(photo: Photo, size: str) -> bytes | None:
     """A photo as JPEG, small or large; None if its file is gone or leads out of its folder."""
-    file, status = find_inside(photo), stat_inside(photo)
-    if file is None or status is None:
+    found = find_inside(photo)
+    if found is None:
         return None
-    picture = f"{file}{photo.picture.removeprefix(photo.path)}"
+    picture = f"{found[0]}{photo.picture.removeprefix(photo.path)}"
     if size == "large":
         return make_thumbnail(picture, LARGE_SIDE)
-    return _make_small(picture, read_stamp(status))
+    return _make_small(picture, read_stamp(found[1]))
 
 
 @lru_cache(THUMBNAILS_IN_MEMORY)
@@ -85,20 +71,18 @@ def _make_small(picture: str, stamp: Stamp) -> bytes:
 
 def open_original(photo: Photo) -> Original | None:
     """Open the file of a photo; None if it is gone, no regular file, or now leads out of its folder."""
-    path = find_inside(photo)
-    if path is None:
+    found = find_inside(photo)
+    if found is None:
         return None
-    # A link that replaced the file in the meantime is not followed; a pipe does not block.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    try:  # a link that replaced the file in the meantime is not followed; a pipe does not block
+        handle = os.open(found[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         return None
-    return Original(path, handle, status)
+    return Original(found[0], handle, status)
 
 
 def find_type(name: str) -> str | None:
@@ -120,7 +104,7 @@ class Download(FileResponse):
     def __init__(self, places: asyncio.Semaphore, original: Original, download: bool):
         kind = find_type(original.path.name)
         super().__init__(
-            original.place,
+            f"/dev/fd/{original.handle}",  # what the path leads to may have changed since it was opened
             media_type=kind or "application/octet-stream",
             filename=replace_undecodable(original.path.name),
             stat_result=original.status,

@@ -4,7 +4,7 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ from fishermix_photos.server.messages import (
     DuplicatesMessage,
     PhotoMessage,
     ResultsMessage,
-    SentenceMessage,
     show_duplicates,
     show_photo,
     show_results,
@@ -100,14 +99,8 @@ async def search_photos(
     sort: Literal["score", "date"] = "score",
 ) -> ResultsMessage:
     """Find the photos that a sentence, or a combination of sentences and photos, describes."""
-    query = site.live.make_query(parse_query(q), filter, sort, n, offset)
-
-    def find() -> ResultsMessage:
-        library = site.live.library
-        found = library.search(replace(query, merge_copies=True))
-        return show_results(found, library.model.reads_unknown_words)
-
-    return await site.work.run(find)
+    query = results.Query(parse_query(q), site.live.folders, filter, sort, n, offset, merge_copies=True)
+    return await site.work.run(lambda: show_results(site.live.library.search(query)))
 
 
 @router.get("/browse")
@@ -119,7 +112,7 @@ async def browse_photos(
     sort: Literal["date", "oldest", "name"] = "date",
 ) -> ResultsMessage:
     """List photos without a query."""
-    query = site.live.make_query((), filter, sort, n, offset)
+    query = results.Query((), site.live.folders, filter, sort, n, offset)
     return await site.work.run(lambda: show_results(site.live.library.browse(query)))
 
 
@@ -156,18 +149,6 @@ async def similar_to_upload(site: Here, point: Upload, n: AtMost = 12) -> Result
     return await show_similar(site, point, n)
 
 
-@router.get("/annotate")
-async def annotate_photo(site: Here, id: PhotoId, n: AtMost = 5) -> list[SentenceMessage]:
-    """Find the sentences with the highest scores for a photo of the library."""
-    return await rank_sentences(site, (await find_photo(site, id)).id, n)
-
-
-@router.post("/annotate")
-async def annotate_upload(site: Here, point: Upload, n: AtMost = 5) -> list[SentenceMessage]:
-    """Find the sentences with the highest scores for the photo in the body."""
-    return await rank_sentences(site, point, n)
-
-
 @router.get("/caption")
 async def caption_photo(site: Here, id: PhotoId) -> Description:
     """Write a sentence for a photo of the library."""
@@ -194,20 +175,6 @@ async def find_photo(site: Site, id: str) -> results.Photo:
 async def show_similar(site: Site, photo: str | np.ndarray, n: int) -> ResultsMessage:
     live = site.live
     return await site.work.run(lambda: show_results(live.library.similar(photo, n, live.folders)))
-
-
-async def rank_sentences(site: Site, photo: str | np.ndarray, n: int) -> list[SentenceMessage]:
-    live = site.live
-
-    def rank() -> list[SentenceMessage]:
-        ranked = live.library.annotate(photo, n)
-        bands = live.library.find_bands([sentence for sentence, _ in ranked], photo, live.folders)
-        return [
-            SentenceMessage(sentence=sentence, score=score, band=band)
-            for (sentence, score), band in zip(ranked, bands)
-        ]
-
-    return await site.work.run(rank)
 
 
 # Pictures and files

@@ -6,7 +6,7 @@ import "./keys.js";
 import { follow } from "./live.js";
 import { isStarting, load, place, refresh, reload, setFile } from "./results.js";
 import { ALL_PHOTOS, go, listKey, start } from "./route.js";
-import { caption, hide, listSentences, show } from "./viewer.js";
+import { caption, hide, show } from "./viewer.js";
 
 let shown = null;
 let upload = 0;
@@ -53,7 +53,6 @@ function useFile(file) {
   const isCurrent = () => number === upload && !$("dropped").hidden;
   go({ ...ALL_PHOTOS, upload });
   caption($("dropped-caption"), send("/api/caption", file), isCurrent);
-  listSentences($("dropped-sentences"), send("/api/annotate?n=5", file), isCurrent);
 }
 
 $("file").addEventListener("change", () => {

@@ -28,7 +28,7 @@ function request(route, offset, n) {
 async function compare() {
   const { groups, more } = await ask("/api/duplicates");
   const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0 })));
-  return { photos, groups, cut: more, more: false, remarks: [], unknown_words: [] };
+  return { photos, groups, cut: more, more: false, remarks: [] };
 }
 
 /** How much of the list is shown, and where. */
@@ -178,12 +178,8 @@ function remarkOf(remark) {
 }
 
 function describe(route, found, photos) {
-  const remarks = [...found.remarks];
-  if (found.unknown_words.length) {
-    remarks.push({ text: `Unknown words, ${found.spelling ? "guessed from their spelling" : "ignored"}: ${found.unknown_words.join(", ")}.` });
-  }
-  $("remarks").replaceChildren(...remarks.map(remarkOf));
-  $("remarks").hidden = !remarks.length;
+  $("remarks").replaceChildren(...found.remarks.map(remarkOf));
+  $("remarks").hidden = !found.remarks.length;
   $("select-copies").hidden = !route.view || !photos.length;
   document.body.classList.toggle("duplicates", Boolean(route.view));
   drawYears(isListed(route, photos) && !route.view && route.sort !== "name" && found.years || [], jump);

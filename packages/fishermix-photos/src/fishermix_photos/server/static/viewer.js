@@ -126,17 +126,6 @@ export function caption(element, promise, isCurrent) {
   }, () => {});
 }
 
-/** Show the sentences that are likely right; those of a model that cannot tell are all shown. */
-export function listSentences(list, promise, isCurrent) {
-  list.parentElement.hidden = true;
-  promise.then((sentences) => {
-    if (!isCurrent()) return;
-    const likely = sentences.filter(({ band }) => !band || band === "likely");
-    list.replaceChildren(...likely.map(({ sentence }) => make("li", "", sentence)));
-    list.parentElement.hidden = !likely.length;
-  }, () => {});
-}
-
 function look(photo) {
   Object.assign(viewer, { photo, details: photo });
   $("viewer").dataset.id = photo.id;
@@ -161,7 +150,6 @@ function look(photo) {
   // The fast ones first: the server computes two at once.
   ask(`/api/similar?${parameters({ id, n: 8 })}`).then(({ photos }) => isCurrent() && $("viewer-similar").replaceChildren(...photos.map((other) => likeness(other, "Similar"))), () => {});
   drawCopies(photo, isCurrent);
-  listSentences($("viewer-sentences"), ask(`/api/annotate?${parameters({ id, n: 5 })}`), isCurrent);
   if (q) ask(`/api/explain?${parameters({ q, id })}`).then((why) => isCurrent() && explain(why), (problem) => isCurrent() && ($("why-words").textContent = problem.message));
   caption($("viewer-caption"), ask(`/api/caption?${parameters({ id })}`), isCurrent);
 }
