@@ -44,14 +44,10 @@ _FOLLOWED = re.compile(
     r"|since|after|before|until|till)\b",
     re.IGNORECASE,
 )
-# The other end of a range: "to june 2019", "- 2020", "and before 2019". Its last word says how it is meant.
+# The other end of a range: "to june 2019", "- 2020"
 _SECOND = re.compile(
-    r"(?P<how>\s*[-–]\s*|,?\s+and\s+(?:(?:since|after|before|until|till)\s+)?"
-    r"|(?:,|\s+but)?\s+(?:since|after|before|until|till|to)\s+)"
-    rf"{_PERIOD}(?={_FOLLOWED.pattern})",
-    re.IGNORECASE,
+    rf"(?:\s*[-–]\s*|\s+(?:and|to|until|till)\s+){_PERIOD}(?={_FOLLOWED.pattern})", re.IGNORECASE
 )
-_JOINS = {"-", "–", "and", "to", "until", "till"}
 _NEGATED = re.compile(r"\b(?:not|no|without|except|excluding)(?:\s+(?:in|from|for))?\s*$", re.IGNORECASE)
 _ANOTHER = re.compile(
     rf"\b(?:between|from|in|on|since|after|before|until|till|or|and|to)\s+(?:\d{{1,2}}\s+)?(?:{_MONTH}|{_YEAR})\b"
@@ -112,11 +108,13 @@ def _read_dates(text: str, today: date) -> Reading:
 def _read_date(text: str, found: re.Match[str], today: date) -> Reading | None:
     """The reading of a date, or of a range that begins with it; None if it is a number."""
     how, period, end = (found["how"] or "").lower(), found["period"], found.end()
-    if second := _SECOND.match(text, end):
+    second = _SECOND.match(text, end)
+    if second and how not in ("after", "before", "until", "till"):
         last = _find_days(second["period"], today)
         first = _find_days(period, today) or (last and _share_year(period, second["period"], last, today))
-        if first and last and (bounds := _join(how, first, second["how"].split()[-1].lower(), last)):
-            return _limit(text, (found.start(), second.end()), *bounds)
+        if first and last:
+            span = found.start(), second.end()
+            return _limit(text, span, min(first[0], last[0]), max(first[1], last[1]))
     days = _find_days(period, today)
     # "2000 people", "a crowd of 2000 and more": a number, not a year
     is_number = period.isdigit() and (how == "of" or (not how and text[end:].strip(" .")))
@@ -132,20 +130,6 @@ def _apply(how: str, start: date, end: date) -> tuple[date | None, date | None]:
     if how in ("before", "until", "till"):
         return None, start if how == "before" else end
     return start, end
-
-
-def _join(
-    how: str, first: tuple[date, date], how_second: str, last: tuple[date, date]
-) -> tuple[date, date] | None:
-    """The range of "from ... to ..." and of "after ... before ..."; None if the words make none."""
-    start, end = _apply(how, *first)
-    if start and end:
-        is_range = how_second in _JOINS
-        return (min(first[0], last[0]), max(first[1], last[1])) if is_range else None
-    after, before = _apply("until" if how_second == "to" else how_second, *last)
-    if bool(after) == bool(before) or bool(after) == bool(start):
-        return None
-    return (start or after), (end or before)  # type: ignore[return-value]
 
 
 def _share_year(period: str, second: str, last: tuple[date, date], today: date) -> tuple[date, date] | None:
@@ -224,8 +208,7 @@ def _first_of_month(year: int, month: int) -> date:
 def _limit(text: str, span: tuple[int, int], after: date | None, before: date | None) -> Reading:
     """The reading of a text whose words from `span[0]` to `span[1]` are a date, if they are its only one."""
     rest = text[: span[0]], text[span[1] :]
-    is_reversed = after is not None and before is not None and after >= before
-    if is_reversed or _NEGATED.search(rest[0]) or any(map(_ANOTHER.search, rest)):
+    if _NEGATED.search(rest[0]) or any(map(_ANOTHER.search, rest)):
         return Reading(text, remarks=[ONE_DATE])
     wanted = " ".join(" ".join(rest).split()).strip(" ,;")
     wanted = wanted if any(map(str.isalnum, wanted)) else ""

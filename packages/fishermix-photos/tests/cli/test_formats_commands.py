@@ -140,18 +140,6 @@ def test_the_doctor_lists_formats(without_packages):
     assert "RAW (not installed: pip install 'fishermix-photos[raw]')" in listed
 
 
-def test_an_extra_that_is_not_installed_is_named(monkeypatch):
-    from importlib.metadata import PackageNotFoundError
-
-    from fishermix_photos.cli import doctor
-
-    def missing(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("importlib.metadata.version", missing)
-    assert "torch (not installed)" in list(doctor._extras())
-
-
 SLOW_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it

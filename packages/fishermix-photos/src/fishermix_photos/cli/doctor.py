@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fishermix import __version__
-from fishermix.errors import FishermixError, list_extras
+from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import ADVICE, app, options
 from fishermix_photos.cli.common import open_library, open_model, say
@@ -27,23 +27,12 @@ def doctor(library: options.Library = None, model: options.Model = None) -> None
     say(
         f"fishermix   {__version__}",
         f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
-        f"extras      {', '.join(_extras())}",
         f"formats     {', '.join(_formats())}",
     )
     say(f"model       {_model(model, problems)}", *_library(library, problems))
     if problems:
         raise FishermixError(" ".join(problems))
     say("No problems found.")
-
-
-def _extras() -> Iterator[str]:
-    from importlib.metadata import PackageNotFoundError, version  # --help does not wait for it
-
-    for extra, (_, names) in list_extras().items():
-        try:
-            yield f"{extra} ({', '.join(f'{name} {version(name)}' for name in names)})"
-        except PackageNotFoundError:
-            yield f"{extra} (not installed)"
 
 
 def _formats() -> Iterator[str]:
