@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -105,12 +105,9 @@ class ClusterSource(RowSource):
 
 
 @dataclass
-class Part:
+class Part(Block):
     """A block on its worker. Its memo stays there."""
 
-    rows: np.ndarray
-    weight: np.ndarray | None
-    memo: dict[str, Any] = field(default_factory=dict)
     iteration: str = ""
 
     def __sizeof__(self) -> int:
@@ -130,7 +127,7 @@ def _run_step(part: Part, step: BlockStep, iteration: str) -> Statistics:
     if part.iteration != iteration:
         # This may be an old copy of the part, with the memo of an earlier iteration.
         part.memo, part.iteration = {}, iteration
-    return step(Block(part.rows, part.weight, part.memo))
+    return step(part)
 
 
 def _add_up(parts: Sequence[Statistics]) -> Statistics:

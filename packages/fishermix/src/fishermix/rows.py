@@ -74,29 +74,14 @@ class RowSource(ABC):
 
     @abstractmethod
     def total(self, step: BlockStep) -> Statistics:
-        """Sum the statistics that `step` gives of each block, in the order of the blocks.
-
-        Returns
-        -------
-        statistics : Statistics
-        """
+        """Return the sum of the statistics that `step` gives of each block, in the order of the blocks."""
 
     @abstractmethod
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows at the given positions (m,), which ascend.
-
-        Returns
-        -------
-        rows : ndarray of shape (m, D)
-        """
+        """Return the rows (m, D) at the given positions (m,), which ascend."""
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows at the given positions (m,), which ascend, and their weights.
-
-        Returns
-        -------
-        rows, weights : ndarrays of shape (m, D) and (m,)
-        """
+        """Return the rows (m, D) at the given positions (m,), which ascend, and their weights (m,)."""
         return self.read_rows(rows), np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
     def _weigh(self, part: slice) -> np.ndarray | None:
@@ -478,11 +463,3 @@ def check_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
         first = int(bad.argmax())
         row = position + first if isinstance(position, int) else position[first]
         raise FishermixError(f"Row {row} contains NaN or infinity. Remove such rows before fitting.")
-
-
-def is_table(X: Any) -> bool:
-    """Whether X is what scikit-learn's `check_array` would return unchanged, found in less time."""
-    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return X.ndim == 2 and X.size > 0 and bool(np.isfinite(X.sum()))

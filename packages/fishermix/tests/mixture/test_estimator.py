@@ -131,13 +131,13 @@ def test_random_states_are_scikit_learns():
 def test_the_best_of_several_starts_is_kept(monkeypatch):
     X, finals = rows(spread=3), {}
 
-    update = em._update
+    keep_better = em.FitProgress.keep_better
 
-    def record(state, *rest):
-        finals[state.seed] = (after := update(state, *rest)).lower_bounds[-1]
-        return after
+    def record(progress):
+        finals[progress.state.seed] = progress.state.lower_bounds[-1]
+        keep_better(progress)
 
-    monkeypatch.setattr(em, "_update", record)
+    monkeypatch.setattr(em.FitProgress, "keep_better", record)
     best_is_last = []
     for seed in range(4):
         finals.clear()

@@ -22,7 +22,6 @@ from fishermix.cca.dual import GramSums, choose_method
 from fishermix.cca.problem import FitMethod, solve
 from fishermix.errors import FishermixError
 from fishermix.joint import CCA_TENSORS, CanonicalProjections
-from fishermix.rows import is_table
 from fishermix.storage import (
     FolderKind,
     Number,
@@ -220,10 +219,7 @@ class RegularizedCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return _sum(X, Y, pairs, self._choose(X, Y, n_ridges))
 
     def _parse_sides(self, X: Any, Y: Any, pairs: ArrayLike | None) -> tuple[Any, Any, np.ndarray | None]:
-        if is_table(X) and len(X) > 1:
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
-        else:
-            X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if Y is None:
             raise FishermixError("RegularizedCCA requires y to be passed, but the target y is None.")
         Y = _parse_y(Y)
@@ -432,8 +428,6 @@ def _in_double(rows: Any) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _parse_y(Y) -> np.ndarray:
-    if is_table(Y):
-        return Y
     Y = check_array(Y, dtype=(np.float64, np.float32), ensure_2d=False, input_name="Y")
     return Y.reshape(-1, 1) if Y.ndim == 1 else Y
 

@@ -19,7 +19,6 @@ from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.scores import FisherScores
 from fishermix.mixture.em import too_large
 from fishermix.mixture.mixture import Mixture
-from fishermix.rows import is_table
 
 ROWS_OF_AN_IMAGE = 100  # so many rows in one array are more often an image than sets of one row
 
@@ -195,12 +194,10 @@ class FisherEncoder(TransformerMixin, BaseEstimator):
     def _parse_sets(self, X, offsets, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
         """All rows one under the other (n, D), and where each set begins (n_sets + 1,) int64."""
         X, sets = open_sets(X, dimension or 0, offsets)
-        rows = X
-        if not is_table(X):
-            rows = check_array(
-                X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
-                ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
-            )  # fmt: skip
+        rows = check_array(
+            X, dtype=[np.float64, np.float32], order="C", estimator=self, input_name="X",
+            ensure_min_samples=0 if dimension else 1, ensure_min_features=1 if dimension is None else 0,
+        )  # fmt: skip
         if dimension is not None and rows.shape[1] != dimension:
             found = rows.shape[1]
             raise FishermixError(  # in the words that scikit-learn's checks look for

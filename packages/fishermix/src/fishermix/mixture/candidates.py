@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from fishermix.mixture.e_step import PanelPosteriors
-from fishermix.rows import Statistics, available_threads
+from fishermix.rows import Statistics, cut, map_in_threads
 
 GROUPS = 1024  # (k, d) that one thread selects from at once
 ENTRIES_PER_DIMENSION, MOST_AT_FIRST = 64, 16  # initial capacity for values, per up to 16 components
 FEWEST_ENTRIES = 8  # per dimension, that a block may always collect
 FILLED = 0.9  # part of the room that is planned for
-
-
-class Panel(NamedTuple):
-    """Rows x (n, D), their sparse posteriors, and the weights of these in the type of x."""
-
-    x: np.ndarray
-    start: np.ndarray
-    row: np.ndarray
-    weight: np.ndarray
-    light: np.ndarray
 
 
 class Brackets(NamedTuple):
@@ -39,23 +28,6 @@ class Brackets(NamedTuple):
         low, n_features = self.low.reshape(-1), self.low.shape[1]
         low[-(-end // n_features) * n_features :] = np.inf
         self.high.reshape(-1)[end:] = low[end:]
-
-
-class WorkSpace(NamedTuple):
-    """Work space of `kernels.collect_values`, each (D,)."""
-
-    wanted: np.ndarray  # (D + 1,)
-    hit: np.ndarray
-    eight_hits: np.ndarray  # the bytes of `hit` in words
-    under: np.ndarray
-    away: np.ndarray
-
-    @classmethod
-    def make(cls, n_features: int, dtype: np.dtype) -> WorkSpace:
-        """Return work space for D features of this type."""
-        wanted, under = np.empty(n_features + 1, np.int64), np.empty(n_features)
-        hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
-        return cls(wanted, hit, hit.view("<u8"), under, np.empty(n_features, dtype))
 
 
 class Found(NamedTuple):
@@ -104,15 +76,17 @@ def collect_candidates(
     from fishermix.mixture import kernels
 
     (n_components, n_features), dtype = brackets.low.shape, brackets.low.dtype
-    work = WorkSpace.make(n_features, dtype)
+    hit = np.zeros((n_features + 7) // 8 * 8, np.uint8)
+    sums = np.empty(n_features), np.empty(n_features, dtype)
+    work = np.empty(n_features + 1, np.int64), hit, hit.view("<u8"), *sums
     most = max(most, FEWEST_ENTRIES * n_features)
     capacity = min(n_features * ENTRIES_PER_DIMENSION * min(n_components, MOST_AT_FIRST), most)
     found = Found.make(brackets.low.shape, dtype, capacity)
     count, end, dropped = 0, brackets.low.size, np.zeros(brackets.low.size, np.int64)
     for number, (rows, posterior) in enumerate(zip(panels, posteriors), 1):
-        panel = Panel(rows, *posterior, posterior.weight.astype(dtype, copy=False))
+        panel = rows, *posterior, posterior.weight.astype(dtype, copy=False)
         progress = np.array([0, 0, count])
-        while not kernels.collect_values(tuple(panel), tuple(brackets), tuple(work), tuple(found), progress):
+        while not kernels.collect_values(panel, tuple(brackets), work, tuple(found), progress):
             count, capacity = int(progress[2]), 2 * len(found.where)
             places = np.flatnonzero((brackets.low < brackets.high).ravel())
             if len(found.where) < most or len(places) <= 1:
@@ -162,11 +136,7 @@ def select_medians(
         outputs = (output[part] for output in found)
         kernels.select_in_groups(first[ends], value, weight, wanted[part], reference.ravel()[part], *outputs)
 
-    if wanted.size <= GROUPS or available_threads() == 1:
-        kernels.select_in_groups(first, value, weight, wanted, reference.ravel(), *found)
-    else:
-        with ThreadPoolExecutor(available_threads()) as pool:
-            parts = [slice(g, min(g + GROUPS, wanted.size)) for g in range(0, wanted.size, GROUPS)]
-            list(pool.map(select, parts))
+    for _ in map_in_threads(select, cut(wanted.size, GROUPS)):
+        pass
     median, inside, shift = (output.reshape(shape) for output in found)
     return median, inside, shift

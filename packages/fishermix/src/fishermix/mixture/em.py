@@ -34,7 +34,7 @@ FLOAT64_BITS = 52  # of the fraction
 LARGEST = 1e150  # numbers whose squares float64 can sum
 
 Start = tuple[np.ndarray, np.ndarray, np.ndarray]  # weights (K,), locations and scales (K, D)
-is_done = attrgetter("done")
+is_done, likelihood_of = attrgetter("done"), attrgetter("expected_log_likelihood")
 CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace: MedianFit}
 
 
@@ -105,33 +105,54 @@ def run_em(
     The lower bound of an iteration is that of its E step. Half of the `working_memory` (MiB) is for the
     posteriors that a pass keeps for the next one, half for the statistics of a pass.
     """
-    quantum, n_rows, room = find_quantum(source.total_weight), source.shape[0], working_memory * 2**19
+    n_rows, total_weight = source.shape[0], source.total_weight
     compiled = is_worth_compiling(n_rows * progress.state.choice.size)
-    plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room)
+    plan = FitPlan(n_rows, source.dtype, compiled, RowSorter(), room=working_memory * 2**19)
     while not progress.converged and (state := progress.state).iteration < max_iter:
-        parameters, (fits, dtype), again = state.parameters, begin_fits(state, plan), False
-        while not all(map(is_done, fits)):
-            # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
-            step = Pass(parameters, tuple(fits), dtype, quantum, again, room / n_rows, compiled)
-            statistics = source.total(step)
-            if not are_finite(statistics):  # float32 has overflowed: start again in float64
-                if dtype == np.float64:
-                    raise too_large()
-                fits, dtype = begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
-                again = False
-                continue
-            if not again:
-                sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
-            for number, fit in enumerate(fits):  # the M step
-                fits[number] = fit if fit.done else fit.advance(statistics[f"fit{number}"], sums)
-            again = True
-        best = np.argmax(np.array([fit.expected_log_likelihood for fit in fits]), axis=0)
-        choice = np.where(sums.weight > 0, best, state.choice)
-        bounds = [*state.lower_bounds, log_likelihood / source.total_weight]
-        progress.state = new = _update(state, fits, choice, bounds, sums, source)
+        fits, sums, log_likelihood = _run_passes(state, source, plan)
+        best = np.argmax(list(map(likelihood_of, fits)), axis=0)
+        weights = np.maximum(sums.weight[:, 0] / total_weight, SMALLEST_WEIGHT)
+        bounds = [*state.lower_bounds, log_likelihood / total_weight]
+        progress.state = replace(
+            state,
+            weights=weights / weights.sum(),
+            fits=tuple(fits),
+            choice=np.where(sums.weight > 0, best, state.choice),
+            rows=sums.rows[:, 0],
+            iteration=state.iteration + 1,
+            lower_bounds=bounds,
+        )
+        lost = (sums.weight[:, 0] < LOST * (total_weight / n_rows)) & (state.reseeds < RESEEDS)
+        if lost.any():
+            progress.state = reseed(progress.state, lost)
         gain = abs(bounds[-1] - bounds[-2]) if len(bounds) > 1 else np.inf
-        progress.converged = bool(gain < tol and new.reseeds.sum() == state.reseeds.sum())
-        yield new
+        progress.converged = bool(gain < tol and not lost.any())
+        yield progress.state
+
+
+def _run_passes(
+    state: FitState, source: RowSource, plan: FitPlan
+) -> tuple[list[FamilyFit], ComponentSums, float]:
+    """The E step and the M step: the new fits, the sums of the posteriors, and the log likelihood."""
+    parameters, quantum = state.parameters, find_quantum(source.total_weight)
+    memo_bytes, again = plan.room / plan.n_rows, False
+    fits, dtype = begin_fits(state, plan)
+    while not all(map(is_done, fits)):
+        # The E step, and sufficient statistics. Medians and IRLS may ask for another pass.
+        step = Pass(parameters, tuple(fits), dtype, quantum, again, memo_bytes, plan.compiled)
+        statistics = source.total(step)
+        if not are_finite(statistics):  # float32 has overflowed: start again in float64
+            if dtype == np.float64:
+                raise too_large()
+            fits, dtype = begin_fits(state, replace(plan, dtype=np.dtype(np.float64)))
+            again = False
+            continue
+        if not again:
+            sums, log_likelihood = sum_components(statistics), statistics["log_likelihood"]
+        for number, fit in enumerate(fits):  # the M step
+            fits[number] = fit if fit.done else fit.advance(statistics[f"fit{number}"], sums)
+        again = True
+    return fits, sums, log_likelihood
 
 
 def run_starts(
@@ -163,30 +184,6 @@ def too_large() -> FishermixError:
         f"Input X contains values too large to square and sum in dtype('float64'): they must stay below "
         f"{LARGEST:g}. Rescale X, for example by dividing it by its largest absolute value."
     )
-
-
-def _update(
-    state: FitState,
-    fits: list[FamilyFit],
-    choice: np.ndarray,
-    bounds: list[float],
-    sums: ComponentSums,
-    source: RowSource,
-) -> FitState:
-    """Return the state after an iteration; lost components start again."""
-    weights = np.maximum(sums.weight[:, 0] / source.total_weight, SMALLEST_WEIGHT)
-    new = replace(
-        state,
-        weights=weights / weights.sum(),
-        fits=tuple(fits),
-        choice=choice,
-        rows=sums.rows[:, 0],
-        iteration=state.iteration + 1,
-        lower_bounds=bounds,
-    )
-    lost = sums.weight[:, 0] < LOST * (source.total_weight / source.shape[0])
-    lost &= state.reseeds < RESEEDS
-    return reseed(new, lost) if lost.any() else new
 
 
 def reseed(state: FitState, lost: np.ndarray) -> FitState:
@@ -228,7 +225,8 @@ def fit_batch(
     """Take a step of incremental EM; return the state and the weight (K,) that each component has seen.
 
     A batch is one iteration on its rows alone, averaged with the state before it by the weights of the rows
-    seen: the step size is new / seen. Rows keep the posteriors of the time they were seen.
+    seen: the step size is new / seen. Rows keep the posteriors of the time they were seen. Gaussian means and
+    variances are pooled exactly; locations and scales of other families are averaged.
 
     References: Neal and Hinton (1998), A view of the EM algorithm that justifies incremental, sparse, and
     other variants; Cappé and Moulines (2009), On-line expectation-maximization algorithm for latent data
@@ -237,24 +235,11 @@ def fit_batch(
     # A component without rows in one batch is not lost, so none may be re-seeded.
     progress = FitProgress(replace(old, reseeds=np.full_like(old.reseeds, RESEEDS)))
     batch = next(run_em(progress, source, old.iteration + 1, 0, working_memory))
-    return average(old, replace(batch, reseeds=old.reseeds), seen, source.total_weight)
-
-
-def average(
-    old: FitState, batch: FitState, seen: np.ndarray, batch_weight: float
-) -> tuple[FitState, np.ndarray]:
-    """Average both states by the weights (K,) of the rows that the components have seen.
-
-    Gaussian means and variances are pooled exactly; locations and scales of other families are averaged.
-    Returns the state and the weights after the batch.
-    """
-    present = batch.rows > 0
-    new = np.where(present, batch.weights * batch_weight, 0.0)
+    new = np.where(batch.rows > 0, batch.weights * source.total_weight, 0.0)  # without rows, the step is 0
     total = seen + new
     step = (new / np.maximum(total, np.finfo(float).tiny))[:, None]
     fits = []
     for before, after in zip(old.fits, batch.fits):
-        after = _select_present(present[:, None], after, before)
         gap = after.location - before.location
         if isinstance(after, MomentFit):
             variance = (1 - step) * before.scale**2 + step * after.scale**2 + step * (1 - step) * gap**2
@@ -279,12 +264,6 @@ def average(
         fits=tuple(fits),
         choice=choice,
         rows=np.maximum(batch.rows, 1.0),
+        reseeds=old.reseeds,
     )
     return state, total
-
-
-def _select_present(present: np.ndarray, after: FamilyFit, before: FamilyFit) -> FamilyFit:
-    """Return `after` for the components (K, 1) that have rows in the batch, `before` for the others."""
-    names = ("location", "scale", "reach", "expected_log_likelihood")
-    parts = {name: np.where(present, getattr(after, name), getattr(before, name)) for name in names}
-    return replace(after, **parts)

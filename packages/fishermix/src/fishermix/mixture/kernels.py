@@ -285,11 +285,13 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, 
 def collect_values(panel, brackets, work, found, progress):
     """Append the values of the listed rows of a panel that are in their brackets to the entries found.
 
-    The tuples are those of `candidates`, as plain ones: compiled code on disk would depend on the names of
-    others. below += the weight of the values under a bracket; deviation += weight |x - center|. progress (3,)
-    is the component and the listed row to begin with, and the number of entries in use. Returns False if
-    there is no room for four more rows; progress then says where to continue, and the work space keeps the
-    sums, so that their bits do not depend on the room.
+    panel: x (n, D), its sparse posteriors, and their weights in the type of x. work, each (D,): dimensions
+    with a bracket (D + 1,), hits as bytes and as words of eight, and two sums. The other tuples are those of
+    `candidates`, as plain ones: compiled code on disk would depend on the names of others. below += the
+    weight of the values under a bracket; deviation += weight |x - center|. progress (3,) is the component
+    and the listed row to begin with, and the number of entries in use. Returns False if there is no room for
+    four more rows; progress then says where to continue, and the work space keeps the sums, so that their
+    bits do not depend on the room.
     """
     (_, start, _, _, _), (low, _, _), (_, _, _, under, away) = panel, brackets, work
     below, deviation, _, _, where, _, _ = found

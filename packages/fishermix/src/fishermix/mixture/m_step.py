@@ -209,9 +209,8 @@ class RowSorter:
     The order stays in this process: another one gets a copy that remembers nothing.
     """
 
-    def __init__(self) -> None:
-        self._rows = self._columns = np.empty((0, 0))
-        self._order = np.empty((0, 0), np.int64)
+    _rows: np.ndarray = np.empty((0, 0))
+    _columns = _order = _rows
 
     def sort(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of rows (n, D) as float64 (D, n), and the order (D, n) that sorts them."""

@@ -174,14 +174,6 @@ class Mixture(DensityMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    families_: Sequence[Family]
-    weights_: np.ndarray
-    locations_: np.ndarray
-    scales_: np.ndarray
-    choice_: np.ndarray
-    lower_bounds_: list[float]
-    n_iter_: int
-    converged_: bool
     n_features_in_: int
     feature_names_in_: np.ndarray
     _fixed_families: ClassVar[bool] = False

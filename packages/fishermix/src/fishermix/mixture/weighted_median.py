@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from fishermix.mixture.m_step import ComponentSums, FitPlan
 
 BINS = 32  # of a histogram, including the two outer ones for all values below and above the bracket
-FEWEST_COLLECTED, CROWD, PART = (
-    16,
-    512,
-    0.1,
-)  # values per bracket that may be collected: PART of the rows, within these limits
+# Values per bracket that may be collected: PART of the rows, within these limits.
+FEWEST_COLLECTED, CROWD, PART = 16, 512, 0.1
 LIGHT, MARGIN = 0.4, 0.01  # of the ignored weight, and of a bin, that a bracket allows for at both ends
 SEEN = 0.003  # a first histogram ignores rows below this part of the largest weight of their panel
 HISTOGRAMS = 4  # at most; a bin that is still crowded then holds ties, which are collected as one value
