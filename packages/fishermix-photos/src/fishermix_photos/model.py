@@ -34,7 +34,9 @@ from fishermix.joint import (
     from_bytes,
     to_bytes,
 )
-from fishermix.mixture.checkpoint import MixtureConfig, read_parameters
+from fishermix.mixture.checkpoint import MixtureConfig
+from fishermix.mixture.e_step import MIXTURE_TENSORS, MixtureParameters
+from fishermix.mixture.families import family_from_config
 from fishermix.storage import (
     CONFIG,
     Digest,
@@ -50,10 +52,11 @@ from fishermix.storage import (
     field,
     load_folder,
     parse_json,
+    require_tensors,
     save_folder,
     write_atomically,
 )
-from fishermix.text.sentences import SentenceVectors, WhiteningTransform
+from fishermix.text.sentences import WHITENING_TENSORS, SentenceVectors, WhiteningTransform
 from fishermix.text.tokens import STOP_WORDS, Vocabulary
 from fishermix.text.word_vectors import WordVectors
 from msgspec import structs
@@ -400,7 +403,7 @@ class ImageTextModel:
         """The plain object that encodes sentences, without scikit-learn."""
         if self._saved is None:
             return self.sentence_encoder.sentence_vectors
-        sentences = SentenceVectors(**self._load_text_side(WhiteningTransform, read_parameters))
+        sentences = SentenceVectors(**self._load_text_side(WhiteningTransform, _read_mixture))
         if sentences.n_features != len(self.joint_space.projections.y_weights):
             raise FishermixError(f"{self._saved.folder} is damaged: sentence vectors and CCA differ in size.")
         return sentences
@@ -418,14 +421,15 @@ class ImageTextModel:
         """The arguments of a `SentenceEncoder`, with a whitening of this class and mixtures read so."""
         assert self._saved is not None
         config, tensors, folder = self._saved.config, self._saved.tensors, self._saved.folder
-        mixtures = [
-            read_mixture(parameters, _select(f"mixture{number}.", tensors), folder)
-            for number, parameters in enumerate(config.mixtures)
-        ]
+        mixtures = [_select(f"mixture{number}.", tensors) for number in range(len(config.mixtures))]
+        for of_mixture in mixtures:
+            require_tensors(of_mixture, MIXTURE_TENSORS, folder)
+        is_whitened = "whitening_mean" in tensors
+        require_tensors(tensors, WHITENING_TENSORS if is_whitened else {}, folder)
         return {
             "vectors": WordVectors.from_tensors(_select("words.", tensors)),
-            "whitening": whitening.from_tensors(tensors) if "whitening_mean" in tensors else None,
-            "mixtures": mixtures,
+            "whitening": whitening.from_tensors(tensors) if is_whitened else None,
+            "mixtures": [read_mixture(*found, folder) for found in zip(config.mixtures, mixtures)],
             "power": config.power,
             "norm": config.norm,
             "stop_words": tuple(config.stop_words),
@@ -476,6 +480,13 @@ class ImageTextModel:
         """An optional folder inside the model's, if it is there."""
         folder = self._saved.folder / name if self._saved else None
         return folder if folder is not None and (folder / CONFIG).is_file() else None
+
+
+def _read_mixture(
+    config: MixtureConfig, tensors: Mapping[str, np.ndarray], folder: Path
+) -> MixtureParameters:
+    families = [family_from_config(family) for family in config.families]
+    return MixtureParameters.from_tensors(families, tensors, folder)
 
 
 def _load_joint_space(saved: SavedFolder) -> JointSpace:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fishermix.errors import FishermixError
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, Mixture, StudentT, register_family
-from fishermix.mixture.checkpoint import FamilyConfig, family_from_config, family_to_config
-from fishermix.mixture.families import REGISTERED
+from fishermix.mixture.families import REGISTERED, FamilyConfig, family_from_config, family_to_config
 from fishermix.storage import parse
 from hypothesis import given
 from hypothesis import strategies as st

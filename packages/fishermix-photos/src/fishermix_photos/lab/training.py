@@ -23,6 +23,7 @@ from fishermix.mixture import Mixture
 from fishermix.mixture.families import REGISTERED, Family, check_family, is_custom, register_family
 from fishermix.storage import FolderKind, Struct, load_folder, save_folder
 from fishermix.text.encoder import SentenceEncoder
+from fishermix.text.sentences import WHITENING_TENSORS
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors
 
@@ -41,7 +42,7 @@ class NoFields(Struct):
     """A finished whitening is all in its tensors."""
 
 
-WHITENING = FolderKind("whitening", 1, NoFields)
+WHITENING = FolderKind("whitening", 1, NoFields, WHITENING_TENSORS)
 
 
 def train_model(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,15 +13,14 @@ import numpy as np
 from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, check_parameters
+from fishermix.mixture.e_step import MIXTURE_TENSORS, MixtureParameters
 from fishermix.mixture.em import FitProgress, FitState
-from fishermix.mixture.families import REGISTERED, Family
+from fishermix.mixture.families import FamilyConfig, family_from_config, family_to_config
 from fishermix.rows import Block, RowSource, Statistics
 from fishermix.storage import (
     Count,
     Digest,
     FolderKind,
-    Json,
     Name,
     Number,
     Positive,
@@ -33,20 +31,12 @@ from fishermix.storage import (
     field,
     is_vacant,
     load_folder,
-    require_tensor,
     require_tensors,
     save_folder,
 )
 
 # Tensor in the file: attribute of a fit.
 TENSORS = {"location": "location", "scale": "scale", "reach": "reach", "quality": "expected_log_likelihood"}
-
-
-class FamilyConfig(Struct):
-    """A family in a saved mixture."""
-
-    name: Name
-    parameters: dict[Name, Json] = field(default_factory=dict)
 
 
 class StateConfig(Struct, kw_only=True):
@@ -95,30 +85,6 @@ class CheckpointConfig(Struct, kw_only=True):
 CHECKPOINT_KIND = FolderKind("mixture checkpoint", 1, CheckpointConfig)
 
 
-def family_to_config(family: Family) -> FamilyConfig:
-    """Return the name and parameters of a registered family; a saved mixture never holds code."""
-    if REGISTERED.get(getattr(family, "name", "")) is not type(family):
-        raise FishermixError(
-            f"The family {type(family).__name__} is not registered. Call "
-            f"fishermix.mixture.register_family({type(family).__name__}) before saving and before loading."
-        )
-    return FamilyConfig(family.name, family.parameters())
-
-
-def family_from_config(config: FamilyConfig) -> Family:
-    """Return the family that `family_to_config` described."""
-    name = config.name
-    if name not in REGISTERED:
-        raise FishermixError(
-            f"The saved mixture uses the family '{name}', which is not registered. Import the module that "
-            "defines it and call fishermix.mixture.register_family first."
-        )
-    try:
-        return REGISTERED[name](**config.parameters)
-    except (TypeError, ValueError) as error:
-        raise FishermixError(f"The saved parameters of the family '{name}' are invalid ({error}).") from error
-
-
 def pack_state(state: FitState) -> tuple[StateConfig, dict[str, np.ndarray]]:
     """Return config and tensors from which a fit continues to the same bits."""
     config = StateConfig(
@@ -141,8 +107,12 @@ def pack_state(state: FitState) -> tuple[StateConfig, dict[str, np.ndarray]]:
 
 def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> FitState:
     """Check and read what `pack_state` returned."""
-    families, weights, choice, parts = parse_tensors(config, tensors, list(TENSORS), where)
-    start = weights, parts["location"][0], parts["scale"][0]
+    families = [family_from_config(family) for family in config.families]
+    shapes = MIXTURE_TENSORS | dict.fromkeys(TENSORS, "F K D") | {"rows": "K", "reseeds": "int K"}
+    require_tensors(tensors, shapes, where)
+    chosen = MixtureParameters.from_tensors(families, tensors, where)
+    parts = {name: tensors[name].astype(np.float64, copy=False) for name in TENSORS}
+    start = chosen.weights, parts["location"][0], parts["scale"][0]
     state = FitState.start(families, start, config.min_scale, 1.0, config.seed)
     fits = tuple(
         replace(fit, **{attribute: parts[name][number] for name, attribute in TENSORS.items()})
@@ -151,38 +121,12 @@ def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str
     return replace(
         state,
         fits=fits,
-        choice=choice,
-        rows=require_tensor(tensors, "rows", weights.shape, where).astype(np.float64, copy=False),
+        choice=chosen.choice,
+        rows=tensors["rows"].astype(np.float64, copy=False),
         iteration=config.iteration,
         lower_bounds=config.lower_bounds,
-        reseeds=require_tensor(tensors, "reseeds", weights.shape, where, kinds="iu"),
+        reseeds=tensors["reseeds"],
     )
-
-
-def read_parameters(
-    config: StateConfig, tensors: Mapping[str, np.ndarray], where: str | os.PathLike
-) -> MixtureParameters:
-    """Read the plain mixture of what `Mixture.to_tensors` wrote; error messages name `where`."""
-    families, weights, choice, fits = parse_tensors(config, tensors, ("location", "scale"), where)
-    locations, scales = (np.take_along_axis(part, choice[None], axis=0)[0] for part in fits.values())
-    return MixtureParameters(families, weights, locations, scales, choice)
-
-
-def parse_tensors(
-    config: StateConfig, tensors: Mapping[str, np.ndarray], names: Sequence[str], where: str | os.PathLike
-) -> tuple[list[Family], np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Read the families, weights (K,), choice (K, D) and tensors `names` (families, K, D) of a saved mixture.
-
-    "location" and "scale" are among the names.
-    """
-    families = [family_from_config(family) for family in config.families]
-    shapes = {"weights": "K", "choice": "int K D"} | dict.fromkeys(names, f"{len(families)} K D")
-    weights, choice, *fits = require_tensors(tensors, shapes, where)
-    weights, choice = weights.astype(np.float64, copy=False), choice.astype(np.int64)
-    parts = {name: values.astype(np.float64, copy=False) for name, values in zip(names, fits)}
-    for location, scale in zip(parts["location"], parts["scale"]):
-        check_parameters(MixtureParameters(families, weights, location, scale, choice), f"{where}: ")
-    return families, weights, choice, parts
 
 
 class Checkpoint:

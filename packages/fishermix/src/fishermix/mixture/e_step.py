@@ -10,7 +10,8 @@ same formulas in NumPy, at the end of this file: these sum in float64 and differ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,8 @@ BYTES_PER_POSTERIOR = 12  # an int32 row and a float64 weight
 MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by panels
 FLOAT64 = np.dtype(np.float64)
 
+# The tensors of a saved mixture of F families, see `storage.require_tensors`.
+MIXTURE_TENSORS = {"weights": "K", "choice": "int K D", "location": "F K D", "scale": "F K D"}
 # The compiled form of a family: log f(z) = at_center - square z² - linear |z|. Others are called row by row.
 COMPILED: dict[type[Family], tuple[float, float, float]] = {
     Gaussian: (-0.5 * np.log(2 * np.pi), 0.5, 0.0),
@@ -110,6 +113,23 @@ class MixtureParameters:
     locations: np.ndarray
     scales: np.ndarray
     choice: np.ndarray
+
+    @classmethod
+    def from_tensors(
+        cls, families: Sequence[Family], tensors: Mapping[str, np.ndarray], where: str | os.PathLike
+    ) -> MixtureParameters:
+        """The mixture of saved tensors, which have the shapes `MIXTURE_TENSORS`; errors name `where`."""
+        weights = tensors["weights"].astype(np.float64, copy=False)
+        choice = tensors["choice"].astype(np.int64)
+        locations, scales = (tensors[name].astype(np.float64, copy=False) for name in ("location", "scale"))
+        if len(locations) != len(families):
+            raise FishermixError(
+                f"{where}: there are {len(families)} families, but {len(locations)} locations."
+            )
+        for location, scale in zip(locations, scales):
+            check_parameters(cls(families, weights, location, scale, choice), f"{where}: ")
+        location, scale = (np.take_along_axis(part, choice[None], axis=0)[0] for part in (locations, scales))
+        return cls(families, weights, location, scale, choice)
 
     def e_step(
         self, rows: np.ndarray, compiled: bool = True, buffer: np.ndarray | None = None

@@ -21,7 +21,6 @@ from fishermix.fisher.scores import FisherScores
 from fishermix.joint import unit_rows
 from fishermix.mixture.e_step import FEW_ROWS, MixtureParameters
 from fishermix.rows import cut, map_in_threads
-from fishermix.storage import require_tensors
 from fishermix.text.tokens import Sentence, WordBags, WordLookup
 from fishermix.text.word_vectors import WordVectors
 
@@ -29,6 +28,7 @@ MOST_REMEMBERED_BYTES = 512 * 2**20  # of word scores per mixture; then they are
 BLOCK_SENTENCES = 2048  # 150 MB of 18,000-D vectors
 SENTENCES_PER_RUN = 128  # of a thread
 WHITENINGS = ("ica", "pca", "none")
+WHITENING_TENSORS = {"whitening_mean": "d", "whitening_matrix": "d d", "whitening_flags": "int 3"}
 
 
 class Transformer(Protocol):
@@ -67,13 +67,11 @@ class WhiteningTransform:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
-        """Read and check what `to_tensors` wrote."""
-        where = "The whitening is damaged"
-        shapes = {"whitening_mean": "d", "whitening_matrix": "d d", "whitening_flags": "int 3"}
-        mean, matrix, flags = require_tensors(tensors, shapes, where)
+        """What `to_tensors` wrote; the load of a folder has compared the shapes with `WHITENING_TENSORS`."""
+        mean, matrix, flags = (tensors[name] for name in WHITENING_TENSORS)
         kind, before, after = flags.tolist()
         if not 0 <= kind < len(WHITENINGS):
-            raise FishermixError(f"{where}: it has the unknown kind {kind}.")
+            raise FishermixError(f"The whitening is damaged: it has the unknown kind {kind}.")
         return cls(
             WHITENINGS[kind], bool(before), bool(after), mean.astype(np.float64), matrix.astype(np.float64)
         )
