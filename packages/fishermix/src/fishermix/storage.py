@@ -1,17 +1,11 @@
 """Folders of `config.json` and one safetensors file, written whole or not at all; loading runs no code.
 
 `config.json` names the tensor file, which has the hash of its content in its name, and the folders inside
-that belong to it (`parts`). A save
-
-1. adds the names of what it is about to write to `config.json`, as `pending`,
-2. writes these files next to the old ones,
-3. replaces `config.json` in one step; what only the old one named is now `pending`,
-4. removes that, and the list of it.
-
-A crash at any moment leaves the old state or the new one, and the next save clears up what the crash left.
-Nothing is ever removed that no `config.json` of the folder has named, except an unfinished `config.json` and
-an empty lock file. Of two saves at once, the second waits for the first. A load during a save gives the old
-state or the new one.
+that belong to it (`parts`). A save writes new files next to the old ones, replaces `config.json` in one step,
+and removes what `config.json` does not name any more: a crash at any moment leaves the old state or the new
+one, and the next save clears up what the crash left. Nothing is ever removed but files with the names that a
+save gives. Of two saves at once, the second waits for the first. A load during a save gives the old state or
+the new one.
 """
 
 from __future__ import annotations
@@ -21,10 +15,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -69,7 +62,7 @@ SECONDS_BETWEEN_TRIES = 0.01
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # some network drives
 NAME_DIGITS = 12  # of the hash, in the name of a file
 SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and the file in it
-_SCRATCH, _UNFINISHED = r"\.saving-[0-9a-f]{16}", r"\.config\.json\.[0-9a-f]{8}\.tmp"
+_OWN_FILE = r"tensors-[0-9a-f]{12}\.safetensors|\.config\.json\.[0-9a-f]{8}\.tmp"
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
 LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
@@ -99,7 +92,6 @@ class Head(Struct, kw_only=True):
     tensors: PlainName | None = None
     sha256: Digest | None = None
     parts: dict[PlainName, PlainName] = field(default_factory=dict)
-    pending: list[PlainName] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -175,41 +167,27 @@ def _save_held(
     tensors: Mapping[str, np.ndarray],
     parts: Mapping[str, Callable[[Path], None]],
 ) -> None:
-    _remove_unfinished_configs(folder)
-    before = _read_head(folder)
-    about = {"format": FORMAT, "kind": kind.name, "version": kind.version}
-    old = before or about
-    owned = _names_in(old)
+    names = {*parts, *(kind.parts or ()), *(_read_names(folder) or Head()).parts}
+    _clear(folder, names)
     scratch = folder / f"{SCRATCH}{os.urandom(8).hex()}"
-    written = [scratch.name]
     try:
-        _write_config(folder, {**old, "pending": [*owned, *written]})
         digest = _write_tensors(scratch, tensors)
         head: dict[str, Any] = {
-            **about,
+            "format": FORMAT,
+            "kind": kind.name,
+            "version": kind.version,
             "tensors": f"tensors-{digest[:NAME_DIGITS]}.safetensors",
             "sha256": digest,
             "parts": {name: f"{name}-{digest[:NAME_DIGITS]}" for name in parts},
         }
-        written += _names_in(head)
-        _write_config(folder, {**old, "pending": [*owned, *written]})
         os.replace(scratch / TENSORS, folder / head["tensors"])
         for name, write in parts.items():
             write(folder / head["parts"][name])
-        _remove(scratch)
         sync_folder(folder)
-        obsolete = sorted(set(owned) - set(written))
-        _write_config(folder, {**head, **({"pending": obsolete} if obsolete else {}), **fields})
-    except BaseException:
-        for name in set(written) - set(owned):
-            _remove(folder / name)
-        with suppress(OSError):  # a full disk: what is there already serves as well
-            _write_config(folder, before) if before else (folder / CONFIG).unlink(missing_ok=True)
-        raise
-    if obsolete:
-        for name in obsolete:
-            _remove(folder / name)
-        _write_config(folder, {**head, **fields})
+        text = json.dumps({**head, **fields}, indent=1, allow_nan=False) + "\n"
+        write_atomically(folder / CONFIG, text.encode())
+    finally:
+        _clear(folder, names)
 
 
 def _write_tensors(scratch: Path, tensors: Mapping[str, np.ndarray]) -> str:
@@ -218,6 +196,7 @@ def _write_tensors(scratch: Path, tensors: Mapping[str, np.ndarray]) -> str:
     The package writes to a file of its own name first, so it gets a folder of its own.
     """
     scratch.mkdir()
+    mode = scratch.stat().st_mode & 0o666  # that of a new file
     os.chmod(scratch, 0o700)  # whatever the umask
     path = scratch / TENSORS
     try:
@@ -229,16 +208,13 @@ def _write_tensors(scratch: Path, tensors: Mapping[str, np.ndarray]) -> str:
         raise
     with open(path, "rb") as file:
         os.fsync(file.fileno())
-    os.chmod(path, (scratch.parent / CONFIG).stat().st_mode & 0o777)
-    return sha256_of_file(path)
-
-
-def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    write_atomically(folder / CONFIG, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
+    digest = sha256_of_file(path)
+    os.chmod(path, mode)
+    return digest
 
 
 def _read_head(folder: Path) -> dict[str, Any] | None:
-    """`config.json` of a saved folder, finished or not, or None if it is not one."""
+    """`config.json` of a saved folder, or None if it is not one."""
     try:
         head = json.loads((folder / CONFIG).read_text("utf8"))
     except (OSError, ValueError, RecursionError):
@@ -246,45 +222,49 @@ def _read_head(folder: Path) -> dict[str, Any] | None:
     return head if isinstance(head, dict) and head.get("format") == FORMAT else None
 
 
-def _names_in(config: Mapping[str, Any]) -> list[str]:
-    """What a `config.json` says is its own: plain names of files and folders next to it."""
+def _read_names(folder: Path) -> Head | None:
+    """What `config.json` names; nothing if there is none, None if it is damaged."""
     try:
-        head = msgspec.convert(config, Head)
-    except msgspec.ValidationError:  # damaged: nothing is known to be ours
-        return []
-    return [name for name in (head.tensors, *head.pending, *head.parts.values()) if name and name != CONFIG]
+        return msgspec.convert(_read_head(folder) or {}, Head)
+    except msgspec.ValidationError:
+        return None
 
 
-def _remove_unfinished_configs(folder: Path) -> None:
-    """Remove what a save left that was killed while it wrote `config.json`. The folder is held, so that no
-    other save is writing it.
-    """
-    for path in folder.glob(f".{CONFIG}.*.tmp"):
-        if re.fullmatch(_UNFINISHED, path.name) and path.is_file():
-            path.unlink(missing_ok=True)
+def _match_own(parts: Iterable[str]) -> re.Pattern[str]:
+    """The names that saves give to files, and to the folders of these parts."""
+    folders = "|".join([re.escape(SCRATCH), *(re.escape(f"{part}-") for part in parts)])
+    return re.compile(rf"{_OWN_FILE}|(?:{folders})[0-9a-f]{{12,16}}")
+
+
+def _list_own(folder: Path, parts: Iterable[str]) -> list[Path]:
+    """What saves wrote into a folder."""
+    own = _match_own(parts)
+    return [path for path in folder.iterdir() if own.fullmatch(path.name) and not path.is_symlink()]
+
+
+def _clear(folder: Path, parts: Iterable[str]) -> None:
+    """Remove what saves wrote and `config.json` does not name: of the save before, or of a killed one."""
+    head = _read_names(folder)
+    if head is None:
+        return
+    for path in _list_own(folder, parts):
+        if path.name not in (head.tensors, *head.parts.values()):
+            with suppress(OSError):  # Windows keeps files that are open; the next save tries again
+                remove_saved(path) if path.is_dir() else path.unlink()
 
 
 def remove_saved(folder: Path) -> None:
-    """Remove what a saved folder names as its own, and the folder if nothing else is in it."""
-    if folder.is_dir() and not folder.is_symlink():
-        _remove(folder)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a link, or what a saved folder names as its own and the folder if that empties it."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-    elif re.fullmatch(_SCRATCH, path.name):
-        with suppress(OSError):
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-    elif head := _read_head(path):
-        for name in (*_names_in(head), LOCK):
-            _remove(path / name)
-        (path / CONFIG).unlink()
-        with suppress(OSError):
-            path.rmdir()
+    """Remove what saves wrote into a folder, and the folder if nothing else is in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    own = [folder / CONFIG, folder / LOCK] if _read_head(folder) else []
+    is_scratch = folder.name.startswith(SCRATCH)
+    head = _read_names(folder) or Head()
+    own += folder.iterdir() if is_scratch else _list_own(folder, head.parts)
+    for path in own:
+        remove_saved(path) if path.is_dir() else path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def make_place(folder: str | os.PathLike, kind: FolderKind) -> Path:
@@ -314,13 +294,8 @@ def is_vacant(folder: Path, kind: FolderKind) -> bool:
     """Whether nothing was saved here so far: no folder, an empty one, or a first save that was killed."""
     if not folder.exists():
         return True
-    if head := _read_head(folder):
-        return head.get("kind") == kind.name and "tensors" not in head
-    # A save killed at its very beginning leaves nothing but the half-written config.json. Whoever saves may
-    # hold the lock of the folder.
-    return folder.is_dir() and all(
-        path.name == LOCK or fnmatch(path.name, f".{CONFIG}.*.tmp") for path in folder.iterdir()
-    )
+    own = _match_own(kind.parts or ())
+    return folder.is_dir() and all(name == LOCK or own.fullmatch(name) for name in os.listdir(folder))
 
 
 def sha256_of_file(path: str | os.PathLike) -> str:
@@ -350,9 +325,8 @@ def check_download(path: Path, sha256: str) -> None:
 
 
 def read_kind(folder: Path) -> str | None:
-    """The kind of a folder whose save was completed, or None."""
-    head = _read_head(folder)
-    return head.get("kind") if head and "tensors" in head else None
+    """The kind of a saved folder, or None."""
+    return (_read_head(folder) or {}).get("kind")
 
 
 def load_folder(
@@ -419,8 +393,6 @@ def _load_config(folder: Path, kind: FolderKind) -> tuple[Head, Any]:
             f"this one reads up to {kind.version}): upgrade fishermix"
         )
     head = parse(fields, Head, path)
-    if head.tensors is None and head.pending:
-        raise FishermixError(f"Saving {folder} was interrupted before it was complete. Save it again.")
     if head.tensors is None or head.sha256 is None:
         raise FishermixError(f"'tensors' is missing or invalid in {path}: the file is damaged.")
     return head, parse(fields, kind.schema, path)

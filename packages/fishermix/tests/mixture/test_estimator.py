@@ -1,6 +1,5 @@
 """The estimators against oracles: starts, bounds, kills, batches, draws, criteria, a family of one's own."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -229,14 +228,9 @@ def test_a_kill_while_the_first_checkpoint_is_written_costs_only_that(monkeypatc
     mixture.set_params(checkpoint=tmp_path / "checkpoint").fit(X)
     for path in (tmp_path / "checkpoint").iterdir():
         path.unlink()
-    head = {
-        "format": "fishermix",
-        "kind": "mixture checkpoint",
-        "version": 1,
-        "pending": [".tensors.123.tmp"],
-    }
-    (tmp_path / "checkpoint" / "config.json").write_text(json.dumps(head))  # as a killed first save leaves it
-    (tmp_path / "checkpoint" / ".tensors.123.tmp").write_bytes(b"half a file")
+    half = tmp_path / "checkpoint" / ".saving-0123456789abcdef"  # as a killed first save leaves it
+    half.mkdir()
+    (half / "tensors").write_bytes(b"half a file")
     assert_same_bits(clone(mixture).fit(X), whole)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("not a checkpoint")
