@@ -79,6 +79,11 @@ class CanonicalProjections:
         points -= origin.astype(points.dtype)
         return points
 
+    def unit_points(self, x: np.ndarray, y: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
+        """Unit points float32 of rows of X and Y that were projected with power 0, for this power."""
+        scaled = self.scale_columns(x, power, np.float32), self.scale_columns(y, power, np.float32)
+        return unit_rows(scaled[0]), unit_rows(scaled[1])
+
     def to_tensors(self) -> dict[str, np.ndarray]:
         return {f"{name}_": value for name, value in vars(self).items()}
 
@@ -130,6 +135,10 @@ class HubnessCorrection:
     def of_sentences(self, points: np.ndarray) -> np.ndarray:
         """The hubness (n,) of the unit points (n, d) of sentences."""
         return _mean_of_largest(points, self.image_points, self.neighbors) - self.mean_of_sentences
+
+    def measure(self, images: np.ndarray, sentences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The hubness of the unit points of images, and of those of sentences."""
+        return self.of_images(images), self.of_sentences(sentences)
 
     def csls_images(self, points: np.ndarray) -> np.ndarray:
         """(n, d + 2): the dot product with `csls_sentences` is the score. A zero row stays zero."""

@@ -122,6 +122,8 @@ class Recipe:
     families: Any = None
 
     def __post_init__(self) -> None:
+        if not (self.reg_x and self.reg_y and self.correlation_powers):
+            raise FishermixError("reg_x, reg_y and correlation_powers need at least one value each.")
         if isinstance(self.families, str):
             raise FishermixError("families must be a list of lists such as [['gaussian', 'laplace']].")
         if self.families is not None:

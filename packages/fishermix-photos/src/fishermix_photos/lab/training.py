@@ -6,18 +6,17 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from fishermix.cca.choose import choose_best
 from fishermix.cca.covariances import CovarianceSums
 from fishermix.cca.dual import ROWS_IN_DOUBLE, GramSums, choose_method
 from fishermix.cca.estimator import RegularizedCCA
 from fishermix.errors import FishermixError
-from fishermix.joint import CanonicalProjections, HubnessCorrection, JointSpace, prepare_features, unit_rows
+from fishermix.joint import CanonicalProjections, HubnessCorrection, JointSpace, prepare_features
 from fishermix.measures.ranks import Figures, figures, recall_sum, task_ranks
 from fishermix.mixture import Mixture
 from fishermix.mixture.families import REGISTERED, Family, check_family, is_custom, register_family
@@ -119,14 +118,8 @@ def rank_answers(
     """
     dataset, features = image_features(dataset, model.image_encoder, work)
     points = model.joint_space.image_points(features), model.encode_text(dataset.sentences)
-    return task_ranks(*points, dataset.image_of, *_measure_hubness(model.joint_space.hubness, *points))
-
-
-def _measure_hubness(
-    hubness: HubnessCorrection | None, images: np.ndarray, sentences: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """The hubness of points of images and of sentences; nothing without a correction."""
-    return (hubness.of_images(images), hubness.of_sentences(sentences)) if hubness else ()
+    hubness = model.joint_space.hubness
+    return task_ranks(*points, dataset.image_of, *(hubness.measure(*points) if hubness else ()))
 
 
 def evaluate_model(model: ImageTextModel, dataset: Dataset, work: str | os.PathLike | None = None) -> Figures:
@@ -273,7 +266,7 @@ def fit_joint_space(
     with stages.clock("ridges"):
         path = RegularizedCCA(n_components, scale=None).path(sums, recipe.reg_x, recipe.reg_y)
         candidates = _list_candidates(path, dev, dev_part.image_of, bank, recipe)
-        best = choose_best(candidates, attrgetter("score"))
+        best = max(candidates, key=attrgetter("score"))  # the first of equal ones
     cca = best.cca.set_params(scale=best.power)
     space = JointSpace(
         cca.projections_,
@@ -337,15 +330,14 @@ def _list_candidates(
         for power in map(float, recipe.correlation_powers):
             hubness = None
             if of_bank:
-                points = of_bank.scale(projections, power)
+                points = projections.unit_points(*of_bank, power)
                 hubness = HubnessCorrection.from_points(*points, recipe.csls_neighbors)
-            points = of_dev.scale(projections, power)
-            score = recall_sum(*points, image_of, *_measure_hubness(hubness, *points))
+            points = projections.unit_points(*of_dev, power)
+            score = recall_sum(*points, image_of, *(hubness.measure(*points) if hubness else ()))
             yield Candidate(cca, power, hubness, score)
 
 
-@dataclass(frozen=True)
-class PairVectors:
+class PairVectors(NamedTuple):
     """Vectors of photos and of sentences, in rows; a zero row is a sentence without a known word."""
 
     images: np.ndarray
@@ -357,12 +349,6 @@ class PairVectors:
         images = projections.project_x(self.images, power=0)
         sentences = projections.project_y(self.sentences, power=0)
         return PairVectors(images, np.where(known, sentences, 0))
-
-    def scale(self, projections: CanonicalProjections, power: float) -> tuple[np.ndarray, np.ndarray]:
-        """Unit points of what `project` gave, for this power."""
-        images = projections.scale_columns(self.images, power, np.float32)
-        sentences = projections.scale_columns(self.sentences, power, np.float32)
-        return unit_rows(images), unit_rows(sentences)
 
 
 def _check_words_known(part: Dataset, encoder: SentenceEncoder) -> None:
