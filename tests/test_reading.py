@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf8")
-FLOWS = {"search": (24, 90), "em": (10, 48), "train": (41, 1_000), "dask": (11, 45)}  # files, returns
+FLOWS = {"search": (24, 90), "em": (10, 48), "train": (34, 620), "dask": (11, 45)}  # files, returns
 LIMITS = {
-    "lines of both packages": 26_800,
+    "lines of both packages": 26_100,
     "lines of fishermix": 11_300,
-    "modules under 60 lines": 15,
+    "modules under 60 lines": 12,
     "functions over 50 lines": 2,
     "functions with over 6 parameters": 22,  # commands included
     "functions with a complexity over 15": 6,

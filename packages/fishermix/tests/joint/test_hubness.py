@@ -87,7 +87,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     images = random_points(2, 5)
     np.testing.assert_array_equal(again.csls_images(images), hubness.csls_images(images))
     assert again.key == hubness.key
-    with pytest.raises(FishermixError, match="shape"):
+    with pytest.raises(FishermixError, match="bank of points is invalid"):
         HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 9)
     config = tmp_path / "c" / "config.json"
     config.write_text(config.read_text().replace('"neighbors": 3', '"neighbors": "many"'))
