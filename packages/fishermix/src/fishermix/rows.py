@@ -66,6 +66,8 @@ class RowSource(ABC):
     """
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, weight: np.ndarray | None):
+        if not shape[0]:
+            raise FishermixError("There are no rows.")
         self.shape = shape
         self.dtype = np.dtype(np.float32 if dtype in (np.float32, np.float16) else np.float64)
         self.weight = None if weight is None else _parse_weight(weight, shape[0])
@@ -447,9 +449,7 @@ def _parse_weight(weight: Any, rows: int) -> np.ndarray:
     """Return sample weights (N,) as float64."""
     weight = np.asarray(weight, np.float64)
     if weight.shape != (rows,) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise FishermixError(
-            f"sample_weight must be {rows} finite numbers that are at least 0 and not all 0."
-        )
+        raise FishermixError(f"sample_weight must be {rows} finite numbers, not negative and not all zero.")
     return weight
 
 

@@ -15,7 +15,7 @@ from fishermix.mixture import (
     StudentT,
     register_family,
 )
-from fishermix.mixture.start import merge_duplicates
+from fishermix.mixture.em import merge_duplicates
 from fishermix.rows import count_threads
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -84,8 +84,8 @@ def test_messages(parameters, data, message):
 
 
 def test_sample_weight_messages(X):
-    for weight, message in ((np.zeros(len(X)), "non-zero"), (-np.ones(len(X)), "Negative"), ([1.0], "shape")):
-        with pytest.raises(ValueError, match=message):
+    for weight in (np.zeros(len(X)), -np.ones(len(X)), [1.0]):
+        with pytest.raises(ValueError, match="must be 600 finite numbers, not negative and not all"):
             HybridMixture(2).fit(X, sample_weight=weight)
     only_one = np.zeros(len(X))
     only_one[0] = 1
@@ -267,7 +267,7 @@ def test_rows_that_are_not_in_memory_are_predicted_too(X, tmp_path):
         np.testing.assert_array_equal(mixture.predict(rows), mixture.predict(X))
         np.testing.assert_array_equal(mixture.score_samples(rows), mixture.score_samples(X))
         assert (mixture.score(rows), mixture.bic(rows)) == (mixture.score(X), mixture.bic(X))
-    for wrong, message in (("narrow.npy", "expected rows of 3 features"), ("none.npy", r"X is \(0, 3\)")):
+    for wrong, message in (("narrow.npy", "is expecting 3 features"), ("none.npy", "There are no rows")):
         with pytest.raises(ValueError, match=message):
             mixture.predict(tmp_path / wrong)
     with pytest.raises(FishermixError, match=r"There is no file .*r\.npy"):

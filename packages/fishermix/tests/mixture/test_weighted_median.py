@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fishermix.mixture import candidates, kernels
+from fishermix.mixture import kernels
 from fishermix.mixture import weighted_median as medians_module
 from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.em import find_quantum
@@ -183,11 +183,11 @@ def test_collected_values_and_sums_are_those_of_a_loop(seed, n, d, part, dtype):
     posterior = rng.dirichlet(np.full(3, 0.3), n)
     posteriors = list_posteriors(posterior, np.ones(n), find_quantum(n))
     low = np.where(rng.random((3, d)) < part, rng.uniform(-3, 3, (3, d)), np.inf).astype(dtype)
-    brackets = candidates.Brackets(low, high := low + dtype(1), np.zeros((3, d), dtype))
+    brackets = medians_module.Brackets(low, high := low + dtype(1), np.zeros((3, d), dtype))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "ENTRIES_PER_DIMENSION", 5)
-        patch.setattr(candidates, "MOST_AT_FIRST", 1)
-        found = candidates.collect_candidates([x], [posteriors], brackets, most=10**9)
+        patch.setattr(medians_module, "ENTRIES_PER_DIMENSION", 5)
+        patch.setattr(medians_module, "MOST_AT_FIRST", 1)
+        found = medians_module.collect_candidates([x], [posteriors], brackets, most=10**9)
     (where, value, weight), *_ = found["entries"]
     for k, span in enumerate(map(slice, posteriors.start[:-1], posteriors.start[1:])):
         rows, weights = x[posteriors.row[span]], posteriors.weight[span]
@@ -273,7 +273,7 @@ def test_few_passes():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_few_values_are_collected_also_around_zero(dtype, monkeypatch):
-    collected, collect = [], candidates.collect_candidates
+    collected, collect = [], medians_module.collect_candidates
     monkeypatch.setattr(
         medians_module,
         "collect_candidates",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MixtureParameters, Pass, is_worth_compiling
+from fishermix.mixture.e_step import LONGEST, SHORTEST, MixtureParameters, Pass, is_worth_compiling
 from fishermix.mixture.families import Family, Gaussian, Laplace
 from fishermix.mixture.m_step import (
     ComponentSums,
@@ -32,6 +33,8 @@ FIRST_REACH = 3.0  # scales that the first median may be away from the start
 FLOAT64_BITS = 52  # of the fraction
 
 LARGEST = 1e150  # numbers whose squares float64 can sum
+SAMPLE = 16_384  # rows that the seeds are chosen from: more would not improve them and cost a pass
+ROWS_PER_COMPONENT = 20  # at least, in that sample
 
 Start = tuple[np.ndarray, np.ndarray, np.ndarray]  # weights (K,), locations and scales (K, D)
 is_done, likelihood_of = attrgetter("done"), attrgetter("expected_log_likelihood")
@@ -214,6 +217,93 @@ def reseed(state: FitState, lost: np.ndarray) -> FitState:
         rows=np.where(lost, state.rows.max(), state.rows),
         reseeds=state.reseeds + lost,
     )
+
+
+# The start: k-means++ seeds, random rows or given values
+
+
+def initialize(estimator: Any, source: RowSource, rng: np.random.RandomState) -> Start:
+    """Choose weights (K,), locations and scales (K, D), except for those that the estimator was given.
+
+    Locations are rows of the data, scales the standard deviations of all rows, and weights equal.
+    """
+    shape = n_components, _ = estimator.n_components, source.shape[1]
+    rows, weight = _sample_rows(source, n_components, rng, needed=estimator.locations_init is None)
+    largest = float(np.abs(rows).max(initial=0))
+    if largest > LARGEST:
+        raise too_large()
+    if estimator.locations_init is None:
+        locations = rows[_choose_seeds(rows, weight, n_components, estimator.init_params, rng)]
+    else:
+        locations = _parse_array("locations_init", estimator.locations_init, shape)
+    if estimator.scales_init is None:
+        mean = np.average(rows, axis=0, weights=weight)
+        variance = np.average((rows - mean) ** 2, axis=0, weights=weight)
+        scales = np.tile(np.sqrt(variance), (n_components, 1))
+    else:
+        scales = _parse_array("scales_init", estimator.scales_init, shape, positive=True)
+    weights = np.full(n_components, 1 / n_components)
+    if estimator.weights_init is not None:
+        weights = _parse_array("weights_init", estimator.weights_init, shape[:1], positive=True)
+        if not np.isclose(weights.sum(), 1):
+            raise ValueError("The parameter 'weights_init' should sum to 1.")
+        weights = weights / weights.sum()
+    return weights, locations.astype(np.float64), scales
+
+
+def _sample_rows(
+    source: RowSource, n_components: int, rng: np.random.RandomState, needed: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take a sample of the rows with a positive weight. If seeds are needed, merge ties of a complete one."""
+    n_rows = source.shape[0]
+    size = min(n_rows, max(SAMPLE, ROWS_PER_COMPONENT * n_components))
+    positions = np.arange(n_rows) if size == n_rows else np.sort(rng.choice(n_rows, size, replace=False))
+    rows, weight = source.take(positions)
+    rows, weight = rows[weight > 0], weight[weight > 0]
+    if needed and len(rows) < n_components:
+        raise ValueError(
+            f"Expected at least n_components = {n_components} rows with a positive sample_weight, "
+            f"got {len(rows)}."
+        )
+    return merge_duplicates(rows, weight) if needed and size == n_rows else (rows, weight)
+
+
+def _choose_seeds(
+    rows: np.ndarray, weight: np.ndarray, n_components: int, init_params: str, rng: np.random.RandomState
+) -> np.ndarray:
+    """Choose the positions (K,) of the rows that become the locations."""
+    if len(rows) <= n_components:
+        return np.arange(n_components) % len(rows)
+    if init_params == "k-means++":
+        # Scaling by a power of two changes no bit, and keeps squares within the range of the type.
+        largest = float(np.abs(rows).max())
+        usual = largest == 0 or SHORTEST <= largest <= LONGEST
+        scaled = rows if usual else np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
+        from sklearn.cluster import kmeans_plusplus  # which a search, that reads a mixture, does without
+
+        return kmeans_plusplus(scaled, n_components, sample_weight=weight, random_state=rng)[1]
+    return np.sort(rng.choice(len(rows), n_components, replace=False))
+
+
+def merge_duplicates(rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each distinct row once, in ascending order, with the sum of its weights.
+
+    The seeds are then the same whether a row comes twice or has weight 2, and in any order of the rows.
+    """
+    bits = (rows + 0.0).astype(np.float64).view(np.int64)
+    # Big-endian and with these bits inverted, the bytes of rows sort as their numbers do.
+    ordered = (bits ^ ((bits >> 63) | np.iinfo(np.int64).min)).astype(">i8")
+    as_bytes = ordered.view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
+    _, first, number = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return rows[first], np.bincount(number, weight)
+
+
+def _parse_array(name: str, value: Any, shape: tuple[int, ...], positive: bool = False) -> np.ndarray:
+    value = np.array(value, dtype=np.float64)
+    if value.shape != shape or not np.isfinite(value).all() or (positive and (value <= 0).any()):
+        kind = "positive" if positive else "finite"
+        raise ValueError(f"The parameter '{name}' should be {kind} numbers of shape {shape}.")
+    return value
 
 
 # Batches of a stream

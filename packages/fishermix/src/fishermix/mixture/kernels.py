@@ -287,7 +287,7 @@ def collect_values(panel, brackets, work, found, progress):
 
     panel: x (n, D), its sparse posteriors, and their weights in the type of x. work, each (D,): dimensions
     with a bracket (D + 1,), hits as bytes and as words of eight, and two sums. The other tuples are those of
-    `candidates`, as plain ones: compiled code on disk would depend on the names of others. below += the
+    `weighted_median`, as plain ones: compiled code on disk would depend on the names of others. below += the
     weight of the values under a bracket; deviation += weight |x - center|. progress (3,) is the component
     and the listed row to begin with, and the number of entries in use. Returns False if there is no room for
     four more rows; progress then says where to continue, and the work space keeps the sums, so that their

@@ -29,9 +29,8 @@ from fishermix.mixture.checkpoint import (
     unpack_state,
 )
 from fishermix.mixture.e_step import MixtureParameters, check_parameters, cut_panels, is_worth_compiling
-from fishermix.mixture.em import LARGEST, FitProgress, FitState, fit_batch, run_starts
+from fishermix.mixture.em import LARGEST, FitProgress, FitState, fit_batch, initialize, run_starts
 from fishermix.mixture.families import Family, parse_families
-from fishermix.mixture.start import initialize, open_source
 from fishermix.progress import progress as show
 from fishermix.rows import ArraySource, Block, RowSource, Statistics, open_rows
 from fishermix.storage import (
@@ -45,6 +44,7 @@ from fishermix.storage import (
 )
 
 ITERATIONS_PER_CHECKPOINT = 5
+LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
 KIND = FolderKind("mixture", 1, MixtureConfig)
 # On the result of a fit:
 PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint", "working_memory")
@@ -247,7 +247,7 @@ class Mixture(DensityMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
         warm = self.warm_start and hasattr(self, "weights_")
-        source, families = open_source(self, X, sample_weight, reset=not warm), parse_families(self.families)
+        source, families = self._open_source(X, sample_weight, reset=not warm), parse_families(self.families)
         if warm:
             self._check_continues(source)
         starts = self._prepare_starts(source, families)[: 1 if warm else None]
@@ -298,12 +298,42 @@ class Mixture(DensityMixin, BaseEstimator):
         self._validate_params()
         if not hasattr(self, "weights_"):
             return self.fit(X, sample_weight=sample_weight)
-        source = open_source(self, X, sample_weight, reset=False, fewest=1)
+        source = self._open_source(X, sample_weight, reset=False, fewest=1)
         self._check_continues(source)
         old = self._recover_state()
         state, seen = fit_batch(old, source, getattr(self, "_seen", old.rows), self.working_memory)
         self._set_state(state, False, seen)
         return self
+
+    def _open_source(
+        self, X: Any, sample_weight: Any = None, *, reset: bool, fewest: int | None = None
+    ) -> RowSource:
+        """Open and check rows: all that `fit` takes."""
+        source = open_rows(X, sample_weight, self.n_jobs)
+        if source is None:
+            kinds, least = [np.float64, np.float32], fewest or 2
+            X = validate_data(self, X, reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
+            source = ArraySource(X, sample_weight, self.n_jobs)
+        elif reset:
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
+            self.n_features_in_ = source.shape[1]
+        elif source.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {source.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        if not LIGHTEST <= source.total_weight <= HEAVIEST:
+            raise ValueError(
+                f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
+                f"{source.total_weight:g}. Multiply all of them by the same factor."
+            )
+        if source.shape[0] < (fewest or self.n_components):
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
+                f"n_samples = {source.shape[0]}. Every component needs a row: set n_components to at most "
+                f"{source.shape[0]}."
+            )
+        return source
 
     def _check_continues(self, source: RowSource) -> None:
         if self.locations_.shape != (self.n_components, source.shape[1]):
@@ -514,12 +544,7 @@ class Mixture(DensityMixin, BaseEstimator):
     def _map_panels(self, X: Any, use: Use) -> list[Any]:
         """Return use(posteriors, log likelihoods) of each panel of X, which may be all that `fit` takes."""
         parameters = self.parameters_
-        source = open_rows(X, None, self.n_jobs)
-        if source is None:
-            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
-            source = ArraySource(X, threads=self.n_jobs)
-        elif source.shape[0] < 1 or source.shape[1] != self.n_features_in_:
-            raise ValueError(f"X is {source.shape}, but expected rows of {self.n_features_in_} features.")
+        source = self._open_source(X, reset=False, fewest=1)
         compiled = is_worth_compiling(source.shape[0] * parameters.choice.size)
         return source.total(partial(_use_panels, parameters, compiled, use))["panels"]
 
