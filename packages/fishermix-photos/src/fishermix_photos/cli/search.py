@@ -88,52 +88,50 @@ def search(
     from fishermix_photos.query import parse_arguments
     from fishermix_photos.results import Query
 
-    limits = _parse_min_score(min_score)
     check_output_file(html)
     with open_library(library, model) as photos:
         words, folders = _split_folders(query, photos)
         asked = Query(
+            **_parse_min_score(min_score),
             filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
             terms=parse_arguments(words),
             folders=choose_folders(photos, folders),
             n=number or BEST,
             merge_copies=not (null or paths_only),  # another program gets all files
-            **limits,
         )
-        if update:
-            update_folders(photos, asked.folders, asked)
-        results = photos.search(asked)
-        if results.more and results.total is not None and number is None:  # only a date or a name
-            results = photos.search(replace(asked, n=results.total))
-        remarks = _list_remarks(photos, asked, results, update)
+        results, remarks = _find(photos, asked, update, is_limited=number is not None)
     names = PathNames(asked.folders)
     if html:
         _write_contact_sheet(html, " ".join(words), results, names)
-        remarks.append(f"Wrote {html}.")
+    tell(*remarks)
     if as_json:
-        tell(*remarks)
         say_json([_describe_photo(photo, names) for photo in results.photos])
     elif null or paths_only:
-        tell(*remarks)
         say_paths([names.write(photo.path) for photo in results.photos], "\0" if null else "\n")
     else:
-        lines = _list_lines(results, names)
-        tell(*remarks, *filter(None, [results.verdict]))
-        say(*lines)
+        _print_lines(results, names)
 
 
-def _list_remarks(library: PhotoLibrary, query: Query, results: Results, updated: bool) -> list[str]:
-    """How a query was understood, and why nothing was found."""
+def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -> tuple[Results, list[str]]:
+    """What a search finds after an update of its folders, how it was understood, and why nothing was found.
+
+    is_limited : False: a query that is only a date or a name finds all photos
+    """
+    if update:
+        update_folders(library, query.folders, query)
+    results = library.search(query)
+    if results.more and results.total is not None and not is_limited:
+        results = library.search(replace(query, n=results.total))
     remarks = [remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks]
     if not results.photos:
         count = library.count(query.folders)
-        nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, updated)
+        nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, update)
         remarks.append(nothing)
-    return remarks
+    return results, remarks
 
 
-def _list_lines(results: Results, names: PathNames) -> list[str]:
-    """Scores, bands and paths; on a terminal, the bands are headings."""
+def _print_lines(results: Results, names: PathNames) -> None:
+    """Print scores, bands and paths; on a terminal, the bands as headings."""
     has_headings = sys.stdout.isatty()
     band, lines = results.photos[0].band if results.verdict else None, []
     for photo in results.photos:
@@ -146,7 +144,9 @@ def _list_lines(results: Results, names: PathNames) -> list[str]:
         if photo.similar:
             columns.append(f"(and {len(photo.similar)} similar)")
         lines.append("  ".join(filter(None, columns)))
-    return lines
+    if results.verdict:
+        tell(results.verdict)
+    say(*lines)
 
 
 def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
@@ -236,6 +236,7 @@ def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNam
 
     subtitle = results.verdict or f"{count_photos(len(results.photos))} found by fishermix"
     write_contact_sheet(out, query, subtitle, results.photos, names.describe)
+    tell(f"Wrote {out}.")
 
 
 # What other commands that read folders of the library share with a search
