@@ -81,10 +81,10 @@ model: $(VENV)/.test word2vec $(CACHE)/classes.txt
 	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO) --data folder:$(IAPR)
 	$(BIN)/fishermix train $(CAPTIONED) --recipe shipped --vectors $(CACHE)/word2vec-extended \
 	  --work $(CACHE)/model.work --out $(START)
-	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 --set bfloat16=true \
+	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 \
 	  --work $(CACHE)/model.work
 	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=1 \
-	  --set bfloat16=true --work $(CACHE)/model.work
+	  --work $(CACHE)/model.work
 	$(BIN)/fishermix networks tune $(PRETRAINED)/efficientnet-lite2-captions --model $(START) $(CAPTIONED) \
 	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CACHE)/classes.txt --steps $(STEPS) \
 	  --share 0.11 --share 0.44 --share 0.23 --share 0.22 --weight 1 --weight 1 --weight 0.5 --weight 1 \
@@ -97,7 +97,7 @@ model: $(VENV)/.test word2vec $(CACHE)/classes.txt
 	$(BIN)/fishermix evaluate --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work --json results/package.json
 	$(BIN)/fishermix evaluate --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work --json results/package.json
 	$(BIN)/fishermix captioner train --model $(SHIPPED) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=2 \
-	  --set bfloat16=true --work $(CACHE)/model.work
+	  --work $(CACHE)/model.work
 
 # The site, in build/site: guide, gallery and reference. Every warning is an error.
 docs: $(VENV)/.docs
