@@ -709,6 +709,11 @@ class LaplacianMixture(Mixture):
     fishermix.HybridMixture : chooses a Gaussian where that fits better.
     scipy.stats.laplace : the distribution in one dimension.
 
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
     Examples
     --------
     >>> import numpy as np
@@ -729,6 +734,11 @@ class HybridMixture(Mixture):
     --------
     fishermix.Mixture : all parameters and attributes, and other families.
     fishermix.FisherEncoder : Fisher vectors under this mixture.
+
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
 
     Examples
     --------

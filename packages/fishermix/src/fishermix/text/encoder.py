@@ -65,6 +65,11 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
     sentence without any word of the vocabulary has the zero vector, and `transform` warns once of all of
     them; `lookup.find(sentences)` lists these (`empty`) and the unknown words (`out_of_vocabulary`).
 
+    References
+    ----------
+    Klein, Lev, Sadeh, Wolf (CVPR 2015), Associating Neural Word Embeddings with Deep Image Representations
+    using Fisher Vectors; arXiv:1411.7399.
+
     Examples
     --------
     >>> encoder = SentenceEncoder(WordVectors(["dog", "cat"], [[1, 0], [0, 1]]))

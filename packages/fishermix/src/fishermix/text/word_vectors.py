@@ -43,6 +43,11 @@ class WordVectors:
     --------
     fishermix.SentenceEncoder : vectors of sentences.
 
+    References
+    ----------
+    Mikolov et al. (NIPS 2013), Distributed Representations of Words and Phrases and their Compositionality;
+    Pennington, Socher, Manning (EMNLP 2014), GloVe: Global Vectors for Word Representation.
+
     Examples
     --------
     >>> vectors = WordVectors(["dog", "cat", "car"], [[1, 0], [1, 0.5], [-1, 0]])
