@@ -70,6 +70,13 @@ class WrongScaleScore(Gumbel):
         return z * self.location_score(z)
 
 
+class WrongSample(Gumbel):
+    name = "wrong-sample"
+
+    def sample(self, rng, size):
+        return 1.2 * rng.gumbel(size=size)
+
+
 class WrongInformation(Gumbel):
     name = "wrong-information"
     location_information = 2.0
@@ -89,11 +96,25 @@ class NotANumber(Gumbel):
         return np.where(np.abs(z) > 100, np.nan, super().log_density(z))
 
 
+class OneShape(Gumbel):
+    name = "one-shape"
+
+    def sample(self, rng, size):
+        return rng.gumbel()
+
+
 class Failing(Gumbel):
     name = "failing"
 
     def location_score(self, z):
         raise RuntimeError("not today")
+
+
+class Forgetful(Gumbel):
+    name = "forgetful"
+
+    def __init__(self, df=3):
+        self.degrees = df
 
 
 class Bare(Family):
@@ -112,6 +133,7 @@ class NoSample(Family):
 )
 def test_right_families_pass(family):
     check_family(family)
+    check_family(family, quick=True)
 
 
 def test_a_family_is_shown_as_it_is_made():
@@ -127,20 +149,37 @@ WRONG = [
     (Scalar, "log_density must return floats of the shape of z"),
     (NotANumber, "log_density is NaN or infinite at z = "),
     (Failing, "RuntimeError: not today"),
-    (WrongInformation, r"location_information is 2, but the expected square of location_score is 1"),
 ]
 
 
 @pytest.mark.parametrize(("family", "message"), WRONG)
-def test_what_is_wrong_is_named_also_by_fit(family, message):
-    with pytest.raises(FishermixError, match=f"{family.__name__} is not a valid family: .*{message}"):
-        check_family(family())
+def test_wrong_densities_and_scores_are_named_also_by_fit(family, message):
+    for quick in (False, True):
+        with pytest.raises(FishermixError, match=f"{family.__name__} is not a valid family: .*{message}"):
+            check_family(family(), quick=quick)
     rows = np.random.default_rng(0).gumbel(size=(50, 2))
     with pytest.raises(FishermixError, match=message):
         Mixture(1, families=["gaussian", family()]).fit(rows)
     with pytest.raises(FishermixError, match=message):
         register_family(family)
     assert family.name not in REGISTERED
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (WrongSample, "sample does not draw from the density"),
+        (OneShape, r"sample\(rng, 4\) returned the shape \(\)"),
+        (WrongInformation, r"location_information is 2, but the expected square of location_score is 1"),
+        (Forgetful, "constructor takes df, but the object has no such attribute"),
+    ],
+)
+def test_what_em_does_not_need_is_named_by_the_whole_check(family, message):
+    check_family(family(), quick=True)
+    with pytest.raises(FishermixError, match=message):
+        check_family(family())
+    with pytest.raises(FishermixError, match=message):
+        register_family(family)
 
 
 def test_what_is_missing_is_named():

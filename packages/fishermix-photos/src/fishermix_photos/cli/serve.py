@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -105,7 +106,8 @@ def _bind(host: str, port: int) -> socket.socket:
             f"--host {host} is not an address of this machine ({error.strerror})."
         ) from error
     listener = socket.socket(family, kind)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # on Windows, it would allow two servers on one port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(place)
         listener.listen()  # a browser that comes before the server waits for it

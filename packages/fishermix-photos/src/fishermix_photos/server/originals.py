@@ -42,6 +42,11 @@ class Original:
     handle: int
     status: os.stat_result
 
+    @property
+    def place(self) -> str | Path:
+        """The file by its descriptor: what the path leads to may have changed since it was opened."""
+        return f"/dev/fd/{self.handle}" if os.name == "posix" else self.path
+
 
 def find_inside(photo: Photo) -> tuple[Path, os.stat_result] | None:
     """The file of a photo without links; None if it is gone or now leads out of its folder."""
@@ -74,8 +79,10 @@ def open_original(photo: Photo) -> Original | None:
     found = find_inside(photo)
     if found is None:
         return None
-    try:  # a link that replaced the file in the meantime is not followed; a pipe does not block
-        handle = os.open(found[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    # A link that replaced the file is not followed; a pipe does not block. Windows has neither flag.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(found[0], flags | getattr(os, "O_BINARY", 0))
     except OSError:
         return None
     status = os.fstat(handle)
@@ -104,7 +111,7 @@ class Download(FileResponse):
     def __init__(self, places: asyncio.Semaphore, original: Original, download: bool):
         kind = find_type(original.path.name)
         super().__init__(
-            f"/dev/fd/{original.handle}",  # what the path leads to may have changed since it was opened
+            original.place,
             media_type=kind or "application/octet-stream",
             filename=replace_undecodable(original.path.name),
             stat_result=original.status,
