@@ -15,7 +15,7 @@ ROOTS = ("fishermix", "fishermix_photos")
 # What is public in modules below the roots, in the order of the reference.
 MODULES = {
     "fishermix.mixture": "Family Gaussian Laplace Logistic StudentT check_family register_family",
-    "fishermix.cca.choose": "choose_ridges choose_best",
+    "fishermix.cca.choose": "choose_ridges",
     "fishermix.cca.covariances": "CovarianceSums",
     "fishermix.text.whitening": "Whitening",
     "fishermix.text.tokens": "tokenize",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -242,7 +242,6 @@ class JointSpace:
     image_l2: bool = False
     image_widths: Sequence[int] = ()
     n_word_features: int = 0
-    _space_keys: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def image_points(self, features: np.ndarray) -> np.ndarray:
         """Unit points (n, d) float32 of image vectors (n, p).
@@ -290,12 +289,10 @@ class JointSpace:
 
     def space_key(self, encoder_key: str) -> str:
         """Identifies the points that `image_points` returns; `encoder_key` what makes vectors of images."""
-        if encoder_key not in self._space_keys:
-            digest = hashlib.sha256(f"{encoder_key} {self.image_power}".encode())
-            digest.update(np.ascontiguousarray(self._image_map).tobytes())
-            digest.update(np.ascontiguousarray(self._image_origin).tobytes())
-            self._space_keys[encoder_key] = digest.hexdigest()[:16]
-        return self._space_keys[encoder_key]
+        digest = hashlib.sha256(f"{encoder_key} {self.image_power}".encode())
+        digest.update(np.ascontiguousarray(self._image_map).tobytes())
+        digest.update(np.ascontiguousarray(self._image_origin).tobytes())
+        return digest.hexdigest()[:16]
 
     # The key depends on every bit of the image map. So it is rounded to float32 once, at the end; the
     # sentence map is twenty times as large and computed in float32 throughout.

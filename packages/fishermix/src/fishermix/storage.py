@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -65,7 +65,6 @@ SCRATCH, TENSORS = ".saving-", "tensors"  # a folder in which a save writes, and
 _OWN_FILE = r"tensors-[0-9a-f]{12}\.safetensors|\.config\.json\.[0-9a-f]{8}\.tmp"
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "I64": "<i8", "U8": "u1", "U64": "<u8"}
-LARGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as the format says
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,6 @@ class SavedFolder:
     config: Any
     tensors: dict[str, np.ndarray]
     parts: dict[str, SavedFolder]
-
-
-class TensorEntry(Struct):
-    """A tensor in the header of a safetensors file."""
-
-    dtype: Literal["F16", "F32", "F64", "I8", "I64", "U8", "U64"]
-    shape: list[Count]
-    data_offsets: tuple[Count, Count]
 
 
 def write_atomically(path: str | os.PathLike, data: bytes, private: bool = False) -> None:
@@ -400,28 +391,21 @@ def _load_config(folder: Path, kind: FolderKind) -> tuple[Head, Any]:
 
 def _map_tensors(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file as memory maps; the library itself would copy them into memory."""
-    start, header = read_tensor_header(path)
-    tensors = {}
-    for name, entry in header.items():
-        dtype, shape = DTYPES[entry.dtype], tuple(entry.shape)
-        if 0 in shape:
-            tensors[name] = np.zeros(shape, dtype)
-        else:
-            tensors[name] = np.memmap(path, dtype, "r", offset=start + entry.data_offsets[0], shape=shape)
-    return tensors
-
-
-def read_tensor_header(path: Path) -> tuple[int, dict[str, TensorEntry]]:
-    """The byte at which the tensors of a safetensors file begin, and its checked header."""
     with explain_damage(path):
-        with safe_open(path, framework="numpy"):  # checks the offsets and the file's size
+        with safe_open(path, framework="numpy"):  # checks the header, its offsets and the file's size
             pass
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            header = file.read(min(size, LARGEST_HEADER))
-    entries: Any = parse_json(header, dict[str, Any], path)
-    entries.pop("__metadata__", None)
-    return 8 + size, parse(entries, dict[str, TensorEntry], path)
+            header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        dtypes = {name: DTYPES[entry["dtype"]] for name, entry in header.items()}
+    tensors = {}
+    for name, dtype in dtypes.items():
+        shape, offset = tuple(header[name]["shape"]), 8 + size + header[name]["data_offsets"][0]
+        is_empty = 0 in shape  # which no map can be
+        mapped = None if is_empty else np.memmap(path, dtype, "r", offset=offset, shape=shape)
+        tensors[name] = np.zeros(shape, dtype) if mapped is None else mapped
+    return tensors
 
 
 @contextmanager

@@ -53,3 +53,14 @@ def test_no_ridges_are_named():
     X, Y, pairs = data()
     with pytest.raises(FishermixError, match="at least one"):
         choose_ridges(RegularizedCCA(2), X, Y, pairs, reg_x=[], reg_y=[])
+
+
+@pytest.mark.parametrize("bad", [(0.1,), (0.1, 1.0)])
+def test_a_score_that_is_not_a_number_is_never_the_best(bad, monkeypatch):
+    X, Y, pairs = data()
+    monkeypatch.setattr(RegularizedCCA, "score", lambda cca, *pairs: np.nan if cca.reg_x in bad else -np.inf)
+    if len(bad) == 2:
+        with pytest.raises(FishermixError, match="NaN for all 2 pairs of ridges"):
+            choose_ridges(RegularizedCCA(2), X, Y, pairs, reg_x=[0.1, 1.0], reg_y=1.0)
+    else:
+        assert choose_ridges(RegularizedCCA(2), X, Y, pairs, reg_x=[0.1, 1.0], reg_y=1.0).reg_x == 1.0

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -47,23 +46,12 @@ SEED_STEP = 1_000_003  # a prime: seeds of dropout differ for all seeds and step
 DEV_BATCH_SIZE = 256
 
 
-class EpochRecord(TypedDict):
-    """What a finished epoch came to: the losses, and the scores of greedy search on dev."""
-
-    epoch: Count
-    train_loss: Number
-    dev_loss: Number
-    bleu1: Number
-    bleu2: Number
-    bleu3: Number
-    bleu4: Number
-    rouge_l: Number
-    cider_d: Number
-
-
 @dataclass
 class Position:
-    """The state of a training: finished epochs, steps of the current one, and its losses so far."""
+    """The state of a training: finished epochs, steps of the current one, and its losses so far.
+
+    history : of each finished epoch its number, the losses, and the scores of greedy search on dev
+    """
 
     epoch: Count = 0
     step: Count = 0
@@ -71,7 +59,7 @@ class Position:
     words: Count = 0
     best: Number | None = None
     best_epoch: Count = 0
-    history: list[EpochRecord] = field(default_factory=list)
+    history: list[dict[Name, Count | Number]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if len(self.history) != self.epoch or self.best_epoch > self.epoch:
@@ -216,7 +204,7 @@ class Training:
         """Evaluate the mean weights on dev, keep them if they are the best so far, and save."""
         position = self.position
         captioner = self.make_captioner()
-        record: Any = {
+        record = {
             "epoch": position.epoch + 1,
             "train_loss": position.loss / max(position.words, 1),
             "dev_loss": self.compute_dev_loss(),

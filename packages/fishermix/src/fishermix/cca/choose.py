@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 from sklearn.base import clone
@@ -13,7 +12,6 @@ from fishermix.cca.covariances import parse_pairs
 from fishermix.cca.estimator import RegularizedCCA
 from fishermix.errors import FishermixError
 
-T = TypeVar("T")
 N_FOLDS = 5  # of the rows of X, which are shuffled
 
 
@@ -62,8 +60,12 @@ def choose_ridges(
             score = fitted.score(*held_out)
             scores.setdefault((fitted.reg_x, fitted.reg_y), []).append(score)
     means = {ridges: float(np.mean(of_folds)) for ridges, of_folds in scores.items()}
-    best = choose_best(means, means.__getitem__)
-    fitted = clone(cca).set_params(reg_x=best[0], reg_y=best[1]).fit(X, Y, pairs)
+    if not means:
+        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
+    if np.isnan(list(means.values())).all():
+        raise FishermixError(f"The score is NaN for all {len(means)} pairs of ridges.")
+    best_x, best_y = max(means, key=lambda ridges: np.nan_to_num(means[ridges], nan=-np.inf))
+    fitted = clone(cca).set_params(reg_x=best_x, reg_y=best_y).fit(X, Y, pairs)
     fitted.cv_scores_ = [(*ridges, mean) for ridges, mean in means.items()]
     return fitted
 
@@ -76,35 +78,3 @@ def _take_pairs(
     position[x_rows] = np.arange(len(x_rows))
     y_rows = np.flatnonzero(position[pairs] >= 0)
     return X[x_rows], Y[y_rows], position[pairs[y_rows]]
-
-
-def choose_best(candidates: Iterable[T], score: Callable[[T], float]) -> T:
-    """The candidate of a grid with the highest score, the first of equal ones; a NaN is never the highest.
-
-    Parameters
-    ----------
-    candidates : iterable
-        What to choose from. It may be a generator: only the best so far is held.
-    score : callable
-        Returns the score of a candidate.
-
-    Returns
-    -------
-    best : one of the candidates
-
-    Examples
-    --------
-    >>> choose_best([1, 2, 3], lambda number: -abs(number - 2))
-    2
-    """
-    best, best_score, n_scored = None, np.nan, 0
-    for candidate in candidates:
-        value = float(score(candidate))
-        n_scored += 1
-        if not np.isnan(value) and (best is None or value > best_score):
-            best, best_score = candidate, value
-    if not n_scored:
-        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
-    if best is None:
-        raise FishermixError(f"The score is NaN for all {n_scored} pairs of ridges.")
-    return best
