@@ -18,7 +18,7 @@ from fishermix.cca.estimator import RegularizedCCA
 from fishermix.joint import HUBNESS_KIND, HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import CHECKPOINT_KIND as MIXTURE_CHECKPOINT
-from fishermix.mixture.checkpoint import unpack_state
+from fishermix.mixture.em import FitState
 from fishermix.rows import open_table
 from fishermix.storage import dump, load_folder, save_folder
 from fishermix.text.whitening import Whitening
@@ -81,7 +81,7 @@ def read_checkpoint(folder):
     for name, state in (("state", config.state), ("best", config.best)):
         if state is not None:
             part = {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{name}.")}
-            unpack_state(state, part, folder)
+            FitState.from_tensors(state, part, folder)
 
 
 def make_calibration(folder):

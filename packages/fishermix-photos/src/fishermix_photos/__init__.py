@@ -19,3 +19,26 @@ _MODULE_OF = {
 }
 __all__ = ["ImageEncoder", "ImageTextModel", "PhotoLibrary", "Query", "__version__"]
 __getattr__ = export_lazily(__name__, _MODULE_OF)
+
+
+def find_commit() -> str | None:
+    """The commit of the checkout that this package runs from, with "-dirty" if a package has changed.
+
+    None for an installed package, or without git.
+    """
+    import subprocess
+    from pathlib import Path
+
+    root = Path(__file__).parents[4]  # packages/fishermix-photos/src/fishermix_photos is below it
+    if not (root / ".git").exists():
+        return None
+
+    def ask(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = ask("diff", "--name-only", "HEAD", "--", "packages")
+        return ask("rev-parse", "--short", "HEAD") + "-dirty" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return None

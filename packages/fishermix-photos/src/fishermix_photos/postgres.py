@@ -38,7 +38,8 @@ try:
     from pgvector.psycopg import register_vector
 except ImportError as missing:
     raise FishermixError(
-        f"A library in PostgreSQL needs {missing.name}. Install it with `{install_command('postgres')}`."
+        f"A library in PostgreSQL needs {missing.name}. Install it with "
+        f"`{install_command('fishermix-photos[postgres]')}`."
     ) from missing
 
 TYPES = ('text COLLATE "C"', *["text"] * 2, *["double precision"] * 2, *["bigint"] * 2, *["text"] * 2)

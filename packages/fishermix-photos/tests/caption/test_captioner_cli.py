@@ -193,7 +193,7 @@ def test_training_without_torch_says_what_to_install(data, tmp_path):
         text=True,
     )
     assert done.returncode == 1
-    assert install_command("torch") in done.stderr
+    assert install_command("fishermix[torch]") in done.stderr
 
 
 def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, monkeypatch):

@@ -70,11 +70,11 @@ def test_threads_of_a_command_do_not_spin_after_a_matrix_product():
 
 def test_the_version_names_the_commit_of_a_checkout(tmp_path):
     checkout = tmp_path / "checkout"
-    package = Path(fishermix.__file__).parent
-    target = checkout / "packages" / "fishermix" / "src" / "fishermix"
+    package = Path(fishermix_photos.__file__).parent
+    target = checkout / "packages" / "fishermix-photos" / "src" / "fishermix_photos"
     target.mkdir(parents=True)
     shutil.copy(package / "__init__.py", target)
-    code = "from fishermix import find_commit; print(find_commit())"
+    code = "from fishermix_photos import find_commit; print(find_commit())"
 
     def run_there(*command):
         environment = os.environ | {"PYTHONPATH": str(target.parent), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -198,7 +198,8 @@ def test_skipped_files_are_counted_by_kind(monkeypatch, tmp_path):
     ]
     (tmp_path / "pipx_metadata.json").touch()
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    assert explain_skipped({".cr3": 2}) == ["2 .cr3 files were skipped: pipx inject fishermix-photos rawpy."]
+    command = "pipx runpip fishermix-photos install 'fishermix-photos[raw]'"
+    assert explain_skipped({".cr3": 2}) == [f"2 .cr3 files were skipped: {command}."]
 
 
 @pytest.mark.parametrize("format", [format for format in FORMATS if format.extra], ids=lambda one: one.name)

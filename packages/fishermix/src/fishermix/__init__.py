@@ -60,26 +60,3 @@ __getattr__ = export_lazily(__name__, _MODULE_OF)
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def find_commit() -> str | None:
-    """The commit of the checkout that this package runs from, with "-dirty" if a package has changed.
-
-    None for an installed package, or without git.
-    """
-    import subprocess
-    from pathlib import Path
-
-    root = Path(__file__).parents[4]  # packages/fishermix/src/fishermix is below it
-    if not (root / ".git").exists():
-        return None
-
-    def ask(*words: str) -> str:
-        command = ["git", "-C", str(root), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = ask("diff", "--name-only", "HEAD", "--", "packages")
-        return ask("rev-parse", "--short", "HEAD") + "-dirty" * bool(changed)
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -181,5 +181,5 @@ def _import_dask() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise FishermixError(f"A cluster needs Dask. Run: {install_command('dask')}") from error
+        raise FishermixError(f"A cluster needs Dask. Run: {install_command('fishermix[dask]')}") from error
     return distributed

@@ -5,11 +5,9 @@ that installs what is missing.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 
-DISTRIBUTIONS = ("fishermix", "fishermix-photos")
 # Packages whose lines a warning should not point at
 INSIDE = ("fishermix", "fishermix_photos", "sklearn", "importlib")
 
@@ -49,29 +47,11 @@ def warn_user(message: str, category: type[Warning] = FishermixWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def list_extras() -> dict[str, tuple[str, list[str]]]:
-    """The distribution and the packages of each extra of the installed distributions."""
-    from importlib.metadata import PackageNotFoundError, requires
-
-    extras: dict[str, tuple[str, list[str]]] = {}
-    for distribution in DISTRIBUTIONS:
-        try:
-            requirements = requires(distribution) or []
-        except PackageNotFoundError:
-            continue
-        for requirement in requirements:
-            if found := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)['\"]", requirement):
-                extras.setdefault(found[2], (distribution, []))[1].append(found[1])
-    return extras
-
-
 def install_command(extra: str) -> str:
-    """The command that installs what an extra needs.
+    """The command that installs what an extra such as "fishermix[dask]" needs.
 
     pip takes the extras of an installed distribution from its metadata, also if no package index has it. In
-    an environment of pipx, pip would install the packages elsewhere.
+    an environment of pipx, the pip of the shell would install the packages elsewhere.
     """
-    distribution, packages = list_extras().get(extra, (DISTRIBUTIONS[0], []))
-    if packages and os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
-        return f"pipx inject fishermix-photos {' '.join(packages)}"
-    return f"pip install '{distribution}[{extra}]'"
+    is_pipx = os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json"))
+    return f"{'pipx runpip fishermix-photos' if is_pipx else 'pip'} install '{extra}'"

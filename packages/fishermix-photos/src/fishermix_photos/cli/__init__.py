@@ -13,11 +13,12 @@ from importlib import import_module
 from typing import Any, TextIO
 
 import typer
-from fishermix import __version__, find_commit
+from fishermix import __version__
 from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import show_progress
 from typer.core import TyperCommand, TyperGroup
 
+from fishermix_photos import find_commit
 from fishermix_photos.cli.common import complain
 
 QUIET = ("--quiet", "-q")

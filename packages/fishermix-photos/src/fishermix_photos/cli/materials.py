@@ -110,7 +110,7 @@ def tune_network(
         from fishermix_photos.lab.tuned_model import ModelTuning
         from fishermix_photos.lab.tuning import TuningOptions
     except ModuleNotFoundError as error:
-        packages = f"{install_command('torch')} and {install_command('onnx')}"
+        packages = f"{install_command('fishermix[torch]')} and {install_command('fishermix-photos[onnx]')}"
         raise FishermixError(f"Tuning needs {error.name}. Run: {packages}") from error
     sets = _weigh_sets(open_training_data(data, data_only_train), share, weight)
     sentences = [PROMPT.format(name) for name in classes.read_text("utf8").splitlines()] if classes else []

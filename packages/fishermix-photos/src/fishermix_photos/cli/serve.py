@@ -83,7 +83,8 @@ def _expect_packages() -> None:
     """Raise if a package of the server is not installed."""
     for package in ("fastapi", "uvicorn", "segno"):
         if find_spec(package) is None:
-            raise FishermixError(f"The server needs {package}. Install it with `{install_command('serve')}`.")
+            command = install_command("fishermix-photos[serve]")
+            raise FishermixError(f"The server needs {package}. Install it with `{command}`.")
 
 
 def _open_photos(place: str | None, model: Path | None, folders: Sequence[Path]) -> PhotoLibrary:

@@ -65,7 +65,8 @@ def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, wor
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise FishermixError(f"Training a captioner needs torch. Run: {install_command('torch')}") from error
+        command = install_command("fishermix[torch]")
+        raise FishermixError(f"Training a captioner needs torch. Run: {command}") from error
     return Training(
         make_caption_set(model, dataset.part("train"), work),
         make_caption_set(model, dataset.part("dev"), work),

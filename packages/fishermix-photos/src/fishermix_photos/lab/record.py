@@ -11,10 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fishermix import __version__, find_commit
+from fishermix import __version__
 from fishermix.measures.ranks import Comparison
 from fishermix.storage import hash_values, sha256_of_file, write_atomically
 
+from fishermix_photos import find_commit
 from fishermix_photos.lab.datasets import KINDS, Dataset
 from fishermix_photos.lab.stages import VERSIONS
 from fishermix_photos.model import ImageTextModel

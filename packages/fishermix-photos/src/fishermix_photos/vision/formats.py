@@ -115,7 +115,7 @@ def explain_missing(format: Format) -> str:
         return "fishermix does not read this format"
     if format.extra is None:
         return "reinstall fishermix-photos"
-    return install_command(format.extra)
+    return install_command(f"fishermix-photos[{format.extra}]")
 
 
 def list_formats() -> str:

@@ -186,7 +186,8 @@ class Graph:
         try:
             import onnx
         except ImportError as error:
-            raise FishermixError(f"Building a network needs onnx. Run: {install_command('onnx')}") from error
+            command = install_command("fishermix-photos[onnx]")
+            raise FishermixError(f"Building a network needs onnx. Run: {command}") from error
         self.onnx = onnx
         self.name, self.size = name, size
         self.nodes: list[Any] = []

@@ -1,11 +1,10 @@
-"""Saved mixtures and checkpoints: the state of a fit as tensors and plain numbers, written and checked."""
+"""What is saved of a mixture besides the state of its fit, and checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import MIXTURE_TENSORS, MixtureParameters
-from fishermix.mixture.em import FitProgress, FitState
-from fishermix.mixture.families import FamilyConfig, family_from_config, family_to_config
+from fishermix.mixture.em import FitProgress, FitState, StateConfig
 from fishermix.rows import Block, RowSource, Statistics
 from fishermix.storage import (
     Count,
@@ -24,29 +21,14 @@ from fishermix.storage import (
     Name,
     Number,
     Positive,
-    Seed,
     Size,
     Struct,
     Text,
     field,
     is_vacant,
     load_folder,
-    require_tensors,
     save_folder,
 )
-
-# Tensor in the file: attribute of a fit.
-TENSORS = {"location": "location", "scale": "scale", "reach": "reach", "quality": "expected_log_likelihood"}
-
-
-class StateConfig(Struct, kw_only=True):
-    """The numbers of a fit in a saved folder, next to its tensors."""
-
-    families: Annotated[list[FamilyConfig], Meta(min_length=1)]
-    min_scale: Positive
-    seed: Seed
-    iteration: Count
-    lower_bounds: list[Number]
 
 
 class EstimatorParameters(Struct, kw_only=True):
@@ -85,50 +67,6 @@ class CheckpointConfig(Struct, kw_only=True):
 CHECKPOINT_KIND = FolderKind("mixture checkpoint", 1, CheckpointConfig)
 
 
-def pack_state(state: FitState) -> tuple[StateConfig, dict[str, np.ndarray]]:
-    """Return config and tensors from which a fit continues to the same bits."""
-    config = StateConfig(
-        families=[family_to_config(fit.family) for fit in state.fits],
-        min_scale=float(state.fits[0].floor),
-        seed=int(state.seed),
-        iteration=state.iteration,
-        lower_bounds=[float(bound) for bound in state.lower_bounds],
-    )
-    tensors = {
-        "weights": state.weights,
-        "choice": state.choice.astype(np.int64),
-        "rows": np.asarray(state.rows, np.float64),
-        "reseeds": state.reseeds,
-    }
-    for name, attribute in TENSORS.items():
-        tensors[name] = np.stack([np.asarray(getattr(fit, attribute), np.float64) for fit in state.fits])
-    return config, tensors
-
-
-def unpack_state(config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike) -> FitState:
-    """Check and read what `pack_state` returned."""
-    families = [family_from_config(family) for family in config.families]
-    shapes = MIXTURE_TENSORS | dict.fromkeys(TENSORS, "F K D") | {"rows": "K", "reseeds": "int K"}
-    require_tensors(tensors, shapes, where)
-    chosen = MixtureParameters.from_tensors(families, tensors, where)
-    parts = {name: tensors[name].astype(np.float64, copy=False) for name in TENSORS}
-    start = chosen.weights, parts["location"][0], parts["scale"][0]
-    state = FitState.start(families, start, config.min_scale, 1.0, config.seed)
-    fits = tuple(
-        replace(fit, **{attribute: parts[name][number] for name, attribute in TENSORS.items()})
-        for number, fit in enumerate(state.fits)
-    )
-    return replace(
-        state,
-        fits=fits,
-        choice=chosen.choice,
-        rows=tensors["rows"].astype(np.float64, copy=False),
-        iteration=config.iteration,
-        lower_bounds=config.lower_bounds,
-        reseeds=tensors["reseeds"],
-    )
-
-
 class Checkpoint:
     """A folder that holds the progress of one particular fit, so that it can be resumed.
 
@@ -154,7 +92,7 @@ class Checkpoint:
             saved = load_folder(self.folder, CHECKPOINT_KIND)
             config, tensors = saved.config, saved.tensors
             states = [
-                unpack_state(state, _find_tensors(tensors, name), self.folder) if state else None
+                FitState.from_tensors(state, _find_tensors(tensors, name), self.folder) if state else None
                 for name, state in (("state", config.state), ("best", config.best))
             ]
         except FishermixError as error:
@@ -176,7 +114,7 @@ class Checkpoint:
         configs: list[StateConfig | None] = []
         tensors: dict[str, np.ndarray] = {}
         for name, state in (("state", progress.state), ("best", progress.best)):
-            packed, of_state = pack_state(state) if state is not None else (None, {})
+            packed, of_state = state.to_tensors() if state is not None else (None, {})
             configs.append(packed)
             tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
         assert configs[0] is not None

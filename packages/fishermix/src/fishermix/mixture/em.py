@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.e_step import LONGEST, SHORTEST, MixtureParameters, Pass, is_worth_compiling
-from fishermix.mixture.families import Family, Gaussian, Laplace
+from fishermix.mixture.e_step import (
+    LONGEST,
+    MIXTURE_TENSORS,
+    SHORTEST,
+    MixtureParameters,
+    Pass,
+    is_worth_compiling,
+)
+from fishermix.mixture.families import (
+    Family,
+    FamilyConfig,
+    Gaussian,
+    Laplace,
+    family_from_config,
+    family_to_config,
+)
 from fishermix.mixture.m_step import (
     ComponentSums,
     FamilyFit,
@@ -25,6 +41,7 @@ from fishermix.mixture.m_step import (
     sum_components,
 )
 from fishermix.rows import RowSource
+from fishermix.storage import Count, Number, Positive, Seed, Struct, require_tensors
 
 LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
@@ -39,6 +56,20 @@ ROWS_PER_COMPONENT = 20  # at least, in that sample
 Start = tuple[np.ndarray, np.ndarray, np.ndarray]  # weights (K,), locations and scales (K, D)
 is_done, likelihood_of = attrgetter("done"), attrgetter("expected_log_likelihood")
 CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace: MedianFit}
+
+
+# Tensor in a saved folder: attribute of a fit.
+TENSORS = {"location": "location", "scale": "scale", "reach": "reach", "quality": "expected_log_likelihood"}
+
+
+class StateConfig(Struct, kw_only=True):
+    """The numbers of a fit in a saved folder, next to its tensors."""
+
+    families: Annotated[list[FamilyConfig], Meta(min_length=1)]
+    min_scale: Positive
+    seed: Seed
+    iteration: Count
+    lower_bounds: list[Number]
 
 
 @dataclass(frozen=True)
@@ -67,6 +98,51 @@ class FitState:
         )
         choice = np.zeros(locations.shape, np.int64)
         return cls(weights, fits, choice, weights * rows, seed, reseeds=np.zeros(len(weights), np.int64))
+
+    def to_tensors(self) -> tuple[StateConfig, dict[str, np.ndarray]]:
+        """Return the numbers and tensors from which a fit continues to the same bits."""
+        config = StateConfig(
+            families=[family_to_config(fit.family) for fit in self.fits],
+            min_scale=float(self.fits[0].floor),
+            seed=int(self.seed),
+            iteration=self.iteration,
+            lower_bounds=[float(bound) for bound in self.lower_bounds],
+        )
+        tensors = {
+            "weights": self.weights,
+            "choice": self.choice.astype(np.int64),
+            "rows": np.asarray(self.rows, np.float64),
+            "reseeds": self.reseeds,
+        }
+        for name, attribute in TENSORS.items():
+            tensors[name] = np.stack([np.asarray(getattr(fit, attribute), np.float64) for fit in self.fits])
+        return config, tensors
+
+    @classmethod
+    def from_tensors(
+        cls, config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
+    ) -> FitState:
+        """Check and read what `to_tensors` returned; errors name `where`."""
+        families = [family_from_config(family) for family in config.families]
+        shapes = MIXTURE_TENSORS | dict.fromkeys(TENSORS, "F K D") | {"rows": "K", "reseeds": "int K"}
+        require_tensors(tensors, shapes, where)
+        chosen = MixtureParameters.from_tensors(families, tensors, where)
+        parts = {name: tensors[name].astype(np.float64, copy=False) for name in TENSORS}
+        start = chosen.weights, parts["location"][0], parts["scale"][0]
+        state = cls.start(families, start, config.min_scale, 1.0, config.seed)
+        fits = tuple(
+            replace(fit, **{attribute: parts[name][number] for name, attribute in TENSORS.items()})
+            for number, fit in enumerate(state.fits)
+        )
+        return replace(
+            state,
+            fits=fits,
+            choice=chosen.choice,
+            rows=tensors["rows"].astype(np.float64, copy=False),
+            iteration=config.iteration,
+            lower_bounds=config.lower_bounds,
+            reseeds=tensors["reseeds"],
+        )
 
     @property
     def parameters(self) -> MixtureParameters:

@@ -21,13 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fishermix.errors import FishermixError, warn_user
-from fishermix.mixture.checkpoint import (
-    Checkpoint,
-    EstimatorParameters,
-    MixtureConfig,
-    pack_state,
-    unpack_state,
-)
+from fishermix.mixture.checkpoint import Checkpoint, EstimatorParameters, MixtureConfig
 from fishermix.mixture.e_step import MixtureParameters, check_parameters, cut_panels, is_worth_compiling
 from fishermix.mixture.em import LARGEST, FitProgress, FitState, fit_batch, initialize, run_starts
 from fishermix.mixture.families import Family, parse_families
@@ -574,7 +568,7 @@ class Mixture(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self, "weights_")
         state = self._recover_state()
-        fit, tensors = pack_state(state)
+        fit, tensors = state.to_tensors()
         tensors["seen"] = getattr(self, "_seen", state.rows)
         seed = self.random_state if isinstance(self.random_state, Integral) else None
         parameters = {name: getattr(self, name) for name in SAVED_PARAMETERS} | {"random_state": seed}
@@ -604,7 +598,7 @@ class Mixture(DensityMixin, BaseEstimator):
         known = classes.get(config.class_name, Mixture)
         if not issubclass(known, cls):
             raise FishermixError(f"{where} holds a {known.__name__}, not a {cls.__name__}.")
-        state = unpack_state(config, tensors, where)
+        state = FitState.from_tensors(config, tensors, where)
         parameters = structs.asdict(config.parameters)
         if known is Mixture:
             parameters["families"] = [fit.family for fit in state.fits]
