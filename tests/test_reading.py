@@ -12,8 +12,8 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf8")
 FLOWS = {"search": (24, 89), "em": (7, 22), "train": (32, 603), "dask": (8, 31)}  # files, returns
 LIMITS = {
     "lines of both packages": 25_830,
-    "lines of fishermix": 11_105,
-    "modules under 60 lines": 11,
+    "lines of fishermix": 11_107,
+    "modules under 60 lines": 12,
     "functions over 50 lines": 0,
     "functions with over 6 parameters": 21,  # commands included
     "functions with a complexity over 15": 4,

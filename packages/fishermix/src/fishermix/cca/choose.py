@@ -60,14 +60,19 @@ def choose_ridges(
             score = fitted.score(*held_out)
             scores.setdefault((fitted.reg_x, fitted.reg_y), []).append(score)
     means = {ridges: float(np.mean(of_folds)) for ridges, of_folds in scores.items()}
-    if not means:
-        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
-    if np.isnan(list(means.values())).all():
-        raise FishermixError(f"The score is NaN for all {len(means)} pairs of ridges.")
-    best_x, best_y = max(means, key=lambda ridges: np.nan_to_num(means[ridges], nan=-np.inf))
+    best_x, best_y = _find_best(means)
     fitted = clone(cca).set_params(reg_x=best_x, reg_y=best_y).fit(X, Y, pairs)
     fitted.cv_scores_ = [(*ridges, mean) for ridges, mean in means.items()]
     return fitted
+
+
+def _find_best(scores: dict[tuple[float, float], float]) -> tuple[float, float]:
+    """The ridges with the highest score, the first of equal ones; a NaN is never the highest."""
+    if not scores:
+        raise FishermixError("The grid of ridges is empty. Give at least one reg_x and one reg_y.")
+    if np.isnan(list(scores.values())).all():
+        raise FishermixError(f"The score is NaN for all {len(scores)} pairs of ridges.")
+    return max(scores, key=lambda ridges: np.nan_to_num(scores[ridges], nan=-np.inf))
 
 
 def _take_pairs(
