@@ -181,6 +181,10 @@ class FolderUpdate:
         )
 
     def _expect_folder(self) -> None:
+        if self.folder.is_file():
+            raise FishermixError(
+                f"{self.folder} is a file, not a folder. Name the folder that contains your photos."
+            )
         if not self.folder.is_dir():
             raise FolderAway(
                 f"{self.folder} does not exist. Is the disk mounted? Its photos stay in the library.",

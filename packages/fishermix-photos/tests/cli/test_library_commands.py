@@ -55,6 +55,15 @@ def test_a_moved_folder_costs_no_encoding_and_its_old_place_is_listed_as_away(
     assert tiny("library", "list") == f"8  {moved}\n"
 
 
+@pytest.mark.parametrize(
+    "command", [("library", "add"), ("library", "update"), ("search", "red"), ("duplicates",)]
+)
+def test_a_file_of_a_folder_of_the_library_is_not_a_folder_that_is_away(tiny, photos, command):
+    tiny("library", "add", photos)
+    (photos / "notes.txt").write_text("not a folder")
+    assert f"{photos}/notes.txt is a file, not a folder." in tiny(*command, photos / "notes.txt", fails=True)
+
+
 def test_a_subfolder_belongs_to_the_folder_above(tiny, photos):
     tiny("library", "add", photos)
     assert tiny("search", "red", photos / "sub", "-f") == f"{photos}/sub/flag.png\n"

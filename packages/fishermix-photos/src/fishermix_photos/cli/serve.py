@@ -93,6 +93,8 @@ def _open_photos(place: str | None, model: Path | None, folders: Sequence[Path])
     if not folders and not library.folders():
         raise FishermixError("Your library is empty. Name a folder: `fishermix serve ~/Pictures`.")
     for folder in folders:
+        if folder.expanduser().is_file():
+            raise FishermixError(f"{folder} is a file. Name the folder that contains your photos.")
         if not folder.expanduser().is_dir() and library.covering(folder) is None:
             raise FishermixError(f"There is no folder {folder}. Name the folder that contains your photos.")
     return library
