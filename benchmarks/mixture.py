@@ -56,6 +56,8 @@ SHAPES = [
     Shape(2_000, 10, 3, np.float64, 1.0, ("0.7", "1.5")),
     Shape(10_000, 64, 256, np.float64, 0.25, ("0.4", "2")),
     Shape(10_000, 64, 256, np.float64, 2.0, ("0.25", "0.8")),
+    Shape(10_000, 64, 256, np.float32, 0.25, ("", "")),
+    Shape(10_000, 64, 256, np.float32, 2.0, ("", "")),
     Shape(
         int(os.environ.get("MIXTURE_ROWS", 100_000)),
         300,
@@ -66,7 +68,11 @@ SHAPES = [
         ("0.45", "0.8"),
     ),
 ]
-LARGE = [Shape(1_000_000, 16, 8, np.float64, 1.0, ("0.4", "1.5"))]
+LARGE = [
+    Shape(100_000, 300, 30, np.float64, 0.25, ("", "")),
+    Shape(1_000_000, 16, 8, np.float64, 1.0, ("0.4", "1.5")),
+    Shape(1_000_000, 16, 8, np.float32, 1.0, ("", "")),
+]
 
 
 def describe(shape: Shape) -> str:
@@ -117,7 +123,7 @@ def quietly(mixture, X: np.ndarray):
 def run() -> list[Row]:
     shapes = [*SHAPES, *(LARGE if FULL else [])]
     rows = [row for shape in shapes for row in against_peers(shape)]
-    rows += [against_numpy(shape) for shape in (shapes if FULL else SHAPES[:1])]
+    rows += [against_numpy(shape) for shape in (shapes if FULL else SHAPES[:1]) if any(shape.wanted)]
     rows.append(first_fit())
     return rows + (growth() if FULL else [])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fishermix.errors import FishermixError
 from fishermix.storage import check_download
-from fishermix_photos.vision.networks.resnet import build_resnet50
+from fishermix_photos.vision.resnet import build_resnet50
 
 ROOT = Path(__file__).parent.parent
 

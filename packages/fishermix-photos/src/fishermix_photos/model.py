@@ -36,7 +36,7 @@ from fishermix.joint import (
 )
 from fishermix.mixture.checkpoint import MixtureConfig
 from fishermix.mixture.e_step import MIXTURE_TENSORS, MixtureParameters
-from fishermix.mixture.families import family_from_config
+from fishermix.mixture.families import make_family
 from fishermix.storage import (
     CONFIG,
     Digest,
@@ -485,7 +485,7 @@ class ImageTextModel:
 def _read_mixture(
     config: MixtureConfig, tensors: Mapping[str, np.ndarray], folder: Path
 ) -> MixtureParameters:
-    families = [family_from_config(family) for family in config.families]
+    families = [make_family(family.name, family.parameters) for family in config.families]
     return MixtureParameters.from_tensors(families, tensors, folder)
 
 

@@ -142,10 +142,10 @@ class SentenceTransformer:
 
         with explain_damage(self.folder / GRAPH):
             session = open_session(self.folder / GRAPH)
+            inputs = {value.name: value.shape for value in session.get_inputs()}
+            outputs = {value.name: value.shape for value in session.get_outputs()}
         with explain_damage(self.folder / TOKENIZER):
             tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
-        inputs = {value.name: value.shape for value in session.get_inputs()}
-        outputs = {value.name: value.shape for value in session.get_outputs()}
         if unknown := set(inputs).difference(INPUTS):
             raise FishermixError(
                 f"{self.folder / GRAPH} has the unknown inputs {', '.join(sorted(unknown))}."

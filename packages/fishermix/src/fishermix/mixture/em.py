@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Annotated, Any
 
+import msgspec
 import numpy as np
-from msgspec import Meta
 
 from fishermix.errors import FishermixError
 from fishermix.mixture.e_step import (
@@ -22,11 +22,10 @@ from fishermix.mixture.e_step import (
 )
 from fishermix.mixture.families import (
     Family,
-    FamilyConfig,
     Gaussian,
     Laplace,
-    family_from_config,
-    family_to_config,
+    describe_family,
+    make_family,
 )
 from fishermix.mixture.m_step import (
     ComponentSums,
@@ -41,7 +40,7 @@ from fishermix.mixture.m_step import (
     sum_components,
 )
 from fishermix.rows import RowSource
-from fishermix.storage import Count, Number, Positive, Seed, Struct, require_tensors
+from fishermix.storage import Count, Json, Name, Number, Positive, Seed, Struct, require_tensors
 
 LOST = 1e-3  # mean sample weights: a component with less weight than this has lost its rows
 RESEEDS = 3  # per component and fit: with fewer distinct rows than components, more would not help
@@ -62,10 +61,17 @@ CLOSED_FORM: dict[type[Family], type[FamilyFit]] = {Gaussian: MomentFit, Laplace
 TENSORS = {"location": "location", "scale": "scale", "reach": "reach", "quality": "expected_log_likelihood"}
 
 
+class FamilyConfig(Struct):
+    """A family in a saved mixture."""
+
+    name: Name
+    parameters: dict[Name, Json] = msgspec.field(default_factory=dict)
+
+
 class StateConfig(Struct, kw_only=True):
     """The numbers of a fit in a saved folder, next to its tensors."""
 
-    families: Annotated[list[FamilyConfig], Meta(min_length=1)]
+    families: Annotated[list[FamilyConfig], msgspec.Meta(min_length=1)]
     min_scale: Positive
     seed: Seed
     iteration: Count
@@ -102,7 +108,7 @@ class FitState:
     def to_tensors(self) -> tuple[StateConfig, dict[str, np.ndarray]]:
         """Return the numbers and tensors from which a fit continues to the same bits."""
         config = StateConfig(
-            families=[family_to_config(fit.family) for fit in self.fits],
+            families=[FamilyConfig(*describe_family(fit.family)) for fit in self.fits],
             min_scale=float(self.fits[0].floor),
             seed=int(self.seed),
             iteration=self.iteration,
@@ -123,7 +129,7 @@ class FitState:
         cls, config: StateConfig, tensors: dict[str, np.ndarray], where: str | os.PathLike
     ) -> FitState:
         """Check and read what `to_tensors` returned; errors name `where`."""
-        families = [family_from_config(family) for family in config.families]
+        families = [make_family(family.name, family.parameters) for family in config.families]
         shapes = MIXTURE_TENSORS | dict.fromkeys(TENSORS, "F K D") | {"rows": "K", "reseeds": "int K"}
         require_tensors(tensors, shapes, where)
         chosen = MixtureParameters.from_tensors(families, tensors, where)

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import Json, Name, Struct, field
 
 LOG_RANGE = (-40.0, 80.0)  # of |z| in the integrals: no density of finite information has mass outside
 SMALLEST_Z = 1e-6  # below it location_score(z) / z is taken at this z: both vanish at 0
@@ -284,13 +283,6 @@ class StudentT(Family):
         return rng.standard_t(self.df, size=size)
 
 
-class FamilyConfig(Struct):
-    """A family in a saved mixture."""
-
-    name: Name
-    parameters: dict[Name, Json] = field(default_factory=dict)
-
-
 REGISTERED: dict[str, type[Family]] = {
     family.name: family for family in (Gaussian, Laplace, Logistic, StudentT)
 }
@@ -337,26 +329,25 @@ def register_family(family: type[Family]) -> type[Family]:
     return family
 
 
-def family_to_config(family: Family) -> FamilyConfig:
+def describe_family(family: Family) -> tuple[str, dict[str, Any]]:
     """Return the name and parameters of a registered family; a saved mixture never holds code."""
     if REGISTERED.get(getattr(family, "name", "")) is not type(family):
         raise FishermixError(
             f"The family {type(family).__name__} is not registered. Call "
             f"fishermix.mixture.register_family({type(family).__name__}) before saving and before loading."
         )
-    return FamilyConfig(family.name, family.parameters())
+    return family.name, family.parameters()
 
 
-def family_from_config(config: FamilyConfig) -> Family:
-    """Return the family that `family_to_config` described."""
-    name = config.name
+def make_family(name: str, parameters: dict[str, Any]) -> Family:
+    """Return the family that `describe_family` described."""
     if name not in REGISTERED:
         raise FishermixError(
             f"The saved mixture uses the family '{name}', which is not registered. Import the module that "
             "defines it and call fishermix.mixture.register_family first."
         )
     try:
-        return REGISTERED[name](**config.parameters)
+        return REGISTERED[name](**parameters)
     except (TypeError, ValueError) as error:
         raise FishermixError(f"The saved parameters of the family '{name}' are invalid ({error}).") from error
 

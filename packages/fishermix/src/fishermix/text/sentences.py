@@ -68,6 +68,8 @@ class WhiteningTransform:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
         """What `to_tensors` wrote; the load of a folder has compared the shapes with `WHITENING_TENSORS`."""
+        if missing := WHITENING_TENSORS.keys() - tensors.keys():
+            raise FishermixError(f"The whitening is damaged: it has no {', '.join(sorted(missing))}.")
         mean, matrix, flags = (tensors[name] for name in WHITENING_TENSORS)
         kind, before, after = flags.tolist()
         if not 0 <= kind < len(WHITENINGS):
