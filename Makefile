@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 PYTEST_ARGS ?= -n 2
-PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml
+PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml packages/fishermix-lab/pyproject.toml
 
-EXTRAS := serve watch dask raw video jxl postgres plots onnx
+# All extras but torch, without which `make test-minimum` runs.
+EXTRAS := compiled serve dask raw video jxl postgres plots onnx
 
-.PHONY: demo test test-minimum bench lint audit docs package fuzz kills word2vec model clean
+.PHONY: demo test test-minimum bench lint audit docs package fuzz hostile kills errors power-losses requests word2vec model clean
 
 demo: $(VENV)/.demo
+	$(BIN)/python tools/fetch_sample_photos.py demo-out/photos
 	$(BIN)/fishermix demo --out demo-out
 
 test: $(VENV)/.test lint word2vec
@@ -22,21 +24,16 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/count.py
-	$(BIN)/python tools/trace.py
 
 # Known faults of the minimum versions. It asks the advisory service of the package index, so it is no part of lint.
 audit: $(VENV)/bin/python
 	$(PIP) pip-audit
-	mkdir -p $(CACHE)
-	$(BIN)/python tools/list_minima.py $(EXTRAS) > $(CACHE)/minima.txt
-	$(BIN)/python -m pip_audit --strict --no-deps --disable-pip --requirement $(CACHE)/minima.txt
+	$(BIN)/python tools/audit.py
 
-# The tests that need no torch, with exactly the minimum versions in the pyproject.toml of both packages.
+# The tests that need no torch, with exactly the minimum versions in the pyproject.toml of all packages.
 MINIMUM := $(CACHE)/minimum
-SOURCES := $(CURDIR)/packages/fishermix/src:$(CURDIR)/packages/fishermix-photos/src
-MINIMUM_TESTS := packages/fishermix/tests --ignore packages/fishermix/tests/caption packages/fishermix-photos/tests \
-  --ignore packages/fishermix-photos/tests/lab --ignore packages/fishermix-photos/tests/caption
+SOURCES := $(CURDIR)/packages/fishermix/src:$(CURDIR)/packages/fishermix-photos/src:$(CURDIR)/packages/fishermix-lab/src
+MINIMUM_TESTS := packages/fishermix/tests packages/fishermix-photos/tests
 test-minimum: $(MINIMUM)/.installed
 	PYTHONPATH=$(SOURCES) $(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS) $(PYTEST_ARGS)
 
@@ -50,9 +47,25 @@ $(MINIMUM)/.installed: $(PROJECTS) tools/list_minima.py
 fuzz: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run $(or $(FUZZ),--count 100000)  # LibRaw's threads do not survive a fork
 
-# kill -9 of two writers of a photo library, of train, captioner train and reproduce, 50 each.
+# About a hundred small files that ask a decoder for gigabytes or minutes, with the memory and seconds of each.
+hostile: $(VENV)/.test
+	$(BIN)/python packages/fishermix-photos/tests/vision/hostile_pictures.py $(HOSTILE)
+
+# kill -9 of two writers of a photo library, of train, captioner train and reproduce, 50 each: KILLS="library --kills 1000".
 kills: $(VENV)/.test
 	$(BIN)/python tests/kills.py $(KILLS)
+
+# Each system call on a photo library fails once, with each of five errors; ERRORS="--every 4" is a quarter of them.
+errors: $(VENV)/.test
+	$(BIN)/python tests/errors.py $(ERRORS)
+
+# Losses of power while a photo library changes, by the calls that strace records: LOSSES="--losses 1000".
+power-losses: $(VENV)/.test
+	$(BIN)/python tests/power_losses.py $(LOSSES)
+
+# 50,000 requests of 16 clients to `fishermix serve` with 256 descriptors: REQUESTS="--requests 5000 --minutes 10".
+requests: $(VENV)/.test
+	$(BIN)/python tests/many_requests.py $(REQUESTS)
 
 bench: $(VENV)/.bench word2vec
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -66,38 +79,53 @@ $(CACHE)/word2vec/config.json: tools/fetch_word2vec.py | $(VENV)/.demo
 $(CACHE)/classes.txt: tools/fetch_classes.py | $(VENV)/.demo
 	$(BIN)/python tools/fetch_classes.py $(CACHE)
 
-# Trains the model in the package (see docs/model.md): make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR
-# First a model with the network as ImageNet left it, then the tuned network with the space that is solved again.
+# Trains the model in the package (see docs/model.md): make model FLICKR8K=DIR COCO=DIR COCO320=DIR IAPR=DIR
+# The network of START and its space are tuned. By default, START is trained first, with the network as ImageNet
+# left it; START=packages/fishermix-photos/src/fishermix_photos/pretrained/model continues from the package.
 PRETRAINED := packages/fishermix-photos/src/fishermix_photos/pretrained
 SHIPPED := $(PRETRAINED)/model
-START := $(CACHE)/untuned
-STEPS := 2900
-CAPTIONED := --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO)
+PREPARED := $(CACHE)/photos
+UNTUNED := $(CACHE)/untuned
+START ?= $(UNTUNED)
+STEPS := 1500
+TOWARD := 1
+CAPTIONED := --data flickr8k:$(FLICKR8K) --data-only-train folder:$(COCO320) --data-only-train folder:$(PREPARED)/coco
 MORE_FLICKR8K := $(foreach again,2 3 4,--data-only-train flickr8k:$(FLICKR8K))
-SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0; the first are our own
-model: $(VENV)/.test word2vec $(CACHE)/classes.txt
-	@test -d "$(FLICKR8K)" -a -d "$(COCO)" -a -d "$(RESTORED)" -a -d "$(IAPR)" || \
-	  { echo "usage: make model FLICKR8K=DIR COCO=DIR RESTORED=DIR IAPR=DIR" >&2; exit 2; }
+SOURCE := COCO's training captions in lower case (Lin et al. 2014, cocodataset.org), CC BY 4.0 (https://creativecommons.org/licenses/by/4.0/); the first are our own
+
+$(PREPARED)/iapr/captions.jsonl: tools/prepare_photos.py | $(VENV)/.test
+	@test -d "$(FLICKR8K)" -a -d "$(COCO)" -a -d "$(COCO320)" -a -d "$(IAPR)" || \
+	  { echo "usage: make model FLICKR8K=DIR COCO=DIR COCO320=DIR IAPR=DIR" >&2; exit 2; }
+	$(BIN)/python tools/prepare_photos.py $(COCO) $(COCO320) $(IAPR) $(PREPARED)
+
+$(CACHE)/word2vec-extended/config.json: $(PREPARED)/iapr/captions.jsonl | word2vec
 	$(BIN)/python tools/extend_word2vec.py $(CACHE) --data flickr8k:$(FLICKR8K) --data folder:$(COCO) --data folder:$(IAPR)
+
+$(UNTUNED)/captioner/config.json: $(CACHE)/word2vec-extended/config.json
 	$(BIN)/fishermix train $(CAPTIONED) --recipe shipped --vectors $(CACHE)/word2vec-extended \
-	  --work $(CACHE)/model.work --out $(START)
-	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) --set epochs=5 --set min_count=6 \
+	  --work $(CACHE)/model.work --out $(UNTUNED)
+	$(BIN)/fishermix captioner train --model $(UNTUNED) $(CAPTIONED) --set epochs=5 --set min_count=6 \
 	  --work $(CACHE)/model.work
-	$(BIN)/fishermix captioner train --model $(START) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=1 \
+	$(BIN)/fishermix captioner train --model $(UNTUNED) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=1 \
 	  --work $(CACHE)/model.work
+
+model: $(START)/captioner/config.json $(CACHE)/word2vec-extended/config.json $(CACHE)/classes.txt
 	$(BIN)/fishermix networks tune $(PRETRAINED)/efficientnet-lite2-captions --model $(START) $(CAPTIONED) \
-	  --data-only-train folder:$(RESTORED) --data-only-train folder:$(IAPR) --classes $(CACHE)/classes.txt --steps $(STEPS) \
-	  --share 0.11 --share 0.44 --share 0.23 --share 0.22 --weight 1 --weight 1 --weight 0.5 --weight 1 \
-	  --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
+	  --data-only-train folder:$(PREPARED)/iapr --classes $(CACHE)/classes.txt --steps $(STEPS) --toward $(TOWARD) \
+	  --share 0.2 --share 0.32 --share 0.27 --share 0.21 --copies 4 --copies 1 --copies 1 --copies 2 \
+	  --vectors $(CACHE)/word2vec-extended --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
 	  --work $(CACHE)/tuning.work --out $(SHIPPED)
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
-	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(IAPR) --judgments tools/judgments.json \
+	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(PREPARED)/iapr --judgments tools/judgments.json \
 	  --check flickr8k:$(FLICKR8K)
-	$(BIN)/fishermix evaluate --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work --json results/package.json
-	$(BIN)/fishermix evaluate --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work --json results/package.json
 	$(BIN)/fishermix captioner train --model $(SHIPPED) $(CAPTIONED) $(MORE_FLICKR8K) --recipe fine-tune --set epochs=2 \
 	  --work $(CACHE)/model.work
+	$(BIN)/fishermix evaluate --data flickr8k:$(FLICKR8K) --work $(CACHE)/model.work --json results/package.json
+	$(BIN)/fishermix evaluate --data flickr8k:$(FLICKR8K) --copies 256 --work $(CACHE)/model.work --json results/package.json
+	$(BIN)/fishermix evaluate --data folder:$(COCO) --sample 1000 --work $(CACHE)/model.work --json results/package.json
+	$(BIN)/fishermix evaluate --data folder:$(COCO) --split dev --work $(CACHE)/model.work --json results/package.json
+	$(BIN)/fishermix evaluate --data folder:$(PREPARED)/iapr --split dev --work $(CACHE)/model.work --json results/package.json
 
 # The site, in build/site: guide, gallery and reference. Every warning is an error.
 docs: $(VENV)/.docs
@@ -108,7 +136,7 @@ docs: $(VENV)/.docs
 package: $(VENV)/bin/python
 	$(PIP) build twine
 	rm -rf dist
-	for package in packages/fishermix packages/fishermix-photos; do \
+	for package in packages/fishermix packages/fishermix-photos packages/fishermix-lab; do \
 	  SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist $$package || exit 1; done
 	$(BIN)/python -m twine check --strict dist/*
 
@@ -116,20 +144,21 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 
+# What a photo search needs, in less than 450 MB: no numba, nothing of the lab, no bytecode before it is used.
 $(VENV)/.demo: $(PROJECTS) | $(VENV)/bin/python
-	$(PIP) --editable packages/fishermix --editable 'packages/fishermix-photos[serve]' scikit-image
+	$(PIP) --no-compile --editable packages/fishermix --editable 'packages/fishermix-photos[serve]'
 	touch $@
 
 # torch is pinned first: a range would bring the newest build with gigabytes of CUDA packages.
 $(VENV)/.test: $(PROJECTS) | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
-	$(PIP) --editable 'packages/fishermix[torch,dask,plots]' \
-	  --editable 'packages/fishermix-photos[serve,postgres,onnx,raw,video,jxl]' --group test --group lint
+	$(PIP) --editable 'packages/fishermix[dask,plots]' \
+	  --editable 'packages/fishermix-photos[serve,postgres,onnx,raw,video,jxl]' --editable 'packages/fishermix-lab[torch,onnx]' --group test --group lint
 	sh tools/install_browser.sh
 	touch $@
 
 $(VENV)/.docs: $(PROJECTS) | $(VENV)/bin/python
-	$(PIP) --editable 'packages/fishermix[plots,dask]' --editable 'packages/fishermix-photos[serve]' scikit-image --group docs
+	$(PIP) --editable 'packages/fishermix[plots,dask]' --editable 'packages/fishermix-photos[serve]' --editable packages/fishermix-lab scikit-image --group docs
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test

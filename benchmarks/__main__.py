@@ -2,16 +2,16 @@
 
 Every module here offers `run() -> list[Row]`:
 
-    python -m benchmarks [NAME ...] [--markdown FILE]
+    python -m benchmarks [NAME ...] [--json FILE]
 
 Times are seconds, wall time first and CPU time of all threads in brackets, the best of several runs in turns
-with the peer's. BENCH_FULL=1 adds the large sizes. `--markdown docs/speed.md` also writes each table into
-this file, between the lines `<!-- begin NAME -->` and `<!-- end NAME -->`.
+with the peer's. BENCH_FULL=1 adds the large sizes. `--json benchmarks/speed.json` also keeps the rows. Some
+of them are the table of docs/speed.md, which `python tools/document_results.py` writes.
 """
 
 import argparse
+import json
 import pkgutil
-import re
 import sys
 import time
 from importlib import import_module
@@ -25,7 +25,7 @@ from benchmarks.timing import Row, describe_machine
 
 # The last ones need photos and have their own tables.
 HELPERS = ("timing", "numpy_hybrid", "formats", "library", "queries", "calibration")
-HEADINGS = ("work", "threads", "ours: wall (CPU)", "peer", "ratio", "wanted", "roofline", "memory")
+HEADINGS = ("work", "threads", "ours: wall (CPU)", "peer", "ratio", "memory")
 
 
 def print_table(rows: list[Row], machine: str) -> None:
@@ -37,21 +37,14 @@ def print_table(rows: list[Row], machine: str) -> None:
     Console(width=180).print(table)
 
 
-def write_table(file: Path, name: str, rows: list[Row], machine: str) -> None:
-    """Replace what stands between the marks of this benchmark; a file without them stays as it is."""
-    lines = [
-        machine.replace("\n", ".  \n") + ".",
-        "",
-        f"| {' | '.join(HEADINGS)} |",
-        "|---" * len(HEADINGS) + "|",
-    ]
-    lines += [f"| {' | '.join(row.cells())} |" for row in rows]
-    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    text = file.read_text()
-    marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    if not marked.search(text):
-        sys.exit(f"{file} has no lines '{begin.strip()}' and '{end}'.")
-    file.write_text(marked.sub(lambda _: begin + "\n".join(lines) + "\n" + end, text))
+def write_rows(file: Path, name: str, rows: list[Row], machine: str) -> None:
+    """Put rows into a JSON file; they replace those of the same work, threads and peer."""
+    known = json.loads(file.read_text("utf8")) if file.exists() else []
+    measured = [{"benchmark": name, **row.to_json(), "machine": machine.partition(";")[0]} for row in rows]
+    same = [(row["work"], row["threads"], row.get("peer")) for row in measured]
+    kept = [row for row in known if (row["work"], row["threads"], row.get("peer")) not in same]
+    lines = ",\n".join(json.dumps(row) for row in [*kept, *measured])
+    file.write_text(f"[\n{lines}\n]\n", "utf8")
 
 
 def main() -> None:
@@ -59,7 +52,7 @@ def main() -> None:
     known = [name for name in known if name not in HELPERS]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(known)}; default: all")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables into this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also keep the rows in this file")
     given = parser.parse_args()
     unknown = set(given.names) - set(known)
     if unknown:
@@ -69,8 +62,8 @@ def main() -> None:
         begin = time.monotonic()
         rows = import_module(f"benchmarks.{name}").run()
         print_table(rows, machine)
-        if given.markdown and rows:
-            write_table(given.markdown, name, rows, machine)
+        if given.json and rows:
+            write_rows(given.json, name, rows, machine)
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
 

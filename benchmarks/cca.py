@@ -6,7 +6,7 @@
 The peer gets the same rows, both in float32 and both in float64, and the same ridges: (1 - c) S + c I is
 (1 - c) times S + r I for c = r / (1 + r). Of float32 rows, the peer's sums are in float32; ours are sums in
 float64 of products in float32, and the result is checked in float64.
-The grid of ridges is compared with version 0.1, which formed q x q covariances however few pairs there were.
+The grid of ridges is compared with the same through q x q covariances, however few pairs there are.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def against_peer(n: int, p: int, q: int, n_components: int, wanted: str, turns: 
     X, Y = views(n + 1000, p, q)
 
     def fit(sides: list[np.ndarray]) -> RegularizedCCA:
-        return RegularizedCCA(n_components, reg_x=REG, reg_y=REG, scale=None).fit(*sides)
+        return RegularizedCCA(n_components, reg_x=REG, reg_y=REG, correlation_power=0).fit(*sides)
 
     narrow, wide = ([side[:n].astype(kind) for side in (X, Y)] for kind in (np.float32, np.float64))
     ours, memory = peak_memory(lambda: fit(narrow))
@@ -135,7 +135,7 @@ def grid_of_ridges(n_images: int, p: int, q: int) -> list[Row]:
     """Twelve pairs of ridges for images with five sentences each, as in training; Pascal1K has 800 images."""
     X, Y = views(5 * n_images, p, q)
     X, pairs = X[::5], np.repeat(np.arange(n_images), 5)
-    cca = RegularizedCCA(min(1024, p), scale=None)
+    cca = RegularizedCCA(min(1024, p), correlation_power=0)
 
     def ours() -> None:
         for _ in cca.path(cca.statistics(X, Y, pairs, n_ridges=len(REGS_Y)), REGS_X, REGS_Y):
@@ -151,7 +151,7 @@ def grid_of_ridges(n_images: int, p: int, q: int) -> list[Row]:
     for threads in thread_counts():
         with use_threads(threads):
             found = compare({"ours": ours, "peer": covariances}, 1, warm=False)
-        given = "0.1 of version 0.1", show_bytes(memory), threads
+        given = "", show_bytes(memory), threads
         table.append(Row(work, found["ours"], "covariances of q x q:", found["peer"], *given))
     return table
 

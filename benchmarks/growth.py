@@ -61,7 +61,7 @@ def contestants(name: str, size: int) -> Iterator[tuple[str, Callable[[], Any]]]
         return
     n, q = (size, 100) if name == "n" else (2_000, size)
     X, Y = views(n, 100, q)
-    cca = RegularizedCCA(50, reg_x=REG, reg_y=REG, scale=None)
+    cca = RegularizedCCA(50, reg_x=REG, reg_y=REG, correlation_power=0)
     yield "RegularizedCCA", lambda: cca.fit(X, Y)
     shrinkage = [REG / (1 + REG)] * 2
     yield "cca-zoo RidgeCCA", lambda: RidgeCCA(n_components=50, shrinkage=shrinkage).fit([X, Y])

@@ -104,7 +104,7 @@ def start_of(X: np.ndarray, k: int) -> Start:
 def ours(kind, X: np.ndarray, start: Start, n_iter: int = ITERATIONS):
     weights, locations, scales = start
     given = {"weights_init": weights, "locations_init": locations, "scales_init": scales}
-    return quietly(kind(len(weights), tol=0.0, max_iter=n_iter, **given), X)
+    return quietly(kind(len(weights), tol=0.0, max_iter=n_iter, n_jobs=-1, **given), X)
 
 
 def peer(X: np.ndarray, start: Start):

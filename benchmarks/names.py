@@ -13,14 +13,15 @@ from pathlib import Path
 
 import numpy as np
 from fastapi.testclient import TestClient
-from fishermix_photos.database import Entry
-from fishermix_photos.details import Details
+from fishermix_photos.index.scan import Stamp
+from fishermix_photos.index.values import Entry
+from fishermix_photos.index.writer import LocalIndex
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.model import SHIPPED, ImageTextModel
-from fishermix_photos.photo_files import Stamp
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.saved import SHIPPED
+from fishermix_photos.photos.details import Details
 from fishermix_photos.server.app import create_app
 from fishermix_photos.server.live import LiveLibrary
-from fishermix_photos.store import LocalStore
 
 from benchmarks.timing import Row, Timing, measure
 
@@ -48,12 +49,12 @@ REQUESTS = {
 def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         model = ImageTextModel.load(SHIPPED)
-        fill(LocalStore(Path(folder) / "library"), model)
+        fill(LocalIndex(Path(folder) / "library"), model)
         with PhotoLibrary(Path(folder) / "library", model) as library:
             return list(_ask(library))
 
 
-def fill(store: LocalStore, model: ImageTextModel) -> None:
+def fill(store: LocalIndex, model: ImageTextModel) -> None:
     """Write a library of synthetic photos."""
     rng = np.random.default_rng(0)
     store.adopt(model.key, model.csls_dimension)

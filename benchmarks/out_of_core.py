@@ -65,7 +65,7 @@ def write(path: Path, n_rows: int, dimensions: int, components: int) -> None:
 
 def fit(rows, components: int) -> tuple[HybridMixture, Timing, int]:
     """The mixture, its time and the growth of memory."""
-    mixture = HybridMixture(components, max_iter=ITERATIONS, tol=0, random_state=0)
+    mixture = HybridMixture(components, max_iter=ITERATIONS, tol=0, random_state=0, n_jobs=-1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         seconds, memory = peak_memory(lambda: measure(lambda: mixture.fit(rows)))

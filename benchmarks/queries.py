@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from fishermix_lab.datasets.readers import open_dataset
+from fishermix_lab.features import extract
 from fishermix_photos import ImageTextModel
-from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.query import encode_terms, parse_query
-from fishermix_photos.search import Probabilities, find_band, measure_scale, read_hubness
-from fishermix_photos.vision.features import extract
+from fishermix_photos.search.calibration import Probabilities, find_band, measure_scale, read_hubness
+from fishermix_photos.search.terms import parse_query
+from fishermix_photos.search.vectors import embed_terms
 
 FIRST = 5
 PACKAGED = {
@@ -213,7 +214,7 @@ def gather(flickr8k: str, coco: str) -> tuple[list[Path], list[str]]:
 def run_queries(model: ImageTextModel, vectors: np.ndarray, captions: Sequence[str]) -> list[Result]:
     results = []
     for query, patterns in read_queries():
-        encoded = encode_terms(parse_query(query), model, lambda photo: None)
+        encoded = embed_terms(parse_query(query), model, lambda photo: None)
         scores = vectors @ encoded.vector
         best = np.argsort(-scores)[:FIRST]
         right = np.array([is_right(text, patterns) for text in captions])
@@ -238,7 +239,7 @@ def main() -> None:
     model = ImageTextModel.load(arguments.model)
     paths, captions = gather(arguments.flickr8k, arguments.coco)
     features = extract(paths, model.image_encoder, arguments.features).features
-    vectors = model.joint_space.csls_images(model.joint_space.image_points(features))
+    vectors = model.joint_space.csls_left(model.joint_space.embed_left(features))
     results = run_queries(model, vectors, captions)
     line = "| {} | {} | {} | {} | {} |" if arguments.markdown else "{:42} {:>5} {:>6} {:>5} {:>8}"
     print(line.format("query", "right", "in 5", "best", "says"))

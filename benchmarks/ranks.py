@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from fishermix.measures.ranks import task_ranks
+from fishermix.joint.ranks import task_ranks
 
 from benchmarks.timing import Row, compare, peak_memory, roofline, thread_counts, use_threads
 

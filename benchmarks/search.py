@@ -14,11 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from fishermix.joint import from_bytes, unit_rows
+from fishermix.joint.vectors import from_bytes, unit_rows
 from fishermix.rows import available_threads
-from fishermix_photos.model import SHIPPED, ImageTextModel
-from fishermix_photos.photo_files import Stamp
-from fishermix_photos.store import Entry, LocalStore
+from fishermix_photos.index.scan import Stamp
+from fishermix_photos.index.values import Entry
+from fishermix_photos.index.writer import LocalIndex
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.saved import SHIPPED
 
 from benchmarks.timing import FULL, Row, Timing, measure, peak_memory, roofline, show_bytes
 
@@ -35,10 +37,10 @@ def run() -> list[Row]:
 def _at(size: int) -> list[Row]:
     rng = np.random.default_rng(0)
     hubness = ImageTextModel.load(SHIPPED).joint_space.hubness
-    queries = hubness.csls_sentences(from_bytes(rng.choice(hubness.sentences, QUERIES, replace=False)))
-    photos, dimension = hubness.csls_images(from_bytes(hubness.images)), queries.shape[1]
+    queries = hubness.csls_right(from_bytes(rng.choice(hubness.right, QUERIES, replace=False)))
+    photos, dimension = hubness.csls_left(from_bytes(hubness.left)), queries.shape[1]
     with tempfile.TemporaryDirectory() as folder:
-        store = LocalStore(Path(folder) / "library")
+        store = LocalIndex(Path(folder) / "library")
         store.adopt("synthetic", dimension)
         store.add_folder("/photos")
         for start in range(0, size, 50_000):
@@ -51,7 +53,7 @@ def _at(size: int) -> list[Row]:
                 ],
             )
         seconds = measure(store.tune)
-        file = next(store.folder.glob("points-*.f32"))
+        file = next(store.folder.glob("embeddings-*.f32"))
         vectors = np.array(np.memmap(file, np.float32, "r")).reshape(size, -1)
         searches = {
             "ours": lambda query: store.nearest(query, BEST),

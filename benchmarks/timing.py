@@ -65,8 +65,15 @@ class Row:
         if self.theirs:
             ratio = f"{self.ours.wall / self.theirs.wall:.3f} ({self.ours.cpu / self.theirs.cpu:.3f})"
         threads = str(self.threads or available_threads())
-        floor = "" if self.floor is None else f"{self.floor:.2g}"
-        return self.work, threads, str(self.ours), against, ratio, self.wanted, floor, self.memory
+        return self.work, threads, str(self.ours), against, ratio, self.memory
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON values; times are wall and CPU seconds."""
+        row: dict[str, Any] = {"work": self.work, "threads": self.threads or available_threads()}
+        row["seconds"] = [self.ours.wall, self.ours.cpu]
+        if self.theirs:
+            row |= {"peer": self.peer.rstrip(":"), "peer_seconds": [self.theirs.wall, self.theirs.cpu]}
+        return row | ({"memory": self.memory} if self.memory else {})
 
 
 @contextmanager

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.features import extract
-from fishermix_photos.vision.network import DEFAULT_NETWORK, Network, import_onnxruntime
+from fishermix_lab.features import extract
+from fishermix_photos.model.image_encoder import ImageEncoder
+from fishermix_photos.model.network import DEFAULT_NETWORK, Network, import_onnxruntime
 from PIL import Image
 
 from benchmarks.timing import FULL, Row, compare, measure, peak_memory

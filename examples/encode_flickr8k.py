@@ -40,10 +40,12 @@ def main() -> None:
 
     start = time.perf_counter()
     whitening = Whitening(options.kind).fit(vectors.vectors)
-    mixture = HybridMixture(options.components, random_state=0).fit(whitening.transform(vectors.vectors))
+    mixture = HybridMixture(options.components, random_state=0, n_jobs=-1).fit(
+        whitening.transform(vectors.vectors)
+    )
     print(f"whitening and mixture of {len(vectors):,} words: {time.perf_counter() - start:.1f} s")
 
-    encoder = SentenceEncoder(vectors, whitening, [mixture])
+    encoder = SentenceEncoder.from_fitted(vectors, whitening, [mixture])
     warnings.simplefilter("ignore")  # captions without a known word are listed below
     start = time.perf_counter()
     with progress("encoding captions", total=len(captions)) as bar:

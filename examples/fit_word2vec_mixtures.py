@@ -66,9 +66,9 @@ def main() -> None:
         numbers = {"log_likelihood": score, "iterations": mixture.n_iter_, "laplacian": 100 * float(share)}
         rows.append({"label": name, **numbers, "seconds": seconds})
     if arguments.json:
-        from fishermix.storage import hash_values
-        from fishermix_photos.lab.record import describe_software, write_rows
-        from fishermix_photos.lab.stages import VERSIONS
+        from fishermix.saved import hash_values
+        from fishermix_lab.record import describe_software, write_rows
+        from fishermix_lab.stages import VERSIONS
 
         command = "python examples/fit_word2vec_mixtures.py .cache/word2vec"
         stages = {stage: VERSIONS[stage] for stage in ("whitening", "mixture")}

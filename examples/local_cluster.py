@@ -37,9 +37,7 @@ def fit(rows, options: argparse.Namespace, **more):
     from fishermix.mixture import HybridMixture
 
     begin = time.perf_counter()
-    mixture = HybridMixture(
-        options.components, max_iter=options.iterations, tol=0, random_state=0, n_jobs=1, **more
-    )
+    mixture = HybridMixture(options.components, max_iter=options.iterations, tol=0, random_state=0, **more)
     mixture.fit(rows)
     return mixture, time.perf_counter() - begin
 
@@ -94,8 +92,8 @@ def kill_during(source, victim: subprocess.Popen, number: int):
 def open_rows(rows: np.ndarray):
     """The rows on the workers of the current client, cut as in memory."""
     import dask.array
-    from fishermix.distributed import ClusterSource
     from fishermix.rows import block_rows
+    from fishermix.rows.distributed import ClusterSource
 
     return ClusterSource(dask.array.from_array(rows, chunks=(block_rows(len(rows)), -1)))
 

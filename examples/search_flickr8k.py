@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from fishermix.measures.ranks import TIE, summary
+from fishermix.joint.ranks import TIE, summary
 from fishermix.progress import show_progress, track
+from fishermix_lab.datasets.readers import open_dataset
+from fishermix_lab.training import evaluate_model
 from fishermix_photos import PhotoLibrary, Query
-from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.lab.training import evaluate_model
-from fishermix_photos.query import Term, UnknownTerm
-from fishermix_photos.results import Photo
+from fishermix_photos.search.results import Photo
+from fishermix_photos.search.terms import Term
+from fishermix_photos.search.vectors import UnknownTerm
 
 SHOWN = 10  # photos that the command lists
 FIRST = 256  # photos of the whole library, among which most right ones are

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from fishermix import WordVectors
-from fishermix_photos.model import SHIPPED
+from fishermix_photos.model.saved import SHIPPED
 from PIL import Image
 
 

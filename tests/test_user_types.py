@@ -37,6 +37,7 @@ def check_types(folder: Path, script: str) -> str:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_mypy_strict_knows_the_types_of_a_users_script(tmp_path):
     pytest.importorskip("mypy")
     right = (ROOT / "tests" / "user_script.py").read_text()
@@ -55,7 +56,11 @@ DOCUMENTED = [
     fishermix.HybridMixture,
     fishermix.FisherEncoder,
     fishermix.OnRows,
+    fishermix.VLADEncoder,
+    fishermix.BagOfWordsEncoder,
+    fishermix.SpatialPyramid,
     fishermix.RegularizedCCA,
+    fishermix.RegularizedCCACV,
     fishermix.SentenceEncoder,
     fishermix_photos.ImageEncoder,
     Whitening,
@@ -82,10 +87,16 @@ def fit_all():
     for kind in DOCUMENTED[:4]:
         yield kind(2, random_state=0).fit(X)
     yield fishermix.FisherEncoder(fishermix.GaussianMixture(1)).fit(sets)
+    from sklearn.cluster import KMeans
     from sklearn.preprocessing import StandardScaler
 
     yield fishermix.OnRows(StandardScaler()).fit(sets)
+    yield fishermix.VLADEncoder(KMeans(2)).fit(sets)
+    yield fishermix.BagOfWordsEncoder(KMeans(2)).fit(sets)
+    placed = [np.hstack([one, rng.uniform(size=(30, 2))]) for one in sets]
+    yield fishermix.SpatialPyramid(fishermix.BagOfWordsEncoder(KMeans(2))).fit(placed)
     yield fishermix.RegularizedCCA(1, reg_x=0.1, reg_y=0.1).fit(X, X)
+    yield fishermix.RegularizedCCACV(1, ridges=[0.1]).fit(X, X)
     yield Whitening("pca").fit(X)
 
 

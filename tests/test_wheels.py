@@ -4,6 +4,7 @@ The environments are empty. Each declared dependency, and what it needs in turn,
 environment of the tests; whatever a wheel does not declare cannot be imported there.
 """
 
+import email
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ from PIL import Image
 pytest.importorskip("hatchling")
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1_000_000
-OURS = ("fishermix", "fishermix-photos")
+OURS = ("fishermix", "fishermix-photos", "fishermix-lab")
 
 
 def run(*command, **options):
@@ -32,7 +33,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory):
-    """Both wheels, by the name of the distribution."""
+    """The wheels, by the name of the distribution."""
     folder = tmp_path_factory.mktemp("wheels")
     found = {}
     for name in OURS:
@@ -88,10 +89,12 @@ def python_of(readme: Path) -> str:
     return block
 
 
+@pytest.mark.slow
 def test_both_wheels_have_the_version_of_the_library(wheels):
     assert {wheel.name.split("-")[1] for wheel in wheels.values()} == {fishermix.__version__}
 
 
+@pytest.mark.slow
 def test_the_wheel_of_the_library_is_small_and_knows_no_photos(wheels):
     assert wheels["fishermix"].stat().st_size < MEGABYTE
     names = zipfile.ZipFile(wheels["fishermix"]).namelist()
@@ -100,17 +103,30 @@ def test_the_wheel_of_the_library_is_small_and_knows_no_photos(wheels):
     assert not [name for name in names if "photos" in name or "pretrained" in name]
 
 
+@pytest.mark.slow
 def test_the_library_fits_a_mixture_where_nothing_of_the_app_is_installed(wheels, tmp_path):
     programs = make_environment(tmp_path / "environment", wheels["fishermix"])
     assert not (programs / "fishermix").exists()
-    absent = ("PIL", "onnxruntime", "typer", "rich", "tokenizers", "torch", "dask", "fishermix_photos")
+    absent = (
+        "numba",
+        "PIL",
+        "onnxruntime",
+        "typer",
+        "rich",
+        "tokenizers",
+        "torch",
+        "dask",
+        "fishermix_photos",
+    )
     script = "import sys; sys.modules['sqlite3'] = sys.modules['_sqlite3'] = None\n"
     script += python_of(ROOT / "packages" / "fishermix" / "README.md")
-    script += "print(mixture.choice_.shape)\nfrom importlib.util import find_spec\n"
+    script += "print(mixture.choice_.shape, encoder.transform(images).shape)\n"
+    script += "from importlib.util import find_spec\n"
     script += f"print([name for name in {absent} if find_spec(name)])\n"
-    assert run(programs / "python", "-c", script, cwd=tmp_path) == "(8, 16)\n[]\n"
+    assert run(programs / "python", "-c", script, cwd=tmp_path) == "(8, 16) (2, 256)\n[]\n"
 
 
+@pytest.mark.slow
 def test_the_library_shows_progress_on_a_terminal_without_rich(wheels, tmp_path):
     programs = make_environment(tmp_path / "environment", wheels["fishermix"])
     script = "import numpy as np; from fishermix import GaussianMixture\n"
@@ -121,8 +137,9 @@ def test_the_library_shows_progress_on_a_terminal_without_rich(wheels, tmp_path)
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_app_brings_the_command_and_searches(wheels, tmp_path):
-    programs = make_environment(tmp_path / "environment", *wheels.values())
+    programs = make_environment(tmp_path / "environment", wheels["fishermix"], wheels["fishermix-photos"])
     names = zipfile.ZipFile(wheels["fishermix-photos"]).namelist()
     assert not [name for name in names if name.startswith(("fishermix/", "tests/"))]
     (photos := tmp_path / "photos").mkdir()
@@ -135,3 +152,41 @@ def test_the_app_brings_the_command_and_searches(wheels, tmp_path):
     printed = run(command, "--quiet", "search", "a dog", photos, "-f", cwd=tmp_path, env=home)
     assert sorted(printed.split()) == sorted(str(path) for path in photos.iterdir())
     assert run(command, "--quiet", "caption", photos / "0.png", cwd=tmp_path, env=home).strip()
+    script = "from importlib.util import find_spec\n"
+    script += "print([name for name in ('numba', 'torch', 'fishermix_lab') if find_spec(name)])"
+    assert run(programs / "python", "-c", script) == "[]\n"
+    refused = subprocess.run([command, "train"], capture_output=True, text=True, env=home, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "fishermix-lab" in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_lab_brings_its_commands(wheels, tmp_path):
+    programs = make_environment(tmp_path / "environment", *wheels.values())
+    assert "--recipe" in run(programs / "fishermix", "reproduce", "--help", cwd=tmp_path)
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("2 3\ndog 1 0 0\ncat 0 1 0\n")
+    run(programs / "fishermix", "vectors", "import", vectors, tmp_path / "out", cwd=tmp_path)
+    script = "import sys; from fishermix import WordVectors; print(len(WordVectors.load(sys.argv[1])))"
+    assert run(programs / "python", "-c", script, tmp_path / "out") == "2\n"
+
+
+@pytest.mark.slow
+def test_every_license_in_the_wheel_of_the_app_is_listed_with_its_text(wheels):
+    """Networks, word vectors and sentences have licenses of their own."""
+    archive = zipfile.ZipFile(wheels["fishermix-photos"])
+    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = email.message_from_bytes(archive.read(name))
+    licenses = {"BSD-3-Clause", "Apache-2.0", "MIT", "CC-BY-4.0"}
+    assert set(metadata["License-Expression"].split(" AND ")) == licenses
+    texts = metadata.get_all("License-File")
+    inside = [name for name in archive.namelist() if name.startswith("fishermix_photos/")]
+    own = {
+        f"src/{name}"
+        for name in inside
+        if name.rpartition("/")[2] in ("LICENSE", "NOTICE") or "/licenses/" in name
+    }
+    assert set(texts) == {"LICENSE"} | own
+    assert len(own) == 6
+    for text in texts:
+        assert archive.read(name.replace("METADATA", f"licenses/{text}"))

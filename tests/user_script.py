@@ -31,7 +31,8 @@ assert_type(GaussianMixture(2).fit(X, sample_weight=np.ones(200)).means_, np.nda
 assert_type(Mixture(2, families=["gaussian", StudentT(4.0)]).partial_fit(X).scales_, np.ndarray)
 assert_type(GaussianMixture.from_parameters([1.0], [[0.0]], [[1.0]]), GaussianMixture)
 
-encoder = FisherEncoder(mixture, power=0.5)
+encoder = FisherEncoder.from_fitted(mixture, power=0.5)
+assert_type(encoder, FisherEncoder)
 assert_type(encoder.transform([X[:5], X[5:9]]), np.ndarray)
 assert_type(encoder.fit([X]).mixture_, Mixture)
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import onnx
 from fishermix.errors import FishermixError
-from fishermix.storage import check_download
+from fishermix.saved import check_download
 from fishermix_photos.disk import data_folder
-from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
+from fishermix_photos.model.transformer import GRAPH, TOKENIZER, SentenceTransformer
 from onnx import TensorProto, compose, helper
 from tokenizers import Tokenizer
 

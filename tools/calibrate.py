@@ -30,10 +30,12 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.text.tokens import STOP_WORDS, tokenize
-from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.model import Calibration, ImageTextModel
-from fishermix_photos.query import Filter, QueryKind, encode_terms, parse_query, read_terms
-from fishermix_photos.search import (
+from fishermix_lab.datasets.readers import open_dataset
+from fishermix_lab.features import extract
+from fishermix_photos.index.filters import Filter
+from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.search.calibration import (
     BANDS,
     FEWEST_SCORES,
     MAYBE,
@@ -44,7 +46,9 @@ from fishermix_photos.search import (
     measure_scale,
     read_hubness,
 )
-from fishermix_photos.vision.features import extract
+from fishermix_photos.search.reading import read_terms
+from fishermix_photos.search.terms import parse_query
+from fishermix_photos.search.vectors import QueryKind, embed_terms
 from msgspec import structs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -107,7 +111,7 @@ class Collection:
     def open(cls, spec: str, split: str, model: ImageTextModel, features: Path) -> Collection:
         dataset = open_dataset(spec).part(split)
         found = extract(dataset.image_paths, model.image_encoder, features).features
-        photos = model.joint_space.csls_images(model.joint_space.image_points(found))
+        photos = model.joint_space.csls_left(model.joint_space.embed_left(found))
         paths = [os.fspath(path) for path in dataset.image_paths]
         return cls.make(photos, paths, zip(dataset.image_of.tolist(), dataset.sentences))
 
@@ -184,7 +188,7 @@ def _subtract(questions: Sequence[Question], rng: np.random.Generator, count: in
 class Trials:
     """Rows are the best photos of trials, best first.
 
-    numbers : (n, 9) of `describe_scores`
+    numbers : (n, 8) of `describe_scores`
     right : (n,) whether the photo is right
     trial : (n,) the number of the trial
     kinds : (n,) the kind of its query
@@ -197,26 +201,27 @@ class Trials:
 
 
 class Searcher:
-    """Searches as `PhotoSearch` does, for the numbers that a probability depends on."""
+    """Searches as `search.pipeline` does, for the numbers that a probability depends on."""
 
     def __init__(self, model: ImageTextModel, queries: Sequence[str]):
         self.joint_space, self.hubness = model.joint_space, model.joint_space.hubness
-        self._terms = {text: read_terms(parse_query(text), HAS_DATE)[0] for text in queries}
+        self.reads_unknown_words, self.vocabulary = model.reads_unknown_words, model.vocabulary
+        self._terms = {text: read_terms(parse_query(text), HAS_DATE).terms for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
         self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
 
-    # What `encode_terms` asks a model for.
+    # What `embed_terms` asks a model for.
 
     def encode_query(self, text: str) -> tuple[np.ndarray, list[str]]:
         return self._points[text], []
 
     def score(self, text: str, photos: np.ndarray) -> np.ndarray:
         """The scores (n,) of a query with photos (n, d)."""
-        self.encoded = encode_terms(self._terms[text], self, lambda _: None)
-        return photos @ self.encoded.vector
+        self.encoded = embed_terms(self._terms[text], self, lambda _: None)
+        return self.encoded.subtract(photos @ self.encoded.vector, photos)
 
     def describe(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
-        """The numbers (m, 9) of the best of the scores (n,) of the last query."""
+        """The numbers (m, 8) of the best of the scores (n,) of the last query."""
         vector = self.encoded.vector
         others = self.hubness.score_bank(vector) if len(scores) < FEWEST_SCORES else None
         scale = measure_scale(scores, self.encoded.n_words, others, read_hubness(vector))
@@ -337,7 +342,7 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
     found, missing = list[tuple[np.ndarray, list[bool], str]](), 0
     for number, sheet in enumerate(json.loads(path.read_text("utf8"))):
         vectors = extract([files[name] for name in sheet["photos"]], model.image_encoder, features).features
-        photos = model.joint_space.csls_images(model.joint_space.image_points(vectors))
+        photos = model.joint_space.csls_left(model.joint_space.embed_left(vectors))
         searcher = Searcher(model, list(sheet["queries"]))
         for query, judged in sheet["queries"].items():
             scores = searcher.score(query, photos)

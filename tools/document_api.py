@@ -11,25 +11,27 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-ROOTS = ("fishermix", "fishermix_photos")
+ROOTS = ("fishermix", "fishermix_photos", "fishermix_lab")
 # What is public in modules below the roots, in the order of the reference.
 MODULES = {
-    "fishermix.mixture": "Family Gaussian Laplace Logistic StudentT check_family register_family",
-    "fishermix.cca.choose": "choose_ridges",
+    "fishermix.mixture": "Family Gaussian Laplace Logistic Shape StudentT check_family register_family",
     "fishermix.cca.covariances": "CovarianceSums",
     "fishermix.text.whitening": "Whitening",
     "fishermix.text.tokens": "tokenize",
-    "fishermix.measures": "figures task_ranks compare_recalls caption_scores",
+    "fishermix.joint.ranks": "figures task_ranks compare_recalls",
     "fishermix.rows": "block_rows StreamSource",
-    "fishermix_photos.query": "Term Filter parse_query parse_arguments",
-    "fishermix_photos.details": "Details",
-    "fishermix_photos.results": "Photo Results Changes FolderStatus Summary Facets "
-    "LibraryBusy LibraryDamaged OtherModel FolderAway NotInLibrary UnknownPhoto",
-    "fishermix_photos.vision.open": "open_photo list_photos",
-    "fishermix_photos.transformer": "SentenceTransformer",
-    "fishermix_photos.lab.training": "train_model evaluate_model",
-    "fishermix_photos.lab.recipe": "Recipe find_recipe",
-    "fishermix_photos.lab.datasets": "open_dataset combine",
+    "fishermix_photos.search.terms": "Term parse_query parse_arguments",
+    "fishermix_photos.index.filters": "Filter",
+    "fishermix_photos.search.notes": "Note",
+    "fishermix_photos.photos.details": "Details",
+    "fishermix_photos.search.results": "Photo Results Changes FolderStatus Summary Facets "
+    "LibraryBusy LibraryDamaged OtherModel OtherVersion FolderAway NotInLibrary UnknownPhoto",
+    "fishermix_photos.photos.open": "open_photo list_photos",
+    "fishermix_photos.model.transformer": "SentenceTransformer",
+    "fishermix_lab.captions.measures": "caption_scores",
+    "fishermix_lab.training": "train_model evaluate_model",
+    "fishermix_lab.recipe": "Recipe find_recipe",
+    "fishermix_lab.datasets.readers": "open_dataset combine",
 }
 
 
@@ -39,7 +41,7 @@ def list_public_names() -> dict[str, list[str]]:
     elsewhere = {name for listed in names.values() for name in listed}
     found = {}
     for root in ROOTS:
-        own = [name for name in import_module(root).__all__ if name not in elsewhere]
+        own = [name for name in getattr(import_module(root), "__all__", ()) if name not in elsewhere]
         found |= {root: own}
         found |= {module: listed for module, listed in names.items() if module.partition(".")[0] == root}
     return found

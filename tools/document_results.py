@@ -1,6 +1,6 @@
 """Writes the tables of measured figures: python tools/document_results.py [--stale]
 
-The published rows come from `fishermix_photos.lab.tables`, ours from results/*.json. `--json` of `fishermix
+The published rows come from `fishermix_lab.tables`, ours from results/*.json. `--json` of `fishermix
 reproduce`, `evaluate` and `captioner evaluate` adds rows to such a file, each with its command, version,
 commit and machine, the hash of its inputs and the versions of the stages that computed it. A row is marked †
 if a stage has changed since. `--stale` prints the commands of these rows. A test compares the documents with
@@ -15,15 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fishermix_photos.lab.record import is_stale
-from fishermix_photos.lab.tables import TABLE_COLUMNS, read_published
-from fishermix_photos.model import SHIPPED
+from fishermix_lab.record import is_stale
+from fishermix_lab.tables import TABLE_COLUMNS, read_published
+from fishermix_photos.model.saved import SHIPPED
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
-    ROOT / "README.md",
+    ROOT / "packages" / "fishermix-lab" / "README.md",
     ROOT / "docs" / "results.md",
     ROOT / "docs" / "mixtures.md",
+    ROOT / "docs" / "speed.md",
     SHIPPED / "MODEL_CARD.md",
 ]
 PUBLISHED = read_published()
@@ -228,13 +229,24 @@ def format_best_command() -> str:
     return f"```console\n$ {command}\n```"
 
 
+def list_package_rows() -> list[Row]:
+    """The rows of the model in the package on the sets that it was measured on."""
+    found = ((text, read_package(options)) for options, text in PACKAGE_SETS.items())
+    return [{**row, "label": text} for text, row in found if row]
+
+
 def format_card() -> str:
     """The figures of the model in the package, a column per data set."""
-    names = {FLICKR8K: "Flickr8K test, 1,000 photos", COCO_1K: "1,000 of COCO's test photos"}
-    sets = [list_figures({**read_package(options), "label": text}) for options, text in names.items()]
+    sets = [list_figures(row) for row in list_package_rows()]
     columns = zip(*(figures for _, figures in sets))
     lines = [(f"{task} {measure}", cells) for (task, measure), cells in zip(TABLE_COLUMNS, columns)]
     return format_lines(["", *(text for text, _ in sets)], lines)
+
+
+def format_package() -> str:
+    """The recalls of the model in the package, a line per data set."""
+    lines = [list_figures(row, RECALLS) for row in list_package_rows()]
+    return format_lines(["", "search r@1", "r@5", "r@10", "annotation r@1", "r@5", "r@10"], lines)
 
 
 def format_readme() -> str:
@@ -261,9 +273,74 @@ def format_readme() -> str:
     return format_lines(["", "search r@1", "r@5", "r@10", "annotation r@1", "r@5", "r@10"], lines)
 
 
+IMAGE = "scikit-image, float32"
+# What the page on speed shows: a label, the beginning and the end of the work, threads, and the peer.
+SPEED = [
+    ("GMM, 2,000 x 10, K=3, float64", "GMM, N=2,000", "near", 1, "scikit-learn"),
+    ("GMM, 10,000 x 64, K=256, float64, near", "GMM, N=10,000", "float64, near", 1, "scikit-learn"),
+    ("GMM, 10,000 x 64, K=256, float32, near", "GMM, N=10,000", "float32, near", 1, "scikit-learn"),
+    ("hybrid, 10,000 x 64, K=256, float32, near", "HGLMM, N=10,000", "float32, near", 1, "scikit-learn"),
+    ("GMM, 100,000 x 300, K=30, float32", "GMM, N=100,000", "float32, near", 1, "scikit-learn"),
+    ("hybrid, 100,000 x 300, K=30, float32", "HGLMM, N=100,000", "float32, near", 1, "scikit-learn"),
+    ("hybrid, 1,000,000 x 16, K=8, float64", "HGLMM, N=1,000,000", "float64, near", 1, "scikit-learn"),
+    (
+        "Fisher vector of 10,000 x 64, K=256",
+        "one set, 10,000",
+        "K=256 Gaussian, mixture of 10 iterations",
+        1,
+        IMAGE,
+    ),
+    (
+        "the same, K=64, components overlap",
+        "one set, 10,000",
+        "K=64 Gaussian, components that overlap",
+        1,
+        IMAGE,
+    ),
+    ("Fisher vector of 20 x 64, K=64", "one set, 20 x 64", "iterations", 1, IMAGE),
+    ("Fisher vectors of 200 images, 1,000 x 64, K=64", "200 images", "", 1, IMAGE),
+    ("hybrid Fisher vectors of 30,000 sets of 10 words", "30,000 sets", "", 1, "scikit-image, Gaussian"),
+    ("ridge CCA, n=5,000, p=q=500, float32", "ridge CCA by primal, n=5,000", "float32", 1, "cca-zoo"),
+    (
+        "ridge CCA, n=3,000, p=1,024, q=3,000, float32",
+        "ridge CCA by primal, n=3,000",
+        "float32",
+        1,
+        "cca-zoo",
+    ),
+    ("ridge CCA, n=6,000, p=4,096, q=18,000, float32", "ridge CCA by dual, n=6,000", "float32", 1, "cca-zoo"),
+    ("one query among 1,000,000 photos, two threads", "query, 1,000,000", "p50", 2, "faiss"),
+]
+
+
+def format_speed() -> str:
+    """CPU seconds of ours and of other libraries."""
+    known = json.loads((ROOT / "benchmarks" / "speed.json").read_text("utf8"))
+    lines: list[Line] = []
+    for text, begin, end, threads, peer in SPEED:
+        [row] = [
+            row
+            for row in known
+            if row["work"].startswith(begin)
+            and row["work"].endswith(end)
+            and row["threads"] == threads
+            and row.get("peer", "").startswith(peer)
+        ]
+        ours, theirs = row["seconds"][1], row["peer_seconds"][1]
+        cells = [f"{ours:.3g}", f"{theirs:.3g}", f"{ours / theirs:.2f}"]
+        lines.append((text, [row["peer"].partition(",")[0].partition(" ")[0], *cells]))
+    return format_lines(["one thread, CPU seconds", "compared with", "ours", "theirs", "ratio"], lines)
+
+
 FLICKR8K = "flickr8k:DIR --split test"
+FLICKR8K_COPIES = f"{FLICKR8K} --copies 256"
 COCO_5K = "folder:DIR --split test"
 COCO_1K = f"{COCO_5K} --sample 1000"
+PACKAGE_SETS = {
+    FLICKR8K: "Flickr8K test, 1,000 photos as uploaded",
+    FLICKR8K_COPIES: "copies of them: 256 pixels, quality 75",
+    COCO_1K: "1,000 of COCO's test photos (256 pixels, quality 75)",
+}
 MISSING = list_remark("not measured, the photos cannot be had")
 TABLES: dict[str, Callable[[], str]] = {
     name: partial(format_halves, list_lines)
@@ -288,7 +365,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "originality": format_originality,
     "word2vec-mixtures": format_mixtures,
     "card": format_card,
+    "package": format_package,
     "readme": format_readme,
+    "speed": format_speed,
 }
 
 

@@ -1,9 +1,9 @@
-"""Draws the picture of the README: the page with a query, on pictures of scikit-image and scikit-learn.
+"""Draw the picture of the README: the page with a query, on free photos.
 
-python tools/draw_page.py docs/figures/page.png
+python tools/fetch_pictures.py pictures
+python tools/draw_page.py pictures docs/figures/page.jpg
 
-Needs Chromium and its driver, as the tests of the page do. The licenses of the pictures permit it: see
-`skimage/data/README.txt` of scikit-image and `datasets/images/README.txt` of scikit-learn (CC BY).
+Needs Chromium and its driver, as the tests of the page do. docs/figures/CREDITS.md has the photos' authors.
 """
 
 import json
@@ -17,15 +17,13 @@ from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from fishermix_photos.cli.demo import copy_packaged_photos
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-QUERY = "a cat"
-WIDTH, HEIGHT, PORT = 1180, 560, 8397
+QUERY = "fish under water"
+WIDTH, HEIGHT, PORT = 1180, 700, 8397
 PHOTOS = 15
-COLORS = 64  # of a palette: a third of the size, and hardly visible
 
 
 def wait_until_ready(address: str) -> None:
@@ -47,6 +45,8 @@ def take_picture(address: str) -> Image.Image:
         "--no-sandbox",
         f"--window-size={WIDTH},{HEIGHT}",
         "--hide-scrollbars",
+        # With a mouse, as on a desktop: without one, each photo has a box to select it.
+        "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
     ):
         options.add_argument(argument)
     options.binary_location = shutil.which("chromium")
@@ -66,11 +66,12 @@ def take_picture(address: str) -> Image.Image:
         browser.quit()
 
 
-def main(target: Path) -> None:
+def main(source: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as home:
-        photos = copy_packaged_photos(Path(home) / "Pictures")
-        command = [sys.executable, "-m", "fishermix_photos", "serve", str(photos), "--port", str(PORT)]
-        server = subprocess.Popen([*command, "--library", f"{home}/library"])
+        photos = shutil.copytree(source, Path(home) / "Pictures")
+        fishermix, place = [sys.executable, "-m", "fishermix_photos"], ["--library", f"{home}/library"]
+        subprocess.run([*fishermix, "library", "add", str(photos), *place], check=True)
+        server = subprocess.Popen([*fishermix, "serve", str(photos), "--port", str(PORT), *place])
         try:
             address = f"http://127.0.0.1:{PORT}"
             wait_until_ready(address)
@@ -78,9 +79,9 @@ def main(target: Path) -> None:
         finally:
             server.terminate()
             server.wait()
-    picture.quantize(COLORS).save(target, optimize=True)
+    picture.save(target, quality=85, optimize=True)
     print(f"{target}: {target.stat().st_size // 1000} kB")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

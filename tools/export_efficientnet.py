@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from fishermix.storage import check_download
-from fishermix_photos.vision.network import open_session
+from fishermix.saved import check_download
+from fishermix_photos.model.network import open_session
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 

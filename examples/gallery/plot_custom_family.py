@@ -58,4 +58,4 @@ plt.show()
 # information.
 
 sets = [X[:50], X[50:80]]
-print(FisherEncoder(mixture).transform(sets).round(3))
+print(FisherEncoder.from_fitted(mixture).transform(sets).round(3))

@@ -16,8 +16,8 @@ from fishermix_photos import ImageTextModel
 
 model = ImageTextModel.load()
 rng = np.random.default_rng(0)
-photos = model.joint_space.hubness.images.astype(np.float32)
-sentences = model.joint_space.hubness.sentences.astype(np.float32)
+photos = model.joint_space.hubness.left.astype(np.float32)
+sentences = model.joint_space.hubness.right.astype(np.float32)
 photos /= np.linalg.norm(photos, axis=1, keepdims=True)
 sentences /= np.linalg.norm(sentences, axis=1, keepdims=True)
 photos = photos[rng.permutation(len(photos))[:2000]]
@@ -31,7 +31,7 @@ def count_hits(scores):
 
 
 by_cosine = count_hits(queries @ photos.T)
-by_csls = count_hits(model.joint_space.csls_sentences(queries) @ model.joint_space.csls_images(photos).T)
+by_csls = count_hits(model.joint_space.csls_right(queries) @ model.joint_space.csls_left(photos).T)
 
 # %%
 # Each photo should be among the ten best of about ten queries. By the cosine, some photos come up for

@@ -13,7 +13,7 @@ from fishermix import HybridMixture
 from fishermix_photos import ImageTextModel
 
 encoder = ImageTextModel.load().sentence_encoder
-X = encoder.whitening.transform(np.asarray(encoder.vectors.vectors[:12000], np.float32))
+X = encoder.whitening_.transform(np.asarray(encoder.vectors.vectors[:12000], np.float32))
 mixture = HybridMixture(n_components=10, tol=0.1, random_state=0).fit(X)
 print(f"{len(X)} word vectors of {X.shape[1]} dimensions")
 print(f"{mixture.choice_.mean():.0%} of the cells (component, dimension) are Laplacian")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from fishermix_photos import PhotoLibrary, Query
-from fishermix_photos.query import parse_query
+from fishermix_photos.search.terms import parse_query
 from PIL import Image
 from skimage import data
 from sklearn.datasets import load_sample_image

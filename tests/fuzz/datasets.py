@@ -2,7 +2,7 @@
 
 import json
 
-from fishermix_photos.lab.datasets import open_dataset
+from fishermix_lab.datasets.readers import open_dataset
 
 from tests.fuzz.kind import Kind
 

@@ -11,29 +11,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fishermix.caption.captioner import Captioner
-from fishermix.caption.decoding import Weights
-from fishermix.caption.vocabulary import CaptionVocabulary
 from fishermix.cca.estimator import RegularizedCCA
-from fishermix.joint import HUBNESS_KIND, HubnessCorrection
+from fishermix.joint.hubness import HUBNESS_KIND, HubnessCorrection
 from fishermix.mixture import HybridMixture, Mixture
 from fishermix.mixture.checkpoint import CHECKPOINT_KIND as MIXTURE_CHECKPOINT
-from fishermix.mixture.em import FitState
+from fishermix.mixture.saved import unpack_state
 from fishermix.rows import open_table
-from fishermix.storage import dump, load_folder, save_folder
+from fishermix.saved import dump, load_folder, save_folder
 from fishermix.text.whitening import Whitening
 from fishermix.text.word_vectors import WordVectors
-from fishermix_photos.database import Entry
-from fishermix_photos.details import Details
-from fishermix_photos.lab.datasets import Dataset
-from fishermix_photos.lab.recipe import find_recipe
-from fishermix_photos.lab.reproduce import Result, _load_result
-from fishermix_photos.lab.training import WHITENING, NoFields, train_model
-from fishermix_photos.model import Calibration, ImageTextModel, PooledSentences
-from fishermix_photos.query import Filter
-from fishermix_photos.store import LocalStore
-from fishermix_photos.vision.features import FEATURES_FILE, fill_cache, open_cache
-from fishermix_photos.vision.network import EXAMPLE, Network
+from fishermix_lab.datasets.readers import Dataset
+from fishermix_lab.features import FEATURES_FILE, fill_cache, open_cache
+from fishermix_lab.recipe import find_recipe
+from fishermix_lab.reproduce import Result, _load_result
+from fishermix_lab.training import WHITENING, NoFields, train_model
+from fishermix_photos.index.filters import Filter
+from fishermix_photos.index.values import Entry
+from fishermix_photos.index.writer import LocalIndex
+from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.captioner.captioner import Captioner
+from fishermix_photos.model.captioner.decoding import Weights
+from fishermix_photos.model.captioner.vocabulary import CaptionVocabulary
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.network import EXAMPLE, Network
+from fishermix_photos.model.sentences import PooledSentences
+from fishermix_photos.photos.details import Details
 from PIL import Image
 
 from tests.fuzz.datasets import DATASETS
@@ -81,7 +83,7 @@ def read_checkpoint(folder):
     for name, state in (("state", config.state), ("best", config.best)):
         if state is not None:
             part = {k.split(".", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{name}.")}
-            FitState.from_tensors(state, part, folder)
+            unpack_state(state, part, folder)
 
 
 def make_calibration(folder):
@@ -111,7 +113,7 @@ def read_vectors(folder):
 
 
 def make_hubness(folder):
-    HubnessCorrection.from_points(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
+    HubnessCorrection.from_embeddings(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
 
 
 def read_hubness(folder):
@@ -134,13 +136,13 @@ def read_captioner(folder):
 
 def make_whitening(folder):
     whitening = Whitening("pca").fit(RNG.normal(size=(30, 3)))
-    save_folder(folder, WHITENING, NoFields(), whitening.to_tensors())
+    save_folder(folder, WHITENING, NoFields(), whitening._to_tensors())
 
 
 def read_model(folder):
     model = ImageTextModel.load(folder)
     model.encode_text(["red green", "a blue photo"])
-    model.joint_space.image_points(np.ones((1, len(model.joint_space.projections.x_weights)), np.float32))
+    model.joint_space.embed_left(np.ones((1, len(model.joint_space.projections.x_weights)), np.float32))
     for name in model._saved.config.encoders:
         Network.find(name)
     assert model.key
@@ -173,7 +175,7 @@ def make_result(folder):
 
 
 def read_result(folder):
-    from fishermix_photos.lab import tables
+    from fishermix_lab import tables
 
     results = [_load_result(folder / "result.json")]
     tables.as_text("flickr8k", results)
@@ -189,9 +191,9 @@ def read_npy(folder):
 
 
 def make_library(folder):
-    from fishermix_photos.photo_files import Stamp
+    from fishermix_photos.index.scan import Stamp
 
-    with closing(LocalStore(folder)) as store:
+    with closing(LocalIndex(folder)) as store:
         store.adopt("key", 3)
         store.add_folder("/photos")
         known = Details("2014-05-06T07:08:09", "exif", "camera", 1.5, 2.5, 40, 30)
@@ -208,13 +210,13 @@ def make_library(folder):
 def read_library(folder):
     for name in ("library.sqlite-wal", "library.sqlite-shm"):
         (folder / name).unlink(missing_ok=True)
-    with closing(LocalStore(folder)) as store:
+    with closing(LocalIndex(folder)) as store:
         state = store.state()
         store.files()
         store.stamps("/photos/")
         store.unreadable()
         store.count(["/photos/"])
-        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape", names=("1",))
+        every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "JPEG", names=("1",))
         if 0 < state.dimension < 100:
             query = np.ones(state.dimension, np.float32)
             store.nearest(query, 3)
@@ -294,7 +296,7 @@ KINDS = {
     "captioner": Kind(make_captioner, read_captioner, FOLDER),
     "captioner checkpoint": Kind(make_training, read_training, FOLDER),
     "whitening": Kind(
-        make_whitening, lambda folder: Whitening.from_tensors(load_folder(folder, WHITENING).tensors), FOLDER
+        make_whitening, lambda folder: Whitening._from_tensors(load_folder(folder, WHITENING).tensors), FOLDER
     ),
     "network sidecar": Kind(
         make_sidecar, lambda folder: Network.find(folder / "net.onnx").features_key("squeeze"), ("net.json",)
@@ -302,7 +304,10 @@ KINDS = {
     "result": Kind(make_result, read_result, ("result.json",)),
     "npy table": Kind(make_npy, read_npy, ("rows.npy",)),
     "photo library": Kind(
-        make_library, read_library, ("library.sqlite", "library.sqlite", "points-*.f32"), restores_all=True
+        make_library,
+        read_library,
+        ("library.sqlite", "library.sqlite", "embeddings-*.f32"),
+        restores_all=True,
     ),
     "rows of a library": Rows(make_library, read_library, ("library.sqlite",), restores_all=True),
     "feature cache": Kind(make_features, read_features, ("features.sqlite",), True),

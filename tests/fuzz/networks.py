@@ -10,9 +10,9 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-from fishermix_photos.transformer import GRAPH, TOKENIZER, SentenceTransformer
-from fishermix_photos.vision import resnet
-from fishermix_photos.vision.network import Network, NetworkSession
+from fishermix_lab import resnet
+from fishermix_photos.model.network import Network, NetworkSession
+from fishermix_photos.model.transformer import GRAPH, TOKENIZER, SentenceTransformer
 
 from tests.fuzz.kind import Kind
 from tests.fuzz.mutate import mutate_bytes, mutate_json

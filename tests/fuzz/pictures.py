@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from fishermix.errors import FishermixError
-from fishermix_photos.vision.open import decode_bytes, list_photos, open_photo, read_metadata
+from fishermix_photos.photos.open import decode_bytes, list_photos, open_photo, read_metadata
 from PIL import Image, PngImagePlugin
 
 from tests.fuzz.kind import Kind

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from fishermix_photos.details import DETAILS
+from fishermix_photos.photos.details import DETAILS
 
 from tests.fuzz.kind import Kind
 
@@ -16,7 +16,7 @@ TABLES = {
     "folders": ("id", "path"),
     "contents": ("row", "sha256", "crc32"),
     "state": ("generation", "model_key", "dimension", "version"),
-    "dead": ("row", "day"),
+    "orphaned": ("row", "day"),
 }
 
 

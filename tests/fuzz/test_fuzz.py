@@ -12,6 +12,7 @@ from tests.fuzz.run import CRASHES, Fuzzer
 INPUTS = 60  # per kind: some seconds in all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_damaged_file_is_read_or_refused(name, tmp_path):
     fuzzer = Fuzzer(name, tmp_path)

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from fishermix.caption.recipe import DEFAULT
-from fishermix.caption.trainer import Training
-from fishermix.caption.vocabulary import CaptionSet
+from fishermix_lab.captions.recipe import DEFAULT
+from fishermix_lab.captions.trainer import Training
+from fishermix_photos.model.captioner.vocabulary import CaptionSet
 
 RECIPE = replace(DEFAULT, units=4, min_count=1, batch_size=2, epochs=1)
 PHOTOS = CaptionSet(np.eye(3, dtype=np.float32), ["red photo", "photo", "red"], np.arange(3))

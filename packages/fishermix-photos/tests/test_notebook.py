@@ -51,11 +51,13 @@ def outputs():
     return {name: cell.outputs for name, cell in zip(CELLS, cells)}
 
 
+@pytest.mark.slow
 def test_progress_is_a_line(outputs):
     (line,) = outputs["progress"]
     assert re.fullmatch(r"counting <photos>: 3/3 after \d s \(done\)\n", line.text)
 
 
+@pytest.mark.slow
 def test_estimators_have_the_html_of_scikit_learn(outputs):
     html = outputs["estimator"][-1].data["text/html"]
     assert "sk-estimator" in html

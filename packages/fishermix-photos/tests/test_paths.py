@@ -1,10 +1,9 @@
 """One data folder for everything that fishermix keeps."""
 
-import pytest
-from fishermix.errors import FishermixError
 from fishermix_photos.disk import data_folder
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.vision.network import added_networks
+from fishermix_photos.model.network import added_networks
+from refuses import refuses
 
 
 def test_the_library_and_networks_are_in_one_folder_and_a_tilde_is_the_home(tmp_path, monkeypatch):
@@ -24,5 +23,5 @@ def test_without_the_variable_it_is_the_data_folder_of_the_platform(tmp_path, mo
 
 def test_an_unknown_user_is_named(monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", "~nobody-of-this-name/x")
-    with pytest.raises(FishermixError, match="names a user that does not exist"):
+    with refuses("not_found"):
         data_folder()

@@ -17,7 +17,7 @@ from fishermix import FisherEncoder, HybridMixture
 
 X = np.random.default_rng(0).normal(size=(6000, 2))  # too many for NumPy alone
 mixture = HybridMixture(2, random_state=0).fit(X)
-print(repr(mixture.score(X)), repr(float(FisherEncoder(mixture).fit([X]).transform([X]).sum())))
+print(repr(mixture.score(X)), repr(float(FisherEncoder.from_fitted(mixture).transform([X]).sum())))
 """
 
 
@@ -50,6 +50,7 @@ def run_unprivileged(site, tmp_path, **variables):
     return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_works_with_one_remark(read_only, tmp_path):
     done = run_unprivileged(read_only, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -2,21 +2,19 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from fishermix.errors import FishermixError
-from fishermix.storage import hold_folder
+from fishermix.saved import hold_folder
+from refuses import refuses
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
-sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 import kills
 
 COMMANDS = ("train", "captioner train", "reproduce")
 HOLD = (
-    "import sys\nfrom fishermix.storage import hold_folder\n"
+    "import sys\nfrom fishermix.saved import hold_folder\n"
     "with hold_folder(sys.argv[1], '--work'):\n print('held', flush=True)\n sys.stdin.read()\n"
 )
 
@@ -27,11 +25,13 @@ def world(tmp_path_factory):
     return folder, kills.make_world(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_and_resumed_equals_uninterrupted(command, world, tmp_path):
     assert kills.kill_at_random(command, *world, tmp_path, kills=2, per_round=2) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_second_command_in_the_same_work_folder_is_refused(command, world, tmp_path):
     folder, network = world
@@ -52,7 +52,7 @@ def test_the_lock_ends_with_its_process(tmp_path):
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        refused = pytest.raises(FishermixError, match=r"Another fishermix is working in .* --work")
+        refused = refuses("in_use")
         with refused, hold_folder(tmp_path, "--work"):
             pass
         holder.kill()

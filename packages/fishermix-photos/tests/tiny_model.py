@@ -1,5 +1,5 @@
 """A model small enough to be understood: it knows seven colours, in photos by their pixels and in text by
-name.
+name. Its joint space is a real one, whose maps change nothing.
 """
 
 import io
@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from fishermix.caption.consensus import Description
 from fishermix.errors import FishermixError
-from fishermix.joint import HubnessCorrection
-from fishermix.text.tokens import Vocabulary
+from fishermix.joint.hubness import HubnessCorrection
+from fishermix.joint.projections import CanonicalProjections
+from fishermix.joint.space import JointSpace
+from fishermix.text.vocabulary import Vocabulary
+from fishermix_photos.model.captioner.consensus import Description
 from PIL import Image
 
 COLOURS = {
@@ -60,11 +62,19 @@ class TinyCaptioner:
         return [f"a {NAMES[point.argmax()]} picture" for point in points]
 
 
+def project_to_colours(n=7):
+    """Maps that keep the shares of the first n colours as they are."""
+    first = np.eye(len(COLOURS))[:, :n]
+    origin = np.zeros(len(COLOURS))
+    return CanonicalProjections(
+        correlations=np.ones(n), x_weights=first, y_weights=first, x_mean=origin, y_mean=origin
+    )
+
+
 class TinyModel:
     key = space_key = "tiny"
     dimension = csls_dimension = len(COLOURS)
     sentence_encoder = None
-    cca = None
     reads_unknown_words = False
     calibration = pool = hubness = None
     vocabulary = Vocabulary.from_words(NAMES)
@@ -85,26 +95,26 @@ class TinyModel:
     def encode_query(self, sentence):
         return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 
+    def is_whole_word(self, word):
+        return True
+
+    def knows_word(self, word):
+        return word in NAMES
+
+    def compare_words(self, word, others):
+        return [1.0] * len(others)
+
     @property
     def joint_space(self):
-        return self
-
-    def image_points(self, features):
-        return _unit(np.asarray(features, np.float32))
-
-    def csls_images(self, points):
-        return points
-
-    def csls_sentences(self, points):
-        return points
+        return JointSpace(project_to_colours(), power=0, hubness=self.hubness)
 
     def encode_images(self, images):
-        return self.image_points(self.image_encoder.transform(images))
+        return self.joint_space.embed_left(self.image_encoder.transform(images))
 
     def caption(self, images, beam=1):
         return self.captioner.caption(self.encode_images(images), beam)
 
-    def describe_points(self, points, beam=1):
+    def describe_points(self, points, beam=1, in_color=None):
         """Black is a picture of nothing: its caption is unsure."""
         written = self.captioner.caption(points, beam)
         black = points[:, NAMES.index("black")] > 0.5
@@ -119,13 +129,18 @@ class TrainingScores:
 
     def __init__(self, *scores):
         self.scores = np.linspace(*scores)
-        self.image_points = np.eye(len(COLOURS), dtype=np.float32)
 
     def score_bank(self, query):
         return self.scores
 
     def find_nearness(self, point):
         return 1.0
+
+    def csls_left(self, points):
+        return points
+
+    def csls_right(self, points):
+        return points
 
 
 class CrowdedModel(TinyModel):
@@ -137,13 +152,7 @@ class CrowdedModel(TinyModel):
     def __init__(self):
         super().__init__()
         images = np.eye(len(COLOURS), dtype=np.float32)
-        self.hubness = HubnessCorrection.from_points(images, self.encode_text(["red"] * 10 + NAMES), 5)
-
-    def csls_images(self, points):
-        return self.hubness.csls_images(points)
-
-    def csls_sentences(self, points):
-        return self.hubness.csls_sentences(points)
+        self.hubness = HubnessCorrection.from_embeddings(images, self.encode_text(["red"] * 10 + NAMES), 5)
 
 
 def _words(sentence):

@@ -7,7 +7,7 @@ import pytest
 
 HOLDER = """
 import sys
-from fishermix.storage import hold_folder
+from fishermix.saved import hold_folder
 with hold_folder(sys.argv[1], "--work"):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from fishermix.errors import FishermixError
-from fishermix.storage import LOCK, hold_folder
-from test_storage import THING, load_folder, saved
+from fishermix.saved import LOCK, hold_folder, load_folder
+from refuses import refuses
+from things import THING, saved
 
 
 def test_a_folder_is_held_once_and_its_lock_file_goes_with_the_holder(holder, tmp_path):
     other = holder(tmp_path / "x")
-    with pytest.raises(FishermixError, match=r"Another fishermix is working in .* with --work"):
+    with refuses("in_use"):
         hold_folder(tmp_path / "x", "--work").__enter__()
     other.communicate("")
     assert list((tmp_path / "x").iterdir()) == []
@@ -65,7 +66,7 @@ def test_a_lock_file_with_text_serves_and_stays(tmp_path):
 def test_what_is_not_a_file_is_no_lock(tmp_path, make):
     make(tmp_path / LOCK)
     for option in ("--work", None):
-        with pytest.raises(FishermixError, match=rf"{LOCK} is not a file. Move it away"):
+        with refuses("cannot_lock"):
             hold_folder(tmp_path, option).__enter__()
 
 
@@ -94,7 +95,7 @@ def test_a_lock_file_of_root_is_named(as_another_user, mode):
         os.seteuid(0)
         as_another_user.chmod(mode)
         os.seteuid(65534)
-    with pytest.raises(FishermixError, match=r"Cannot lock .*Permission denied.*remove it"):
+    with refuses("cannot_lock"):
         hold_folder(as_another_user.parent, "--work").__enter__()
 
 
@@ -113,5 +114,5 @@ def test_without_locks_a_save_goes_on_and_long_work_is_refused(tmp_path, monkeyp
     monkeypatch.setattr(fcntl, "flock", refuse)
     saved(tmp_path / "x", 2.0)
     assert load_folder(tmp_path / "x", THING).config.value == 2.0
-    with pytest.raises(FishermixError, match="No locks available"):
+    with refuses("cannot_lock"):
         hold_folder(tmp_path / "x", "--work").__enter__()

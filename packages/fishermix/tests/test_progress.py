@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from fishermix import progress as module
 from fishermix.progress import progress, track
 
@@ -32,6 +33,26 @@ def test_lines_tell_how_far_it_is(monkeypatch, capsys):
     first, last = capsys.readouterr().err.splitlines()
     assert first == "encoding: 3/4 after 0 s (dogs)"
     assert last == "encoding: 3/4 after 0 s (dogs, done)"
+
+
+def test_lines_tell_how_long_the_rest_takes(monkeypatch, capsys):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(module, "SECONDS_BEFORE_ESTIMATES", 0)
+    with progress("encoding", total=400, shown=True) as bar:
+        bar.started -= 100  # seconds
+        bar.advance(100)
+        bar.advance(300)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert module.word_rest(300) in first
+    assert not any("left" in line for line in others)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "number"),
+    [(None, ""), (3, ""), (12, "10"), (89, "90"), (170, "3"), (9000, "2")],
+)
+def test_an_estimate_has_one_round_number(seconds, number):
+    assert "".join(letter for letter in module.word_rest(seconds) if letter.isdigit()) == number
 
 
 def test_a_terminal_gets_a_bar():

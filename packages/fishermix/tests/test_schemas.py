@@ -4,13 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from fishermix import Captioner, HybridMixture, Mixture, RegularizedCCA
-from fishermix.caption.decoding import Weights
-from fishermix.caption.vocabulary import CaptionVocabulary
-from fishermix.errors import FishermixError
-from fishermix.joint import HUBNESS_KIND, HubnessCorrection
+from fishermix import HybridMixture, Mixture, RegularizedCCA
+from fishermix.joint.hubness import HUBNESS_KIND, HubnessCorrection
 from fishermix.rows import open_table
-from fishermix.storage import Count, Json, Number, PlainName, Struct, dump, load_folder, parse_json
+from fishermix.saved import Count, Json, Number, PlainName, Struct, dump, load_folder, parse_json
+from fishermix_photos import Captioner
+from fishermix_photos.model.captioner.decoding import Weights
+from fishermix_photos.model.captioner.vocabulary import CaptionVocabulary
+from refuses import refuses
 
 RNG = np.random.default_rng(0)
 
@@ -25,7 +26,7 @@ def make_cca(folder):
 
 
 def make_hubness(folder):
-    HubnessCorrection.from_points(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
+    HubnessCorrection.from_embeddings(RNG.normal(size=(5, 3)), RNG.normal(size=(6, 3)), 2).save(folder)
 
 
 def load_hubness(folder):
@@ -48,32 +49,33 @@ class Thing(Struct):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "field"),
     [
-        ("{}", r"'count' is missing or invalid in thing\.json"),
-        ('{"count": -1}', r"'count' is .* in thing\.json .*>= 0"),
-        ('{"count": true}', "'count' is"),
-        ('{"count": 1, "numbers": [1, 1e400]}', r"'numbers\[1\]' is"),
-        ('{"count": 1, "numbers": [1, NaN]}', "not valid JSON"),
-        ('{"count": 1, "name": "../secret"}', "'name' is"),
-        ('{"count": 1, "name": ".."}', "'name' is"),
-        ('{"count": 1, "name": "%s"}' % ("n" * 300), "'name' is"),
-        ('{"count": 1, "extra": [[[[1]]]]}', "'extra"),
-        ('{"count": 1, "other": %s}' % ("[" * 100_000 + "]" * 100_000), "nested too deeply"),
-        ('{"count": 1, "name": "\\ud800"}', "not valid JSON|'name' is"),
-        ("[]", r"thing\.json is invalid"),
-        ("", r"thing\.json is not valid JSON"),
+        ("{}", "count"),
+        ('{"count": -1}', "count"),
+        ('{"count": true}', "count"),
+        ('{"count": 1, "numbers": [1, 1e400]}', "numbers[1]"),
+        ('{"count": 1, "numbers": [1, NaN]}', None),
+        ('{"count": 1, "name": "../secret"}', "name"),
+        ('{"count": 1, "name": ".."}', "name"),
+        ('{"count": 1, "name": "%s"}' % ("n" * 300), "name"),
+        ('{"count": 1, "extra": [[[[1]]]]}', None),
+        ('{"count": 1, "other": %s}' % ("[" * 100_000 + "]" * 100_000), None),
+        ('{"count": 1, "name": "\\ud800"}', None),
+        ("[]", None),
+        ("", None),
     ],
 )
-def test_what_is_wrong_is_named(text, message):
-    with pytest.raises(FishermixError, match=message):
+def test_what_is_wrong_is_named(text, field):
+    """With the name of the field, if the file can be parsed."""
+    with refuses("damaged", **({"field": field} if field else {})):
         parse_json(text.encode(), Thing, "thing.json")
 
 
 def test_unknown_fields_are_ignored_and_numpy_numbers_are_saved():
     assert parse_json(b'{"count": 1, "new": {"x": 1}}', Thing, "thing.json") == Thing(1)
     assert dump(Thing(np.int64(3), [np.float64(0.5)]))["numbers"] == [0.5]
-    with pytest.raises(FishermixError, match="cannot be saved"):
+    with refuses("cannot_save"):
         dump(Thing(1, [float("nan")]))
 
 
@@ -105,16 +107,14 @@ def change(path, **fields):
 def test_a_damaged_folder_is_one_error(make, load, fields, named, tmp_path):
     make(tmp_path)
     change(tmp_path / "config.json", **fields)
-    with pytest.raises(
-        FishermixError, match=rf"'{named}' is missing or invalid in .*config\.json|not valid JSON"
-    ):
+    with refuses("damaged"):
         load(tmp_path)
 
 
 def test_a_deeply_nested_config_is_one_error(tmp_path):
     make_mixture(tmp_path)
     (tmp_path / "config.json").write_text('{"families": ' + "[" * 100_000 + "]" * 100_000 + "}")
-    with pytest.raises(FishermixError, match="nested too deeply"):
+    with refuses("damaged"):
         Mixture.load(tmp_path)
 
 
@@ -123,5 +123,5 @@ def test_damaged_tables_are_one_error(tmp_path):
     np.save(tmp_path / "rows.npy", RNG.normal(size=(20, 3)).astype(np.float32))
     data = (tmp_path / "rows.npy").read_bytes()
     (tmp_path / "rows.npy").write_bytes(data.replace(b"'descr'", b"'descr\\"))
-    with pytest.raises(FishermixError, match=r"rows\.npy cannot be read"):
+    with refuses("damaged"):
         open_table(tmp_path / "rows.npy")

@@ -11,27 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
-from fishermix.storage import (
+from fishermix.saved import (
     FolderKind,
-    Number,
-    Struct,
     load_folder,
     require_tensor,
     save_folder,
     write_atomically,
 )
-
-
-class Thing(Struct):
-    value: Number = 0.0
-
-
-THING = FolderKind("thing", 1, Thing)
-
-
-def saved(folder, value=1.0, kind=THING):
-    save_folder(folder, kind, Thing(value), {"a": np.full((2, 3), value, np.float32)})
+from fishermix.saved.tensors import check_tensors
+from refuses import refuses
+from things import THING, Thing, saved
 
 
 def test_load_returns_what_was_saved(tmp_path):
@@ -59,14 +48,14 @@ def test_saved_files_are_as_readable_as_any_other(tmp_path):
 def test_a_folder_of_something_else_is_never_overwritten(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "diary.txt").write_text("mine")
-    with pytest.raises(FishermixError, match="not empty"):
+    with refuses("wrong_folder"):
         saved(tmp_path / "x")
     saved(tmp_path / "y", kind=FolderKind("other thing", 1, Thing))
-    with pytest.raises(FishermixError, match="holds no thing"):
+    with refuses("wrong_folder"):
         saved(tmp_path / "y")
     assert (tmp_path / "x" / "diary.txt").read_text() == "mine"
     (tmp_path / "file").write_text("")
-    with pytest.raises(FishermixError, match="is a file"):
+    with refuses("wrong_folder"):
         saved(tmp_path / "file")
 
 
@@ -77,7 +66,7 @@ def test_a_first_save_that_was_killed_is_no_hindrance(tmp_path):
     (folder / ".saving-0123456789abcdef").mkdir()
     (folder / ".saving-0123456789abcdef" / "tensors").write_bytes(b"half")
     (folder / "tensors-0123456789ab.safetensors").write_bytes(b"whole")
-    with pytest.raises(FishermixError, match=r"holds no config.json"):
+    with refuses("not_found"):
         load_folder(folder, THING)
     saved(folder, 2.0)
     assert load_folder(folder, THING).config.value == 2.0
@@ -139,33 +128,48 @@ def change(path, **fields):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "code"),
     [
-        (lambda f: (f / "config.json").unlink(), "holds no config.json"),
-        (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
-        (lambda f: (f / "config.json").write_text("[]"), "holds no thing"),
-        (lambda f: change(f / "config.json", kind="cake"), "holds no thing: .* cake"),
-        (lambda f: change(f / "config.json", version=9), "newer fishermix"),
+        (lambda f: (f / "config.json").unlink(), "not_found"),
+        (lambda f: (f / "config.json").write_text("{"), "damaged"),
+        (lambda f: (f / "config.json").write_text("[]"), "not_found"),
+        (lambda f: change(f / "config.json", kind="cake"), "not_found"),
+        (lambda f: change(f / "config.json", version=9), "newer_version"),
         (
             lambda f: change(f / "config.json", tensors="../../secret"),
-            "'tensors' is missing or invalid",
+            "damaged",
         ),
-        (lambda f: next(f.glob("*.safetensors")).unlink(), "is missing"),
+        (lambda f: next(f.glob("*.safetensors")).unlink(), "damaged"),
         (lambda f: next(f.glob("*.safetensors")).write_bytes(b"x" * 99), "damaged"),
     ],
 )
-def test_damage_is_named(tmp_path, damage, message):
+def test_damage_is_named(tmp_path, damage, code):
     saved(tmp_path / "x")
     damage(tmp_path / "x")
-    with pytest.raises(FishermixError, match=message):
+    with refuses(code):
         load_folder(tmp_path / "x", THING)
+
+
+def test_a_failed_read_is_not_called_damage(tmp_path):
+    """Whatever keeps it from opening a file, safetensors says that there is none."""
+    resource = pytest.importorskip("resource", reason="Windows has no descriptor limit to lower")
+    saved(tmp_path / "x")
+    [tensors] = (tmp_path / "x").glob("*.safetensors")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                check_tensors(tensors, fits_in_memory=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_required_tensors_are_checked():
     tensors = {"a": np.ones((2, 3)), "b": np.array([np.nan])}
     assert require_tensor(tensors, "a", (2, None), "here").shape == (2, 3)
-    for name, shape, message in (("c", (1,), "lacks"), ("a", (3, None), "shape"), ("b", (1,), "NaN")):
-        with pytest.raises(FishermixError, match=message):
+    for name, shape in (("c", (1,)), ("a", (3, None)), ("b", (1,))):
+        with refuses("damaged"):
             require_tensor(tensors, name, shape, "here")
 
 
@@ -178,12 +182,13 @@ def test_write_atomically_keeps_the_old_file_when_writing_fails(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_killed_while_saving_over_and_over_the_folder_is_always_whole(tmp_path):
     folder = tmp_path / "x"
     saved(folder)
     code = (
-        "import sys, numpy as np\nfrom fishermix.storage import save_folder\n"
-        "from test_storage import THING, Thing\nn = 0\n"
+        "import sys, numpy as np\nfrom fishermix.saved import save_folder\n"
+        "from things import THING, Thing\nn = 0\n"
         "while True:\n n += 1\n a = np.full((400, 300), n)\n"
         " save_folder(sys.argv[1], THING, Thing(n), {'a': a})\n"
     )
@@ -201,7 +206,7 @@ def test_a_save_killed_before_it_removed_the_old_tensors_leaves_them_until_the_n
     folder = tmp_path / "x"
     saved(folder, 1.0)
     code = (
-        "import os, pathlib, sys\nfrom test_storage import saved\nremove = pathlib.Path.unlink\n"
+        "import os, pathlib, sys\nfrom things import saved\nremove = pathlib.Path.unlink\n"
         "def die(path, missing_ok=False):\n"
         "    os._exit(9) if path.name.startswith('tensors-') else remove(path, missing_ok)\n"
         "pathlib.Path.unlink = die\nsaved(sys.argv[1], 2.0)\n"

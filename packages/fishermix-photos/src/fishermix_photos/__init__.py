@@ -7,17 +7,19 @@ from fishermix import export_lazily
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary as PhotoLibrary
-    from fishermix_photos.model import ImageTextModel as ImageTextModel
-    from fishermix_photos.results import Query as Query
-    from fishermix_photos.vision.encoder import ImageEncoder as ImageEncoder
+    from fishermix_photos.model.captioner.captioner import Captioner as Captioner
+    from fishermix_photos.model.image_encoder import ImageEncoder as ImageEncoder
+    from fishermix_photos.model.model import ImageTextModel as ImageTextModel
+    from fishermix_photos.search.results import Query as Query
 
 _MODULE_OF = {
-    "ImageEncoder": "vision.encoder",
-    "ImageTextModel": "model",
+    "Captioner": "model.captioner.captioner",
+    "ImageEncoder": "model.image_encoder",
+    "ImageTextModel": "model.model",
     "PhotoLibrary": "library",
-    "Query": "results",
+    "Query": "search.results",
 }
-__all__ = ["ImageEncoder", "ImageTextModel", "PhotoLibrary", "Query", "__version__"]
+__all__ = ["Captioner", "ImageEncoder", "ImageTextModel", "PhotoLibrary", "Query", "__version__"]
 __getattr__ = export_lazily(__name__, _MODULE_OF)
 
 

@@ -10,11 +10,11 @@ from html import escape
 from itertools import groupby
 
 from fishermix.errors import FishermixError
-from fishermix.storage import write_atomically
+from fishermix.saved import write_atomically
 
-from fishermix_photos.results import Photo, replace_undecodable
-from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.open import open_photo
+from fishermix_photos.index.photo import Photo, replace_undecodable
+from fishermix_photos.photos.formats import UnreadableImage
+from fishermix_photos.photos.open import borrow_photo
 
 LONGEST_SIDE = 480  # pixels of a photo
 PAGE = """<!doctype html>
@@ -54,18 +54,18 @@ PHOTO = """<li>{picture}<div class="text"><span class="score">{score}</span>
 """
 
 
-def make_thumbnail(photo: str | os.PathLike, longest_side: int, quality: int = 82) -> bytes:
+def make_thumbnail(photo: str | os.PathLike | bytes, longest_side: int, quality: int = 82) -> bytes:
     """A photo as JPEG bytes, with no side longer than `longest_side` pixels.
 
     The photo is decoded, turned upright, scaled and encoded again, so that nothing but its pixels is shown:
     no location, no camera, and nothing that is not a picture.
     """
     try:
-        image = open_photo(photo, side=longest_side)
+        with borrow_photo(photo, side=longest_side) as image:
+            image.thumbnail((longest_side, longest_side))
     except UnreadableImage as error:
         # Without the path: the message of an error goes to clients, who must not learn where photos are.
-        raise UnreadableImage(error.reason) from None
-    image.thumbnail((longest_side, longest_side))
+        raise UnreadableImage(error.reason, code=error.code) from None
     out = io.BytesIO()
     image.save(out, "JPEG", quality=quality)
     return out.getvalue()

@@ -6,8 +6,8 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,13 @@ LOCKS_MISSING = (
     "name another directory with --library or FISHERMIX_HOME."
 )
 FAULTY = "The disk reports a read or write error. Check the disk and its connection; copy what you can."
+READ_FAILED = (
+    "A read from the disk failed, but the file is sound: it could be read a moment later. Check the disk and "
+    "its connection, and run the command again."
+)
+
+UNREACHABLE = "Its network drive does not answer. Check the connection, mount it, and repeat the command."
+OTHER_CAUSE = "Check the disk and its connection, and run the command again."
 
 _BY_ERRNO = {
     errno.ENOSPC: FULL,
@@ -37,6 +44,12 @@ _BY_ERRNO = {
     errno.ENOLCK: LOCKS_MISSING,
     errno.EOPNOTSUPP: LOCKS_MISSING,
     errno.EIO: FAULTY,
+    errno.ESTALE: UNREACHABLE,
+    errno.ETIMEDOUT: UNREACHABLE,
+    errno.ENOMEM: "There is not enough memory. Close other programs and run the command again.",
+    errno.EFBIG: "The file would be larger than its file system or `ulimit -f` allows. Name another place.",
+    errno.ETXTBSY: "Another program is running it. Wait until it has finished.",
+    errno.EBUSY: "Another program is using it. Wait until it has finished.",
     errno.EMFILE: "This process has too many open files. Raise the limit with `ulimit -n 4096`.",
     errno.ELOOP: "A file of it is a link, which is not followed. Replace it by the file.",
     errno.ENAMETOOLONG: "The name is too long for this file system. Choose a shorter one.",
@@ -49,14 +62,13 @@ class DiskFull(FishermixError):
     code = "disk_full"
 
 
+class ReadFailed(FishermixError):
+    """A read failed that succeeded a moment later."""
+
+
 def explain_os_error(error: OSError) -> str:
-    """A sentence about the cause, and one about the remedy if there is a usual one."""
-    return _BY_ERRNO.get(error.errno or 0, f"The system reports: {error.strerror or error}.")
-
-
-def is_known_os_error(error: OSError) -> bool:
-    """Whether `explain_os_error` has a remedy."""
-    return error.errno in _BY_ERRNO
+    """A sentence about the cause, and one about the remedy."""
+    return _BY_ERRNO.get(error.errno or 0, f"The system reports: {error.strerror or error}. {OTHER_CAUSE}")
 
 
 def is_full(folder: Path) -> bool:
@@ -98,7 +110,9 @@ def data_folder() -> Path:
         try:
             return Path(home).expanduser()
         except RuntimeError as error:
-            raise FishermixError(f"FISHERMIX_HOME={home} names a user that does not exist.") from error
+            raise FishermixError(
+                f"FISHERMIX_HOME={home} names a user that does not exist.", code="not_found"
+            ) from error
     from platformdirs import user_data_path  # a search in FISHERMIX_HOME does not wait for it
 
     return user_data_path("fishermix", appauthor=False)
@@ -123,6 +137,20 @@ def create_private_file(path: Path) -> None:
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
         os.chmod(path, PRIVATE_FILE)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of new files in a folder durable, as Windows and some network drives do themselves."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def find_open_paths(folder: Path) -> list[Path]:
@@ -163,7 +191,7 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
     if code == _SHARED_MEMORY_SIZE:  # a quota
         return FULL
     if kind in (_READ_ONLY, _CANNOT_OPEN, _PERM):
-        return find_obstacle(folder) or f"The system reports: {error}."
+        return find_obstacle(folder) or f"The system reports: {error}. {OTHER_CAUSE}"
     if code in _LOCK_ERRORS or kind == _PROTOCOL or (kind == _BUSY and not has_locks(folder)):
         return LOCKS_MISSING
     if kind == _IO:
@@ -171,6 +199,46 @@ def explain_sqlite_error(error: sqlite3.Error, folder: Path) -> str:
     if kind == _BUSY:
         return "Another process is using it. Wait until it has finished."
     return f"SQLite reports: {error}."
+
+
+def _may_be_damage(error: sqlite3.Error) -> bool:
+    kind = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    is_missing = any(words in str(error) for words in ("vtable constructor failed", "no such table"))
+    return is_missing or kind in (_CORRUPT, _NOT_A_DATABASE)
+
+
+def diagnose(
+    error: sqlite3.Error, folder: Path, connect: Callable[[], sqlite3.Connection], words: str | None = None
+) -> str:
+    """What an error of a database in `folder` means, as `explain_sqlite_error`, but `DAMAGED` only if the
+    database is still damaged when it is read again. `words` is its FTS5 table.
+    """
+    return (
+        find_damage(folder, connect, words) if _may_be_damage(error) else explain_sqlite_error(error, folder)
+    )
+
+
+def find_damage(folder: Path, connect: Callable[[], sqlite3.Connection], words: str | None = None) -> str:
+    """`DAMAGED` if a database is damaged, else why a read failed.
+
+    SQLite reports a failed read (EIO) as damage, FTS5 as a failed constructor. So a new connection copies all
+    pages to a temporary database, which keeps the two apart, and the copy is checked. The file must not be
+    read with `open`: closing it would release the locks of all connections of this process.
+    """
+    try:
+        with closing(connect()) as source, closing(sqlite3.connect("", isolation_level=None)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA trusted_schema = OFF")
+            if copy.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+                return DAMAGED
+            names = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
+            if words in names:  # it is made with the other tables, after the file
+                copy.execute(f"INSERT INTO {words} ({words}) VALUES ('integrity-check')")
+    except UnicodeDecodeError:
+        return DAMAGED
+    except sqlite3.Error as error:
+        return DAMAGED if _may_be_damage(error) else explain_sqlite_error(error, folder)
+    return READ_FAILED
 
 
 @contextmanager
@@ -186,16 +254,20 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
-    """The rows that `query` finds, each a tuple type of bounded types; a wrong one is a `DatabaseError`."""
+def convert_rows(row: type[T], found: list[tuple]) -> list[T]:
+    """Rows of a database, each as a tuple type of bounded types; a wrong one is a `DatabaseError`."""
     import msgspec  # opening photos needs this module, but no database
 
-    found = connection.execute(query, values).fetchall()
     try:
         # Text is not bytes: without their names, msgspec would decode it as base64.
         return msgspec.convert(found, list[row], builtin_types=(bytes,))  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
         raise sqlite3.DatabaseError(f"a value has a wrong type: {error}") from error
+
+
+def select(connection: sqlite3.Connection, row: type[T], query: str, *values: Any) -> list[T]:
+    """The rows that `query` finds, as `convert_rows` returns them."""
+    return convert_rows(row, connection.execute(query, values).fetchall())
 
 
 def select_keys(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -17,22 +18,19 @@ from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
 from fishermix_photos.disk import data_folder
-from fishermix_photos.photo_files import add_slash, find_covering, resolve, scan_folder
-from fishermix_photos.query import (
-    NAME_OF_PLACE,
-    check_words,
-    compare_by_cosine,
-    encode_sentence,
-    encode_terms,
-    explain_unknown,
-    parse_query,
-    read_names,
-    read_terms,
-    split_sentences,
-)
-from fishermix_photos.results import (
+from fishermix_photos.index.errors import LibraryAway
+from fishermix_photos.index.photo import name_folders
+from fishermix_photos.index.scan import add_slash, find_covering, resolve, scan_folder
+from fishermix_photos.index.update import run_updates
+from fishermix_photos.index.writer import LocalIndex
+from fishermix_photos.photos.formats import count_photos
+from fishermix_photos.search.catalog import Catalog
+from fishermix_photos.search.facets import Facets, count_facets
+from fishermix_photos.search.pipeline import PreparedQuery, list_photos, run_search
+from fishermix_photos.search.places import find_place, names_place
+from fishermix_photos.search.reading import Reading, read_terms, split_sentences
+from fishermix_photos.search.results import (
     Changes,
-    Facets,
     FolderStatus,
     NotInLibrary,
     Photo,
@@ -41,27 +39,29 @@ from fishermix_photos.results import (
     Summary,
     UnknownPhoto,
 )
-from fishermix_photos.search import PhotoSearch, count_facets
-from fishermix_photos.store import LocalStore
-from fishermix_photos.update import run_updates
-from fishermix_photos.vision.formats import count_photos
+from fishermix_photos.search.spelling import correct_terms
+from fishermix_photos.search.terms import check_words, parse_query
+from fishermix_photos.search.understanding import understand
+from fishermix_photos.search.vectors import Sentences, compare_by_cosine, embed_terms, encode_sentence
 
 if TYPE_CHECKING:
-    from fishermix.caption.consensus import Description
-
-    from fishermix_photos.database import Scope
-    from fishermix_photos.describe import Explanation, SentencePool
-    from fishermix_photos.duplicates import DuplicateGroup
-    from fishermix_photos.model import ImageTextModel
-    from fishermix_photos.postgres import PostgresStore
+    from fishermix_photos.index.duplicates import DuplicateGroup
+    from fishermix_photos.index.protocol import PhotoIndex
+    from fishermix_photos.index.values import Scope
+    from fishermix_photos.model.captioner.consensus import Description
+    from fishermix_photos.model.explain import Explanation
+    from fishermix_photos.model.model import ImageTextModel
+    from fishermix_photos.model.sentences import SentencePool
+    from fishermix_photos.photos.open import ImageSource
 
 Progress = Callable[[str, int, int | None], None]
 ADDRESSES = ("postgresql://", "postgres://")
 REMEMBERED_UPLOADS = 32
 PHOTOS_FOR_TOPICS = 600  # a sample of this many says what a folder is about
+PHOTOS_FOR_SUGGESTIONS = 3000  # of more, suggestions are those of a sample
 
 
-class PhotoLibrary(AbstractContextManager):
+class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
     """The photos of all folders that were added, with their points of the joint space.
 
     It may be used by several threads. Methods with `folders` look only at photos below one of these folders,
@@ -91,27 +91,29 @@ class PhotoLibrary(AbstractContextManager):
 
     def __init__(
         self,
-        place: str | os.PathLike | None = None,
-        model: ImageTextModel | str | os.PathLike | None = None,
+        place: str | os.PathLike[str] | None = None,
+        model: ImageTextModel | str | os.PathLike[str] | None = None,
     ):
         self._given_model = model
-        self._loading, self._lock = threading.RLock(), threading.Lock()
-        self._uploads: dict[bytes, np.ndarray] = {}
+        self._loading = threading.RLock()
+        self._lock = threading.Lock()
+        self._uploads: dict[str, np.ndarray] = {}
+        self._needed = time.monotonic()  # when networks, captioner or sentences were needed last
         self._open_pool = lru_cache(2)(self._make_pool)  # of the model, and of given sentences
         self._topics = lru_cache(1)(self._find_topics)  # of one version of the library
         self._list_places = lru_cache(1)(lambda scope: self._store.places(scope.prefixes))
+        self._is_named = place is not None
         self._store = self._open_store(place)
-        self._search = PhotoSearch(self._store)
 
-    def _open_store(self, place: str | os.PathLike | None) -> LocalStore | PostgresStore:
+    def _open_store(self, place: str | os.PathLike[str] | None) -> PhotoIndex:
         if place is not None and str(place).startswith(ADDRESSES):
-            from fishermix_photos.postgres import PostgresStore
+            from fishermix_photos.index.postgres import PostgresIndex
 
-            return PostgresStore(str(place))
+            return PostgresIndex(str(place))
         if place is None:
             is_shipped = self._given_model is None or getattr(self.model, "is_shipped", False)
             place = data_folder() / ("library" if is_shipped else f"library-{self.model.key}")
-        return LocalStore(Path(place).expanduser())
+        return LocalIndex(Path(place).expanduser())
 
     def __repr__(self) -> str:
         return f"PhotoLibrary({self.place!r}, {count_photos(self.count())})"
@@ -123,6 +125,15 @@ class PhotoLibrary(AbstractContextManager):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def expect_there(self) -> None:
+        """Raise `LibraryAway` if a place was named and has no library: its disk may not be mounted."""
+        if self._is_named and not self._store.exists():
+            raise LibraryAway(
+                f"There is no photo library in {self.place}. Is its disk mounted? `fishermix library add` "
+                "makes a new one there.",
+                place=self.place,
+            )
 
     def close(self) -> None:
         """Close the files of the library."""
@@ -139,7 +150,7 @@ class PhotoLibrary(AbstractContextManager):
     @cached_property
     def _model(self) -> ImageTextModel:
         if isinstance(self._given_model, str | os.PathLike | None):
-            from fishermix_photos.model import ImageTextModel
+            from fishermix_photos.model.model import ImageTextModel
 
             return ImageTextModel.load(self._given_model)
         return self._given_model
@@ -153,9 +164,9 @@ class PhotoLibrary(AbstractContextManager):
 
     def update(
         self,
-        folders: Sequence[str | os.PathLike],
+        folders: Sequence[str | os.PathLike[str]],
         on_progress: Progress | None = None,
-        query: Query | None = None,
+        query: Query | PreparedQuery | None = None,
     ) -> Changes:
         """Encode new and changed photos, recognize moved ones by their content, remove deleted ones.
 
@@ -167,18 +178,21 @@ class PhotoLibrary(AbstractContextManager):
             The folders to look at.
         on_progress : callable, optional
             Is called with what is being done, the number of photos done and their total.
-        query : Query, optional
+        query : Query or PreparedQuery, optional
             What will be searched for: it is checked before hours of encoding a new folder.
         """
-        check = None if query is None else partial(self.check, query)
+        check = None if query is None else partial(self.check, self.prepare(query))
         with listen_to_progress(on_progress) if on_progress else nullcontext():
-            return run_updates(self._store, self.model, folders, check)
+            changes = run_updates(self._store, self.model, folders, check)
+        if changes.encoded:
+            self._needed = time.monotonic()
+        return changes
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path."""
         return [self._describe_folder(Path(path)) for path in self._store.state().folders]
 
-    def status(self, folder: str | os.PathLike) -> FolderStatus:
+    def status(self, folder: str | os.PathLike[str]) -> FolderStatus:
         """What the library has of one of its folders, or of one inside, and what it skips there."""
         place = resolve(folder)
         root = self.covering(place)
@@ -198,13 +212,18 @@ class PhotoLibrary(AbstractContextManager):
 
     def _describe_folder(self, folder: Path) -> FolderStatus:
         photos, *_ = self._store.count([add_slash(folder)])
-        return FolderStatus(folder, photos, folder.is_dir(), self._store.unreadable([add_slash(folder)]))
+        return FolderStatus(
+            folder=folder,
+            photos=photos,
+            exists=folder.is_dir(),
+            unreadable=self._store.unreadable([add_slash(folder)]),
+        )
 
-    def covering(self, folder: str | os.PathLike) -> Path | None:
+    def covering(self, folder: str | os.PathLike[str]) -> Path | None:
         """The folder of the library that is `folder` or contains it; None if there is none."""
         return find_covering(resolve(folder), self._store.state().folders)
 
-    def remove(self, folder: str | os.PathLike) -> int:
+    def remove(self, folder: str | os.PathLike[str]) -> int:
         """Remove a folder, which need not exist any more, and return the number of its photos. No file is
         changed.
         """
@@ -226,8 +245,16 @@ class PhotoLibrary(AbstractContextManager):
 
     def summary(self) -> Summary:
         """How much the library holds."""
-        state, (photos, contents, pictures) = self._store.state(), self._store.count()
-        return Summary(photos, contents, pictures, state.model_key, state.dimension, self._store.size())
+        state = self._store.state()
+        (photos, contents, pictures) = self._store.count()
+        return Summary(
+            photos=photos,
+            contents=contents,
+            pictures=pictures,
+            model_key=state.model_key,
+            dimension=state.dimension,
+            bytes=self._store.size(),
+        )
 
     def verify(self) -> list[str]:
         """A sentence for each problem of the library's files; empty if there is none."""
@@ -235,23 +262,52 @@ class PhotoLibrary(AbstractContextManager):
 
     # Photos
 
-    def check(self, query: Query, files: Collection[str] = ()) -> None:
+    def prepare(self, query: Query | PreparedQuery | str) -> PreparedQuery:
+        """A query that is understood, checked and searched for without encoding its sentences twice.
+
+        query : a line is read by `parse_query`
+        """
+        if isinstance(query, PreparedQuery):
+            return query
+        if isinstance(query, str):
+            query = Query(parse_query(query))
+        return PreparedQuery(query, Sentences(lambda: self.model))
+
+    def check(self, query: Query | PreparedQuery, files: Collection[str] = ()) -> None:
         """Raise if a query cannot be understood: what a search would say, before hours of encoding photos.
 
         files : the names, in lower case, of photos that will be added: the query may ask for one
         """
-        terms, *_ = read_terms(query.terms, query.filter)
+        prepared = self.prepare(query)
+        terms = self.read(prepared.query, files).terms
         sentences = []
         for term in terms:
             if term.kind == "text" and not any(word in files for word in term.value.lower().split()):
                 check_words(term.value)
+                prepared.sentences.encode(term.value)
                 sentences.append(term)
         if len(sentences) == len(terms) > 0:
-            encode_terms(sentences, self.model, self._find_point)
-        for term in sentences:
-            encode_sentence(term.value, self.model)
+            embed_terms(sentences, self.model, self._find_point, prepared.sentences)
 
-    def search(self, query: Query | str) -> Results:
+    def read(self, query: Query | str, names: Collection[str] = ()) -> Reading:
+        """The sentences of a query without dates and typing mistakes, and notes on these. Names remain words.
+
+        names : words in lower case that are no mistakes, next to the names in the library
+        """
+        if isinstance(query, str):
+            query = Query(parse_query(query))
+        reading = read_terms(query.terms, query.filter)
+        if not any(term.kind == "text" for term in reading.terms):
+            return reading
+        catalog = Catalog(self._store, self._store.scope(()), self._list_places)
+
+        def is_name(word: str) -> bool:
+            return word.lower() in names or catalog.has_name(word)
+
+        terms, corrections = correct_terms(reading.terms, query.terms, is_name, self.model)
+        return replace(reading, terms=terms, notes=(*reading.notes, *corrections))
+
+    def search(self, query: Query | PreparedQuery | str) -> Results:
         """The photos that a query describes. A query that is only a date lists the photos of that time.
 
         query : a line is read by `parse_query`
@@ -259,53 +315,23 @@ class PhotoLibrary(AbstractContextManager):
         Returns
         -------
         found : Results
-            The photos, the best first, and remarks on how the query was read.
+            The photos, the best first, and notes on how the query was read.
         """
-        if isinstance(query, str):
-            query = Query(parse_query(query))
-        scope = self._store.scope(query.folders)
-        terms, filter, remarks = read_terms(query.terms, query.filter)
-        count = partial(self._store.count_names, prefixes=scope.prefixes)
-        named = read_names(terms, count, lambda: self.model)
-        remarks += named.remarks
-        query = replace(query, filter=replace(filter, names=(*filter.names, *named.required)))
-        if not named.terms:
-            found = self._browse(query if query.sort != "score" else replace(query, sort="date"), scope)
-            return replace(found, remarks=(*remarks, *found.remarks))
-        model = self.model
-        query, near = self._find_near(query, scope)
-        encoded = encode_terms(named.terms, model, self._find_point)
-        remarks += [*near, *explain_unknown(encoded.unknown_words, model, query.terms)]
-        preferred = named.preferred if model.calibration is not None and query.sort == "score" else {}
-        for name, counts in preferred.items():
-            number: object = counts
-            if query.filter:  # names are counted without these conditions
-                filter = replace(query.filter, names=(*query.filter.names, name))
-                number = self._search.browse(replace(query, filter=filter, n=1, offset=0), scope).total
-            if number:
-                remarks.append(f"Photos named '{name}' come first: {number}.")
-        found = self._search.find(query, encoded, model, scope, list(preferred))
-        return replace(found, remarks=tuple(remarks), unknown_words=encoded.unknown_words)
-
-    def _find_near(self, query: Query, scope: Scope) -> tuple[Query, list[str]]:
-        """The query with coordinates in place of the name of a place, and a remark on it."""
-        if query.filter.near is None or NAME_OF_PLACE.search(query.filter.near) is None:
-            return query, []
-        from fishermix_photos.places import find_place
-
-        filter, remark = find_place(query.filter, self._list_places(scope))
-        return replace(query, filter=filter), [remark]
+        return run_search(
+            self.prepare(query), self._store, lambda: self.model, self._find_point, self._list_places
+        )
 
     def browse(self, query: Query) -> Results:
         """List photos without terms, newest first unless `query.sort` says otherwise."""
-        return self._browse(query, self._store.scope(query.folders))
-
-    def _browse(self, query: Query, scope: Scope) -> Results:
-        query, remarks = self._find_near(query, scope)
-        return replace(self._search.browse(query, scope), remarks=tuple(remarks))
+        scope = self._store.scope(query.folders)
+        reading = Reading(filter=query.filter)
+        if names_place(query.filter):
+            filter, note = find_place(query.filter, self._list_places(scope))
+            reading = Reading(filter=filter, notes=(note,))
+        return list_photos(query, reading, self._store, scope)
 
     def similar(
-        self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike] = ()
+        self, photo: str | np.ndarray, n: int = 10, folders: Sequence[str | os.PathLike[str]] = ()
     ) -> Results:
         """The n photos that are most similar to one, without itself."""
         scope = self._store.scope(folders, self.model.key)
@@ -324,26 +350,39 @@ class PhotoLibrary(AbstractContextManager):
             pool = self._open_pool(None if sentences is None else tuple(sentences))
         return pool.rank_for_photos(self._point(photo)[None], n)[0]
 
-    def describe(self, photo: str | np.ndarray) -> Description:
-        """A new `sentence` for a photo, its `confidence`, and whether it is `unsure`."""
-        return self.model.describe_points(self._point(photo)[None])[0]
+    def describe(self, photo: str | np.ndarray, image: ImageSource | None = None) -> Description:
+        """A new `sentence` for a photo, its `confidence`, and whether it is `unsure`.
 
-    def explain(self, query: str, photo: str | np.ndarray) -> Explanation:
-        """How much each word contributes to the score of a photo. Sentences that the query subtracts have
-        their own scores; its photos are ignored.
+        image : the photo itself, if it is not in the library; its pixels say whether it has colors
         """
-        from fishermix_photos.describe import explain_score
+        from fishermix_photos.photos.color import look_for_colors
 
-        wanted, subtracted = split_sentences(query)
-        return explain_score(wanted, self._point(photo), subtracted, self.model)
+        self._needed = time.monotonic()
+        point = self._point(photo)
+        if image is None and isinstance(photo, str) and photo not in self._uploads:
+            image = self.photo(photo).path
+        return self.model.describe_points(point[None], in_color=[look_for_colors(image)])[0]
+
+    def explain(self, query: Query | str, photo: str | np.ndarray) -> Explanation:
+        """How much each word contributes to the score of a photo. Dates, required names and photos of a query
+        are ignored: they have no part in the score.
+        """
+        from fishermix_photos.model.explain import explain_score
+
+        asked = Query(parse_query(query)) if isinstance(query, str) else query
+        catalog = Catalog(self._store, self._store.scope(asked.folders), self._list_places)
+        reading = understand(asked, catalog, lambda: self.model)
+        wanted, subtracted = split_sentences(reading.terms)
+        encode = partial(encode_sentence, model=self.model)
+        return explain_score(wanted, self._point(photo), subtracted, self.model, encode)
 
     def duplicates(
-        self, folders: Sequence[str | os.PathLike] = (), exact: bool = False
+        self, folders: Sequence[str | os.PathLike[str]] = (), exact: bool = False
     ) -> list[DuplicateGroup]:
         """Groups of photos that are the same: equal files and, unless `exact`, copies in another size, format
         or quality.
         """
-        from fishermix_photos.duplicates import find_duplicates
+        from fishermix_photos.index.duplicates import find_duplicates
 
         prefixes = self._store.scope(folders, self.model.key).prefixes
         photos = [photo for photo in self._store.photos(prefixes) if photo.picture == photo.path]
@@ -357,16 +396,27 @@ class PhotoLibrary(AbstractContextManager):
         if not isinstance(image, bytes):
             return self.model.encode_images([image])[0]
         if not image:
-            raise FishermixError("The picture is empty. Send a photo.")
-        digest = hashlib.sha256(image).digest()
-        point = self._uploads.get(digest)
+            raise FishermixError("The picture is empty. Send a photo.", code="wrong_file")
+        return self._encode_upload(image)[1]
+
+    def keep_photo(self, image: bytes) -> str:
+        """Encode a picture that need not be in the library. Returns an id by which queries and the methods of
+        photos can name it until 32 others have come.
+        """
+        return self._encode_upload(image)[0]
+
+    def _encode_upload(self, image: bytes) -> tuple[str, np.ndarray]:
+        """The id and the point of a picture; those of the last ones are remembered."""
+        self._needed = time.monotonic()
+        id = hashlib.sha256(image).hexdigest()[:16]
+        point = self._uploads.get(id)
         if point is None:
             point = self.model.encode_images([image])[0]
             with self._lock:
-                self._uploads[digest] = point
+                self._uploads[id] = point
                 if len(self._uploads) > REMEMBERED_UPLOADS:
                     del self._uploads[next(iter(self._uploads))]
-        return point
+        return id, point
 
     def _point(self, photo: str | np.ndarray) -> np.ndarray:
         """The point (d,) of a photo by its id, or as it was given."""
@@ -377,15 +427,17 @@ class PhotoLibrary(AbstractContextManager):
             return point
         d = self.model.dimension
         if np.shape(photo) != (d,) or not np.isfinite(photo).all():
-            raise FishermixError(f"A point must be {d} finite numbers.")
+            raise FishermixError(f"A point must be {d} finite numbers.", code="wrong_shape")
         return np.asarray(photo, np.float32)
 
     def _find_point(self, photo: str) -> np.ndarray | None:
+        if (point := self._uploads.get(photo)) is not None:
+            return point
         picture = self._store.pictures([photo]).get(photo)
         if picture is None:
             return None
         self._store.scope((), self.model.key)  # raises if the points are of another model
-        return picture.point[: self.model.dimension]
+        return picture.embedding[: self.model.dimension]
 
     def photo(self, id: str) -> Photo:
         """A photo by its id; raises `UnknownPhoto` if there is none."""
@@ -394,40 +446,56 @@ class PhotoLibrary(AbstractContextManager):
             raise _unknown(id)
         return photos[0]
 
-    def count(self, folders: Sequence[str | os.PathLike] = ()) -> int:
+    def count(self, folders: Sequence[str | os.PathLike[str]] = ()) -> int:
         """The number of photos, videos and TIFF files that could be read."""
         return self._store.count(self._store.scope(folders).prefixes)[0]
 
-    def facets(self, folders: Sequence[str | os.PathLike] = ()) -> Facets:
+    def facets(self, folders: Sequence[str | os.PathLike[str]] = ()) -> Facets:
         """The years, folders and kinds of the photos, with their numbers."""
-        return count_facets(self._store.files(self._store.scope(folders).prefixes))
+        files = self._store.files(self._store.scope(folders).prefixes)
+        return count_facets(files, name_folders(self._store.folders()))
 
-    def topics(self, folders: Sequence[str | os.PathLike] = ()) -> list[str]:
-        """Words that the photos are about."""
+    def topics(self, folders: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
+        """Queries that many photos answer; words that the photos are about if there are no probabilities."""
         return self._topics(self._store.scope(folders, self.model.key))
 
     def _find_topics(self, scope: Scope) -> list[str]:
-        from fishermix_photos.describe import find_topics
+        from fishermix_photos.model.sentences import find_topics
+        from fishermix_photos.search.suggestions import suggest_queries
 
+        self._needed = time.monotonic()
         files = self._store.files(scope.prefixes)
-        sample = [id for id, *_ in files[:: max(1, len(files) // PHOTOS_FOR_TOPICS)]]
-        pictures = self._store.pictures(sample).values()
-        points = [picture.point[: self.model.dimension] for picture in pictures]
+        most = PHOTOS_FOR_TOPICS if self.model.calibration is None else PHOTOS_FOR_SUGGESTIONS
+        sample = [id for id, *_ in files[:: max(1, len(files) // most)]]
+        embeddings = [picture.embedding for picture in self._store.pictures(sample).values()]
+        if not embeddings:
+            return []
+        photos = np.stack(embeddings)
         with self._loading:
             pool = self._open_pool(None)
-        return find_topics(pool, np.stack(points) if points else np.empty((0, 0)))
+        if self.model.calibration is None:
+            return find_topics(pool, photos[:, : self.model.dimension])
+        return suggest_queries(pool, photos, len(files), self.model.calibration)
 
     # What takes seconds to load: a search does not wait for it
 
     def load(self) -> None:
-        """Load everything that answers may need, before the first question."""
-        self.model.image_encoder  # noqa: B018 (opens the network)
+        """Load what a search needs. Networks, captioner and sentences are loaded when they are asked for."""
+        self.model.encode_query("a photo")
+
+    def release(self, seconds: float) -> bool:
+        """Forget networks, captioner and sentences if nobody has needed them for so long; returns whether
+        there was something to forget.
+        """
+        if time.monotonic() - self._needed < seconds or "_model" not in vars(self):
+            return False
         with self._loading:
-            self._open_pool(None)
-        self.model.captioner  # noqa: B018
+            has_pool = self._open_pool.cache_info().currsize > 0
+            self._open_pool.cache_clear()
+            return self.model.release() or has_pool
 
     def _make_pool(self, sentences: tuple[str, ...] | None) -> SentencePool:
-        from fishermix_photos.describe import SentencePool
+        from fishermix_photos.model.sentences import SentencePool
 
         return SentencePool(self.model, sentences)
 

@@ -2,7 +2,8 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix.progress import is_shown, show_progress
 from fishermix_photos.cli import load_commands
-from fishermix_photos.model import Calibration, ImageTextModel
+from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.model import ImageTextModel
 from tiny_model import NAMES, TinyModel, TrainingScores, paint
 from typer.testing import CliRunner
 

@@ -2,13 +2,24 @@
 
 import json
 import os
+import pty
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fishermix_photos.details import Details
-from fishermix_photos.duplicates import GRAY_SIDE, HASH_SIDE, hash_pixels, rank_copy
+from fishermix_photos.index.duplicates import (
+    GRAY_SIDE,
+    HASH_SIDE,
+    MOST_DIFFERENT_BITS,
+    _find_alike,
+    hash_pixels,
+    rank_copy,
+)
+from fishermix_photos.model.saved import SHIPPED
+from fishermix_photos.photos.details import Details
 from PIL import Image, ImageEnhance
 from skimage import data
 from tiny_model import paint
@@ -30,11 +41,12 @@ def folder(tmp_path):
     return place
 
 
+@pytest.mark.slow
 def test_groups_are_copies_with_the_largest_first(tiny, folder):
     groups = json.loads(tiny("duplicates", folder, "--json"))
     names = [[entry["path"].removeprefix(f"{folder}/") for entry in group["photos"]] for group in groups]
     assert names == [
-        ["cat.png", "cat bright.webp", "cat copy.png", "cat small.jpg"],
+        ["cat.png", "cat copy.png", "cat bright.webp", "cat small.jpg"],
         ["cup.jpg", "cup 40.jpg"],
     ]
     assert [group["exact"] for group in groups] == [False, False]
@@ -50,22 +62,87 @@ def test_exact_copies_for_pipes(tiny, folder):
     assert group["exact"] is True
 
 
+def save_photo(path, size=64, quality=90, has_exif=False, seconds=1000, noise=25):
+    """A picture of waves, always the same one."""
+    x, y = np.meshgrid(np.linspace(0, 5, 64), np.linspace(0, 3, 64))
+    waves = 128 + 100 * np.sin(x * x + y)[..., None] * [1, 0.8, 0.5]
+    pixels = np.clip(waves + np.random.default_rng(0).normal(0, noise, (64, 64, 3)), 0, 255).astype(np.uint8)
+    exif = Image.Exif()
+    if has_exif:
+        exif[306], exif[271] = "2012:07:14 10:00:00", "Canon"
+    Image.fromarray(pixels).resize((size, size)).save(path, quality=quality, exif=exif)
+    os.utime(path, (seconds, seconds))
+
+
+@pytest.mark.parametrize(
+    ("reason", "best", "other"),
+    [
+        ("larger", {"size": 64, "quality": 40}, {"size": 48, "quality": 95, "has_exif": True, "seconds": 1}),
+        ("has_exif", {"has_exif": True, "quality": 80}, {"quality": 95, "seconds": 1}),
+        ("less_compressed", {"quality": 95}, {"quality": 60, "seconds": 1}),
+        ("less_compressed", {"quality": 95, "has_exif": True}, {"quality": 50, "has_exif": True}),
+        ("older", {"seconds": 1}, {"seconds": 1000}),
+    ],
+)
+@pytest.mark.parametrize("names", [("a.jpg", "b.jpg"), ("b.jpg", "a.jpg"), ("photo (1).jpg", "a.jpg")])
+def test_the_better_copy_is_kept_with_a_reason(tiny, tmp_path, reason, best, other, names):
+    save_photo(tmp_path / names[0], **best)
+    save_photo(tmp_path / names[1], **other)
+    [group] = json.loads(tiny("duplicates", tmp_path, "--json"))
+    assert [Path(photo["path"]).name for photo in group["photos"]] == list(names)
+    assert group["reason"] == reason
+
+
 @pytest.mark.parametrize(
     "name", ["cup_copy", "cup - Copy (2)", "Copy of cup", "cup (1)", "KOPIE cup", "cup_copy2"]
 )
-def test_the_original_is_kept_although_the_copy_is_older_and_comes_first(name, tmp_path):
-    def rank(path):
-        return rank_copy(path, Details())
-
+def test_of_equal_files_the_older_is_kept_then_the_one_that_is_not_named_as_a_copy(name, tmp_path):
     original, copy = tmp_path / "the original, a photocopy of a cup.png", tmp_path / f"{name}.png"
-    original.touch()
-    copy.touch()
+    for path in (original, copy):
+        path.touch()
+        os.utime(path, (9, 9))
+    ranks = [rank_copy(path, Details()) for path in (original, copy)]
+    assert ranks[0] < ranks[1]
+    assert ranks[0].tell_from(ranks[1]) == "original_name"
     os.utime(copy, (0, 0))
-    assert sorted([copy, original], key=rank) == [original, copy]
-    os.utime(original, (9, 9))
-    younger = tmp_path / "z.png"
-    younger.touch()
-    assert sorted([younger, original], key=rank) == [original, younger]
+    assert rank_copy(copy, Details()) < rank_copy(original, Details())
+
+
+def test_all_pairs_of_similar_fingerprints_are_found():
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**64, (200, 4), np.uint64)
+    for number in range(0, 60, 2):  # copies that differ in up to 60 bits
+        flipped = rng.permutation(256)[:number]
+        bits = np.unpackbits(words[number].view(np.uint8))
+        bits[flipped] ^= 1
+        words[number + 1] = np.packbits(bits).view(np.uint64)
+    numbers = [int.from_bytes(row.tobytes()) for row in words]
+    expected = [
+        (first, second)
+        for second in range(len(numbers))
+        for first in range(second)
+        if (numbers[first] ^ numbers[second]).bit_count() <= MOST_DIFFERENT_BITS
+    ]
+    assert sorted(_find_alike(words)) == sorted(expected)
+    assert len(expected) == 25
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
+def test_a_terminal_shows_why_the_first_is_kept(tmp_path):
+    save_photo(tmp_path / "a.jpg", size=48)
+    save_photo(tmp_path / "b.jpg", size=64)
+    command = [sys.executable, "-m", "fishermix_photos", "duplicates", str(tmp_path)]
+    environment = os.environ | {"FISHERMIX_HOME": str(tmp_path / "home")}
+    piped = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert piped == f"{tmp_path}/b.jpg\n{tmp_path}/a.jpg\n"
+    ours, theirs = pty.openpty()
+    subprocess.run(command, env=environment, stdout=theirs, stderr=subprocess.DEVNULL, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert shown.replace("\r", "").endswith(f":\n{piped}")
+    assert "larger" in shown
 
 
 def test_a_subfolder_and_a_folder_without_duplicates(tiny, folder):

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.results import Photo, Query, Results
-from fishermix_photos.vision import formats
-from fishermix_photos.vision.open import open_photo
+from fishermix_photos.photos import formats
+from fishermix_photos.photos.open import open_photo
+from fishermix_photos.search.results import Photo, Query, Results
 from PIL import Image
 from tiny_model import COLOURS, TinyImageEncoder, paint
 
@@ -118,13 +118,13 @@ def test_a_video_frame_says_its_time(tiny, photos, monkeypatch):
 
 
 def test_max_pixels_is_an_option_of_commands_that_open_photos(tiny, monkeypatch):
-    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", None)
+    monkeypatch.setattr("fishermix_photos.photos.open._chosen_max_pixels", None)
     for command in ("library add", "library update", "search", "caption", "annotate", "explain"):
         assert "--max-pixels" in tiny(*command.split(), "--help")
 
 
 def test_max_pixels_sets_the_limit(tiny, photos, monkeypatch):
-    from fishermix_photos.vision import open as opening
+    from fishermix_photos.photos import open as opening
 
     monkeypatch.setattr(opening, "_chosen_max_pixels", None)
     tiny("search", "red", photos, "--max-pixels", "123")
@@ -176,7 +176,7 @@ def test_serve_says_what_it_does_before_it_serves(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     code = (
-        "from tiny_model import TinyModel; from fishermix_photos.model import ImageTextModel; "
+        "from tiny_model import TinyModel; from fishermix_photos.model.model import ImageTextModel; "
         "ImageTextModel.load = TinyModel.load; from fishermix_photos.cli import main; main()"
     )
     process = subprocess.Popen(
@@ -191,17 +191,16 @@ def test_serve_says_what_it_does_before_it_serves(tmp_path):
         text=True,
     )
     try:
-        said = [process.stderr.readline() for _ in range(3)]
+        said = [process.stderr.readline() for _ in range(2)]
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert said[0] == "fishermix: Loading the model.\n"
-    assert said[1] == "fishermix: Loading the image encoder and the captioner.\n"
-    assert said[2].startswith("fishermix: Looking for new, changed and deleted photos in ")
+    assert said[1].startswith("fishermix: Looking for new, changed and deleted photos in ")
 
 
 def test_a_damaged_file_is_named_once(tmp_path):
-    from fishermix_photos.vision.open import UnreadableImage, open_photo
+    from fishermix_photos.photos.open import UnreadableImage, open_photo
 
     (tmp_path / "a0.avif").write_bytes(b"\0\0\0\x1cftypavif\0\0\0\0avifmif1")
     with pytest.raises(UnreadableImage) as caught:

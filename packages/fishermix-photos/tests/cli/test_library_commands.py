@@ -4,10 +4,13 @@ import json
 import os
 import shlex
 import shutil
+import socket
+import subprocess
+import sys
 
 import pytest
 from fishermix_photos.cli import explain_error
-from fishermix_photos.results import FolderAway, LibraryDamaged, NotInLibrary
+from fishermix_photos.search.results import FolderAway, LibraryDamaged, NotInLibrary
 from tiny_model import paint
 
 
@@ -37,6 +40,45 @@ def test_the_verbs_of_a_library(tiny, photos, remarks, tmp_path):
     assert remarks[-1].startswith(f"Removed {photos} with 7 photos")
     assert "is not in the photo library" in tiny("library", "list", photos, fails=True)
     assert "library is empty" in tiny("library", "update", fails=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("library", "list"),
+        ("library", "update"),
+        ("search", "red", "--no-update"),
+        ("duplicates", "--no-update"),
+        ("doctor",),
+        ("serve",),
+    ],
+)
+def test_a_library_on_a_disk_that_is_not_mounted_is_gone_and_not_empty(tiny, tmp_path, command, photos):
+    gone = tmp_path / "disk" / "library"
+    message = tiny(*command, "--library", gone, fails=True)
+    assert f"no photo library in {gone}" in message
+    assert "empty" not in message
+    assert not gone.exists()
+    tiny("library", "add", photos, "--library", gone)  # a new one needs no command of its own
+    assert json.loads(tiny("library", "list", "--library", gone, "--json"))[0]["photos"] == 8
+
+
+@pytest.mark.parametrize("mistake", ["no folder", "a file", "no library"])
+def test_serve_reports_mistakes_before_the_address(tmp_path, mistake):
+    (tmp_path / "file.txt").touch()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = {
+        "no folder": [tmp_path / "nowhere"],
+        "a file": [tmp_path / "file.txt"],
+        "no library": ["--library", tmp_path / "nowhere"],
+    }
+    command = [sys.executable, "-m", "fishermix_photos", "serve", "--port", str(port), *arguments[mistake]]
+    environment = os.environ | {"FISHERMIX_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_moved_folder_costs_no_encoding_and_its_old_place_is_listed_as_away(
@@ -175,14 +217,14 @@ def test_a_folder_that_is_not_in_the_library_cannot_be_removed(tiny, photos):
     assert message.endswith("`fishermix library list` lists the folders.")
 
 
-@pytest.mark.parametrize("damage", ["database", "points"])
+@pytest.mark.parametrize("damage", ["database", "embeddings"])
 def test_a_damaged_library_is_called_so_and_can_be_deleted(tiny, photos, tmp_path, damage):
     place = tmp_path / "my library"
     tiny("library", "add", photos, "--library", place)
     if damage == "database":
         next(place.glob("*.sqlite")).write_bytes(b"no database" * 1000)
     else:
-        next(place.glob("points*")).write_bytes(b"")
+        next(place.glob("embeddings*")).write_bytes(b"")
     error = tiny("search", "red", photos, "--library", place, fails=LibraryDamaged)
     assert str(place) in str(error)
     assert "`fishermix library remove --all`" in explain_error(error)
@@ -195,7 +237,7 @@ def test_a_damaged_library_is_called_so_and_can_be_deleted(tiny, photos, tmp_pat
 
 def test_verify_finds_damage(tiny, photos, tmp_path):
     tiny("library", "add", photos, "--library", tmp_path / "library")
-    file = next((tmp_path / "library").glob("points*"))
+    file = next((tmp_path / "library").glob("embeddings*"))
     data = bytearray(file.read_bytes())
     data[5] ^= 64
     file.write_bytes(data)

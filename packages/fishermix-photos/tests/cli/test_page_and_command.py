@@ -43,6 +43,7 @@ def ask_page(calibrated, folders):
         yield ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "options", "parameters"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fishermix_photos.cli import demo as demo_command
-from fishermix_photos.describe import read_sentences
+from fishermix_photos.model.sentences import read_sentences
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_doctor_checks_the_library(tiny, photos, tmp_path):
     tiny("library", "add", photos)
     assert "8 photos, 0 problems" in tiny("doctor")
     assert f"  8  {photos}" in tiny("doctor").splitlines()
-    next((tmp_path / "home").rglob("points*")).unlink()
+    next((tmp_path / "home").rglob("embeddings*")).unlink()
     assert "missing" in tiny("doctor", fails=True)
 
 
@@ -128,6 +128,7 @@ def test_demo_uses_photos_that_packages_carry(tiny, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out" / "photos").iterdir()} >= {"china.jpg", "coffee.png"}
 
 
+@pytest.mark.slow
 def test_serve_answers_and_stops(photos, tmp_path):
     """The command itself, in a process of its own, with the tiny model in place of the shipped one."""
     with socket.socket() as free:

@@ -2,24 +2,31 @@
 
 import calendar
 import json
+import re
+from collections import Counter
 from datetime import date
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
-from fishermix.text.tokens import Vocabulary
-from fishermix_photos.dates import read_words
-from fishermix_photos.query import (
-    Term,
-    encode_terms,
-    parse_arguments,
-    parse_query,
-    read_terms,
-    suggest_words,
+from fishermix.text.vocabulary import Vocabulary
+from fishermix_photos.cli.wording import word_note
+from fishermix_photos.index.filters import Filter
+from fishermix_photos.search.dates import parse_dates
+from fishermix_photos.search.negation import parse_negations
+from fishermix_photos.search.notes import Note
+from fishermix_photos.search.reading import Reading, explain_rare, explain_unknown, read_terms
+from fishermix_photos.search.spelling import (
+    correct_typo,
+    is_known_form,
+    list_spellings,
+    suggest_everyday_word,
+    suggest_word,
 )
-from fishermix_photos.spelling import suggest_spelling
+from fishermix_photos.search.terms import Term, parse_arguments, parse_query
+from fishermix_photos.search.vectors import embed_terms
 from hypothesis import given
 from hypothesis import strategies as st
+from refuses import refuses
 from tiny_model import NAMES, TinyModel, paint
 
 
@@ -65,10 +72,12 @@ from tiny_model import NAMES, TinyModel, paint
     ],
 )
 def test_dates_become_filters(text, wanted, after, before):
-    reading = read_words(text)
+    reading = parse_dates(text)
     assert (reading.wanted, reading.after, reading.before) == (wanted, after, before)
-    assert len(reading.remarks) == 1
-    assert read_words(text, dates=False).after is None
+    assert reading.note.kind == "date"
+    assert reading.note.meaning.startswith(after or "/")
+    own = Filter(after="2001")  # of an option: it decides
+    assert read_terms([Term("+", "text", text)], own).filter == own
 
 
 @given(
@@ -80,7 +89,7 @@ def test_dates_become_filters(text, wanted, after, before):
 )
 def test_months_that_share_a_year_are_a_range(first, last, year, form, is_short):
     names = [(month[:3] if is_short else month) for month in calendar.month_name[1:]]
-    reading = read_words("dogs " + form.format(names[first], names[last]) + f" {year}")
+    reading = parse_dates("dogs " + form.format(names[first], names[last]) + f" {year}")
     begins = date(year - (first > last), first + 1, 1)
     ends = date(year + (last == 11), (last + 1) % 12 + 1, 1)
     assert (reading.wanted, reading.after, reading.before) == ("dogs", str(begins), str(ends))
@@ -89,14 +98,14 @@ def test_months_that_share_a_year_are_a_range(first, last, year, form, is_short)
 @pytest.mark.parametrize(
     "text",
     [
-        *("2000 people on a street", "a crowd of 2000", "in 2150", "dogs in 31 february 2019", "may flowers"),
+        *("2000 people on a street", "a crowd of 2000", "in 2150", "may flowers"),
         *("a summer meadow", "a room with 1999 chairs", "1850 map", "a dog in march", "12019", "20195"),
         *("space odyssey 2001 poster", "from 2018 to 1990 things"),
     ],
 )
 def test_other_numbers_and_months_are_words(text):
-    reading = read_words(text)
-    assert (reading.wanted, reading.after, reading.before, reading.remarks) == (text, None, None, [])
+    reading = parse_dates(text)
+    assert (reading.wanted, reading.after, reading.before, reading.note) == (text, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -119,32 +128,68 @@ def test_other_numbers_and_months_are_words(text):
     ],
 )
 def test_negations_become_a_minus(text, wanted, unwanted):
-    reading = read_words(text)
-    assert (reading.wanted, reading.unwanted) == (wanted, unwanted)
-    assert "Searching for" in reading.remarks[0]
+    assert parse_negations(text) == (wanted, tuple(unwanted))
+    assert [note.kind for note in read_terms(parse_query(text)).notes] == ["excluded"]
 
 
 @pytest.mark.parametrize(
     "text", ["a no parking sign", "no", "a man who is not", "a knot", "nothing", "notes"]
 )
 def test_what_only_looks_like_a_negation(text):
-    assert read_words(text).wanted == text
-    assert read_words(text).remarks == []
+    assert parse_negations(text) == (text, ())
 
 
 def test_quotes_keep_words_as_they_are():
     for terms in (parse_query('"a beach without people in 2018"'), parse_arguments(['"a beach in 2018"'])):
-        found, only, remarks = read_terms(terms)
-        assert tuple(found) == terms
-        assert not only
-        assert remarks == []
-    assert tuple(read_terms(parse_query("a beach without people"))[0]) == parse_query("a beach - people")
+        assert read_terms(terms) == Reading(terms)
+    assert read_terms(parse_query("a beach without people")).terms == parse_query("a beach - people")
+
+
+@pytest.mark.parametrize(
+    "text", ["dogs in 31 february 2019", "31 february 2005", "2019-02-30", "summer 2099"]
+)
+def test_a_day_that_does_not_exist_is_named(text):
+    reading = parse_dates(text)
+    assert (reading.wanted, reading.after, reading.note.kind) == (text, None, "no_such_date")
+    assert reading.note.name in text
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("31 february 2005", "february 2005"),
+        ("dogs in february 30, 2019", "dogs in february, 2019"),
+        ("dogs 2019-02-30", "dogs 2019-02"),
+        ("summer 2099", None),
+        ("2019-13", "2019"),
+    ],
+)
+def test_the_month_of_a_day_that_does_not_exist_is_suggested(text, suggestion):
+    assert parse_dates(text).note.suggestion == suggestion
+
+
+def test_the_words_of_a_date_that_does_not_exist_need_no_other_hint():
+    notes = read_terms(parse_query("dogs in 31 february 2005")).notes
+    found = explain_unknown(["february", "2005", "yelow"], TinyModel(), (), notes)
+    assert {note.name for note in found} == {"yelow"}
+
+
+@pytest.mark.parametrize(
+    "text", ["dogs without a date", "undated dogs", "dogs, no date", "dogs with no date"]
+)
+def test_photos_without_a_date_can_be_asked_for(text):
+    reading = read_terms(parse_query(text))
+    assert ([term.value for term in reading.terms], reading.filter) == (["dogs"], Filter(undated=True))
+    assert [note.kind for note in reading.notes] == ["undated"]
+    assert not parse_dates("a couple on a date").undated
 
 
 @given(st.text(max_size=60))
 def test_any_text_can_be_read(text):
-    reading = read_words(text)
-    assert reading.wanted or reading.unwanted or reading.after or reading.before or not text.strip(" ,;.")
+    reading = parse_dates(text)
+    assert reading.wanted or reading.after or reading.before or not text.strip(" ,;.")
+    wanted, unwanted = parse_negations(text)
+    assert wanted or unwanted or not text.strip(" ,;.")
 
 
 WORDS = ["dogs", "in", "summer", "2019", "may", "no", "not", "without", "2018", "-", ",", "from", "to"]
@@ -152,7 +197,7 @@ WORDS = ["dogs", "in", "summer", "2019", "may", "no", "not", "without", "2018", 
 
 @given(st.lists(st.sampled_from(WORDS)))
 def test_any_combination_can_be_read(words):
-    read_words(" ".join(words))
+    read_terms([Term("+", "text", " ".join(words))])
 
 
 def test_weights():
@@ -161,11 +206,11 @@ def test_weights():
     assert parse_arguments(["2:golden retriever", "-", "0.5:fruit"]) == expected
     assert parse_query("10:30 on a clock") == (Term("+", "text", "10:30 on a clock"),)
     assert parse_query("2:photo:ab12") == (Term("+", "id", "ab12", 2.0),)
-    with pytest.raises(FishermixError, match="weight 0 must be above 0"):
+    with refuses("wrong_query"):
         parse_query("0:dog")
     red, blue = np.eye(7, dtype=np.float32)[[NAMES.index("red"), NAMES.index("blue")]]
-    vector = encode_terms(parse_query("2:red - 0.5:blue"), TinyModel(), lambda photo: None).vector
-    np.testing.assert_allclose(vector, (2 * red - 0.5 * blue) / np.sqrt(4.25), rtol=1e-6)
+    vector = embed_terms(parse_query("2:red + 0.5:blue"), TinyModel(), lambda photo: None).vector
+    np.testing.assert_allclose(vector, (2 * red + 0.5 * blue) / np.sqrt(4.25), rtol=1e-6)
 
 
 def test_a_weight_of_a_photo(tmp_path):
@@ -173,6 +218,10 @@ def test_a_weight_of_a_photo(tmp_path):
     assert parse_arguments([f"2:{photo}"]) == (Term("+", "photo", str(photo), 2.0),)
     odd = paint(tmp_path / "x" / "3:b.png", "red")
     assert parse_arguments([str(odd)])[0].weight == 1
+
+
+def suggest_spelling(word, vocabulary, uses=None):
+    return next((other for other, _ in list_spellings(word, vocabulary, uses or {})), None)
 
 
 def test_typing_mistakes():
@@ -189,8 +238,6 @@ def test_typing_mistakes():
     assert suggest_spelling("bearb", zoo) == "bear"
     assert suggest_spelling("bearb", zoo, {"beard": 2, "bear": 1}) == "beard"
     assert suggest_spelling("zorblax", words) is None
-    with pytest.raises(FishermixError, match="Did you mean yellow instead of yelow"):
-        encode_terms(parse_query("yelow"), TinyModel(), lambda photo: None)
 
 
 def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, monkeypatch):
@@ -200,8 +247,9 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     other = tmp_path / "other"
     paint(other / "IMG_20180101_120000.png", "red")
     assert tiny("search", "red in 2018", photos, "-f") == f"{photos}/IMG_20180704_120000.png\n"
-    assert "from 2018-01-01 until 2018-12-31" in remarks[-1]
-    assert """in double quotes within single quotes, as in '"no parking"', to search""" in remarks.pop()
+    assert "from 2018-01-01 until 2018-12-31" in remarks[-2]
+    assert "8 photos" in remarks.pop()  # without a date of their own
+    assert remarks.pop().endswith("""fishermix search '"red in 2018"'""")
     both = tiny("search", "red in 2018", photos, other, "-f").splitlines()
     assert both == [f"{other}/IMG_20180101_120000.png", f"{photos}/IMG_20180704_120000.png"]
     assert tiny("search", "2018", photos) == f"{photos}/IMG_20180704_120000.png\n"
@@ -238,32 +286,141 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     ],
 )
 def test_a_negated_date_and_a_second_date_are_not_read_as_one_date(text):
-    reading = read_words(text)
+    reading = parse_dates(text)
     assert reading.after is None
     assert reading.before is None
-    assert "dates were not read" in reading.remarks[0]
+    assert reading.note.kind == "several_dates"
 
 
 def test_a_link_between_two_negations_is_no_word_of_either():
-    assert read_words("a man, not a woman and without a dog").unwanted == ["a woman", "a dog"]
+    assert parse_negations("a man, not a woman and without a dog").unwanted == ("a woman", "a dog")
 
 
 def test_a_month_without_a_year_is_not_taken_for_a_mistake():
     model = TinyModel()
-    assert suggest_words(["june"], model) == ["A month is a date only with a year: june 2024."]
-    assert suggest_words(["yelow"], model) == ["Did you mean yellow instead of yelow?"]
+    assert [note.kind for note in explain_unknown(["june"], model)] == ["ignored", "month"]
+    assert explain_unknown(["yelow"], model)[1] == Note("similar_word", "yelow", "yellow")
+
+
+@pytest.mark.parametrize(
+    ("meaning", "days"),
+    [
+        ("2004-07-14/2004-07-14", 1),
+        ("2004-07-01/2004-07-31", 2),
+        ("2004-07-01/", 1),
+        ("/2004-07-31", 1),
+    ],
+)
+def test_a_single_day_is_named_once(meaning, days):
+    said = word_note(Note("date", "then", meaning))
+    assert len(re.findall(r"2004-07-\d\d", said)) == days
+
+
+class Reader(TinyModel):
+    """Its transformer knows some words as a whole, and says how much two words mean the same."""
+
+    vocabulary = Vocabulary.from_words(
+        ["sunset", "elephant", "plates", "tennis", "gorilla", "girl", "lion", "quite"]
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.word_counts = Counter(sunset=5, elephant=5, plates=5, tennis=5, girl=5, lion=5)
+
+    def knows_word(self, word):
+        return word in self.vocabulary or word == "lisbon"
+
+    def compare_words(self, word, others):
+        return [{"pilates": 0.05, "quito": 0.3}.get(word, 0.5)] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("sunsett", "sunset"), ("Elefant", "elephant"), ("tenniss", "tennis"), ("gril", "girl")),
+        ("sunset", None),
+        ("lisbon", None),  # the transformer knows it
+        ("pilates", None),  # means something else
+        ("quito", None),  # no sentence about photos says "quite"
+        ("gorillas", None),  # a form of a known word
+        ("snst", None),  # two mistakes
+        ("gurl", None),  # too short for anything but letters in another order
+    ],
+)
+def test_what_is_corrected_without_asking(typed, meant):
+    assert correct_typo(typed, Reader()) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("sunst", "sunset"), ("gurl", "girl"), ("snset", "sunset"), ("pilates", None), ("quit", "quite")],
+)
+def test_a_word_that_means_something_else_is_not_suggested(typed, meant):
+    assert suggest_word(typed, Reader()) == meant
+
+
+class Misspelled(Reader):
+    """Some words of its vocabulary are misspelled: many people mistype them."""
+
+    vocabulary = Vocabulary.from_words(
+        ["mountain", "moutain", "people", "poeple", "bandana", "banana", "gamers", "gamer", "games", "coral"]
+    )
+    reads_unknown_words = True
+
+    def __init__(self):
+        super().__init__()
+        self.word_counts = Counter(mountain=60, people=600, banana=16, games=20)
+
+    def is_whole_word(self, word):
+        return word in ("mountain", "people", "games", "gamer", "coral", "banana")
+
+    def compare_words(self, word, others):
+        return [{"bandana": 0.1}.get(word, 0.5)] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("moutain", "mountain"), ("Poeple", "people")),
+        ("mountain", None),  # photos are described with it
+        ("coral", None),  # the transformer has learned it
+        ("bandana", None),  # means something else
+        ("gamers", None),  # a form of a known word
+        ("moutainn", None),  # not in the vocabulary: `suggest_word` is for those
+    ],
+)
+def test_a_misspelled_word_of_the_vocabulary_is_pointed_out(typed, meant):
+    assert suggest_everyday_word(typed, Misspelled()) == meant
+
+
+def test_a_misspelled_word_of_the_vocabulary_gets_a_note():
+    terms = parse_query("the moutain with poeple")
+    notes = explain_rare(terms, Misspelled(), [])
+    assert [(note.kind, note.name, note.meaning, note.suggestion) for note in notes] == [
+        ("similar_word", "moutain", "mountain", "the mountain with poeple"),
+        ("similar_word", "poeple", "people", "the moutain with people"),
+    ]
+    assert explain_rare(terms, Misspelled(), ["moutain", "poeple"]) == []  # they have notes of their own
+    assert explain_rare(parse_query('"moutain"'), Misspelled(), []) == []
+    assert explain_rare(terms, TinyModel(), []) == []
+
+
+def test_forms_of_known_words_are_known():
+    words = Vocabulary.from_words(["gorilla", "galaxy", "skate", "tennis"])
+    assert all(is_known_form(word, words) for word in ("gorillas", "galaxies", "skating", "skater"))
+    assert not any(is_known_form(word, words) for word in ("tenniss", "gorila", "zorblax", "galaxy"))
 
 
 @pytest.mark.parametrize("text", ["2019.", "in 2019, ."])
 def test_a_date_and_a_full_stop_is_a_date(text):
-    reading = read_words(text)
+    reading = parse_dates(text)
     assert (reading.wanted, reading.after) == ("", "2019-01-01")
 
 
 def test_a_negation_has_few_words():
     words = " ".join(f"word{number}" for number in range(100))
-    assert len(read_words(f"a dog without {words}").unwanted[0].split()) == 12
-    many = read_words("no " * 5000 + "sign")  # took minutes
+    assert len(parse_negations(f"a dog without {words}").unwanted[0].split()) == 12
+    many = parse_negations("no " * 5000 + "sign")  # took minutes
     assert many.wanted.endswith("sign")
 
 
@@ -290,6 +447,6 @@ def test_a_negation_has_few_words():
 def test_dates_without_a_year_and_feasts(text, after, before):
     today = date(2026, 11, 18)
     for line, rest in ((text, ""), (f"dogs {text}", "dogs"), (f"{text} in the snow", "in the snow")):
-        reading = read_words(line, today=today)
+        reading = parse_dates(line, today)
         assert (reading.wanted, reading.after, reading.before) == (rest, after, before)
-    assert read_words("last dogs in a row", today=today).after is None
+    assert parse_dates("last dogs in a row", today).after is None

@@ -66,7 +66,8 @@ def test_queries_combine(tiny, photos):
 
 def test_min_score(tiny, photos):
     assert tiny("search", "red", photos, "-f", "--min-score", "0.9") == f"{photos}/red.png\n"
-    assert tiny("search", "red", "-", "blue", photos, "-f", "--min-score", "1") == ""
+    assert tiny("search", "red", "-", "blue", photos, "-f", "--min-score", "1") == f"{photos}/red.png\n"
+    assert tiny("search", "red", "+", "blue", photos, "-f", "--min-score", "1") == ""
     assert tiny("search", "red", photos, "-f", "--min-score", "auto").splitlines()[0] == f"{photos}/red.png"
 
 

@@ -15,7 +15,8 @@ import pytest
 from fishermix import __version__
 from fishermix_photos.cli import load_commands
 from fishermix_photos.cli.demo import copy_packaged_photos
-from fishermix_photos.model import SHIPPED, ImageTextModel
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.saved import SHIPPED
 
 HEAVY = {"scipy", "sklearn", "numba", "pandas", "torch", "onnxruntime", "faiss", "PIL", "matplotlib"}
 RUN = """
@@ -95,6 +96,7 @@ def test_the_version_names_the_commit_of_a_checkout(tmp_path):
     assert find_commit() == f"{commit}-dirty"
 
 
+@pytest.mark.slow
 @shipped
 def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp_path):
     photos = copy_packaged_photos(tmp_path / "photos")
@@ -108,7 +110,10 @@ def test_a_second_search_imports_nothing_heavy_but_what_runs_the_transformer(tmp
     of_numpy = {"numpy.ma"} if np.lib.NumpyVersion(np.__version__) < "2.0.0" else set()
     assert imported & (HEAVY | {"numpy.ma", "statistics"}) - of_numpy == {"onnxruntime"}
     of_commands = {name for name in imported if name.startswith("fishermix_photos.cli.")}
-    assert of_commands == {f"fishermix_photos.cli.{name}" for name in ("common", "options", "search")}
+    assert of_commands == {
+        f"fishermix_photos.cli.{name}" for name in ("common", "filters", "options", "search", "wording")
+    }
+    assert "importlib.metadata" not in imported or "fishermix_lab" not in imported  # no look for plug-ins
     _, imported = run(tmp_path, "--quiet", "library", "list", photos)
     assert not imported & HEAVY
 
@@ -122,6 +127,7 @@ def test_help_and_version_import_no_numbers(tmp_path):
     assert not imported & (HEAVY | {"numpy"})
 
 
+@pytest.mark.slow
 def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path):
     for name in ("common", "materials", "serch"):
         done = subprocess.run(
@@ -136,6 +142,7 @@ def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path)
     assert "Import word vectors" in run(tmp_path, "vectors", "--help")[0]
 
 
+@pytest.mark.slow
 @shipped
 def test_a_search_tokenizes_its_sentence_once(tmp_path, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
@@ -145,6 +152,7 @@ def test_a_search_tokenizes_its_sentence_once(tmp_path, monkeypatch):
     assert called.count(("text/tokens.py", "tokenize")) == 1
 
 
+@pytest.mark.slow
 @shipped
 def test_a_library_is_updated_without_the_text_side(tmp_path, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
@@ -186,7 +194,7 @@ def test_the_light_path_gives_the_bits_of_the_estimators():
         vectors = whole.sentence_encoder.transform(sentences)
         points = light.encode_text(sentences)
         assert "sentence_encoder" not in vars(light)
-        np.testing.assert_array_equal(points, whole.joint_space.sentence_points(vectors))
+        np.testing.assert_array_equal(points, whole.joint_space.embed_right(vectors))
     again = pickle.loads(pickle.dumps(light))
     np.testing.assert_array_equal(again.encode_text(few), light.encode_text(few))
     assert again.key == light.key == whole.key

@@ -1,19 +1,25 @@
 """Changes a photo folder and updates the library without end, until it is killed: `python changing_writer.py
-PHOTOS LIBRARY SEED`.
+PHOTOS LIBRARY SEED [CALL]`. With CALL, and `failing_calls.c` in LD_PRELOAD, it is killed at its system call
+of this number on a file of the library.
 """
 
+import ctypes
+import os
 import random
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from fishermix_photos import store, update
+from fishermix_photos.index import update, writer
 from fishermix_photos.library import PhotoLibrary
 from tiny_model import NAMES, TinyModel, paint
 
 photos, place, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-update.PHOTOS_PER_COMMIT, store.FEWEST_DEAD_TO_COMPACT, store.DAYS_DEAD = 3, 4, 0
+update.PHOTOS_PER_COMMIT, writer.FEWEST_TO_COMPACT, writer.DAYS_ORPHANED = 3, 4, 0
 rng = random.Random(seed)
+if len(sys.argv) > 4:
+    call = int(sys.argv[4])
+    ctypes.CDLL(None).fail_calls(os.fsencode(place), 63, call, call, -1)
 print("ready", flush=True)
 with PhotoLibrary(place, TinyModel()) as library:
     while True:

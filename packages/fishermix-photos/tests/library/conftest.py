@@ -2,8 +2,8 @@
 
 import pytest
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import Query
+from fishermix_photos.search.results import Query
+from fishermix_photos.search.terms import parse_query
 from tiny_model import NAMES, TinyModel, paint
 
 
@@ -37,6 +37,7 @@ def search(library):
     """The paths relative to their folders of the photos that a line finds."""
 
     def find(line, n=100, **options):
-        return [photo.relative for photo in library.search(Query(parse_query(line), n=n, **options)).photos]
+        query = Query(parse_query(line), n=n, **{"merge_copies": False, **options})
+        return [photo.relative for photo in library.search(query).photos]
 
     return find

@@ -1,14 +1,20 @@
-"""Two processes change their folders and the library that has both; they are killed at random moments."""
+"""Two processes change their folders and the library that has both. They are killed at random moments and, in
+every other round, at a system call on a file of the library: the first, the second, and so on.
+"""
 
+import itertools
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from failing_calls import build_failing_calls
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.results import Query
+from fishermix_photos.search.results import Query
 from tiny_model import TinyModel
 
 WRITER = Path(__file__).with_name("changing_writer.py")
@@ -19,21 +25,24 @@ def kill_writers(scratch, kills, seed=5):
     folders, place = [scratch / "one", scratch / "two"], scratch / "library"
     for folder in folders:
         folder.mkdir()
-    rng, killed, counts = random.Random(seed), 0, []
+    rng, killed, calls, counts = random.Random(seed), 0, itertools.count(1), []
+    preload = build_failing_calls(scratch)
     while killed < kills:
+        at_calls = preload is not None and killed // 2 % 2 == 1
         writers = [
-            subprocess.Popen(
-                [sys.executable, WRITER, folder, place, str(seed + killed)], stdout=subprocess.PIPE
-            )
+            _start([folder, place, str(seed + killed), *([str(next(calls))] if at_calls else [])], preload)
             for folder in folders
         ]
         for writer in writers:
             assert writer.stdout.readline() == b"ready\n"
-        time.sleep(rng.uniform(0, 0.5))
+        if not at_calls:
+            time.sleep(rng.uniform(0, 0.5))
+            assert all(writer.poll() is None for writer in writers), "a writer failed by itself"
         for writer in writers:
-            assert writer.poll() is None, "the writer failed by itself"
-            writer.kill()
-            writer.communicate()
+            if not at_calls:
+                writer.kill()
+            writer.communicate(timeout=60)
+            assert writer.returncode == -signal.SIGKILL, "a writer failed by itself"
             killed += 1
         with PhotoLibrary(place, TinyModel()) as library:
             problems = library.verify()
@@ -42,6 +51,11 @@ def kill_writers(scratch, kills, seed=5):
     assert min(max(count) for count in zip(*counts)) > 15, "the writers got nowhere before they were killed"
     _check_everything(place, folders)
     return killed
+
+
+def _start(arguments, preload):
+    environment = os.environ | ({"LD_PRELOAD": str(preload)} if preload else {})
+    return subprocess.Popen([sys.executable, WRITER, *arguments], stdout=subprocess.PIPE, env=environment)
 
 
 def _check_everything(place, folders):

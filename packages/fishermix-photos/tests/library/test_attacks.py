@@ -12,19 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos import nearest, photo_files
-from fishermix_photos import update as update_module
-from fishermix_photos.database import Entry
 from fishermix_photos.disk import find_open_paths
+from fishermix_photos.index import nearest
+from fishermix_photos.index import scan as photo_files
+from fishermix_photos.index import update as update_module
+from fishermix_photos.index.scan import Stamp, read_stamp
+from fishermix_photos.index.values import Entry
+from fishermix_photos.index.writer import LocalIndex
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.photo_files import Stamp, read_stamp
-from fishermix_photos.results import FolderAway, LibraryDamaged
-from fishermix_photos.store import LocalStore
+from fishermix_photos.search.results import FolderAway, LibraryDamaged
+from refuses import refuses
 from tiny_model import NAMES, TinyModel, paint
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
 
+@pytest.mark.slow
 @posix
 def test_folders_nested_deeper_than_calls(library, photos, search):
     handle = os.open(photos, os.O_RDONLY)
@@ -49,7 +52,7 @@ def test_equal_files_are_encoded_once(library, photos, search):
         shutil.copy(photos / "red.png", photos / f"copy{number}.png")
     library.update([photos])
     assert len(library.model.seen) == len(NAMES) + 1
-    assert {f"copy{number}.png" for number in range(5)} < set(search("red"))
+    assert {f"copy{number}.png" for number in range(5)} < set(search("red", merge_copies=False))
 
 
 def test_copies_of_a_file_that_changes_meanwhile_do_not_get_its_point(library, photos, search):
@@ -75,7 +78,7 @@ def test_copies_of_a_file_that_changes_meanwhile_do_not_get_its_point(library, p
 @pytest.mark.parametrize("text", ["x*y.png\n" * 1_001, "x" * 100_001])
 def test_too_many_rules_are_refused_at_once(library, photos, text):
     (photos / ".fishermixignore").write_text(text)
-    with pytest.raises(FishermixError, match="Shorten it"):
+    with refuses("wrong_ignore_file"):
         library.update([photos])
 
 
@@ -86,7 +89,7 @@ def test_too_many_rules_in_many_folders_are_refused(library, photos, monkeypatch
         (folder / ".fishermixignore").write_text("x*y.png\n" * 10)
         folder = folder / "sub"
         folder.mkdir(exist_ok=True)
-    with pytest.raises(FishermixError, match="Shorten them"):
+    with refuses("wrong_ignore_file"):
         library.update([photos])
 
 
@@ -98,7 +101,7 @@ def test_a_folder_that_is_renamed_while_it_is_read_is_reported(library, photos, 
         return hash_files(stamps)
 
     monkeypatch.setattr(update_module, "_hash_files", rename)
-    with pytest.raises(FolderAway, match="does not exist"):
+    with pytest.raises(FolderAway):
         library.update([photos])
     assert library.folders()[0].unreadable == {}
     monkeypatch.undo()
@@ -125,7 +128,7 @@ def test_photos_that_a_folder_lost_with_its_name_during_the_listing_stay(
         return listing
 
     monkeypatch.setattr(update_module, "scan_folder", scan_and_rename)
-    with pytest.raises(FolderAway, match="photos stay in the library"):
+    with pytest.raises(FolderAway):
         library.update([photos])
     assert library.count() == len(NAMES) + 1
 
@@ -180,14 +183,14 @@ def test_times_that_a_database_cannot_store(library, photos, search, seconds):
 @posix
 def test_points_that_are_a_link_are_not_written(library, photos, tmp_path):
     library.update([photos])
-    points = next(Path(library.place).glob("points-*"))
+    points = next(Path(library.place).glob("embeddings-*"))
     victim = tmp_path / "victim"
     victim.write_bytes(points.read_bytes())
     points.unlink()
     points.symlink_to(victim)
     before = victim.read_bytes()
     paint(photos / "another.png", "red", "blue", "red")
-    with pytest.raises(FishermixError, match="a link, which is not followed"):
+    with refuses("cannot_write"):
         library.update([photos])
     assert victim.read_bytes() == before
 
@@ -203,7 +206,7 @@ def test_a_database_that_is_a_link_is_not_used(library, photos, tmp_path):
     paint(photos / "another.png", "red", "blue", "red")
     with PhotoLibrary(other, library.model) as wrong:
         for use in (wrong.verify, lambda: wrong.update([photos]), lambda: wrong.search("red")):
-            with pytest.raises(FishermixError, match="a link, which is not followed"):
+            with refuses("wrong_file"):
                 use()
     assert (tmp_path / "library" / "library.sqlite").read_bytes() == before
 
@@ -215,7 +218,7 @@ def test_a_pipe_next_to_the_database_is_named(library, photos, suffix):
     library.close()
     pipe = Path(library.place) / f"library.sqlite{suffix}"
     os.mkfifo(pipe)
-    with pytest.raises(FishermixError, match=f"{pipe.name} is not a file"):
+    with refuses("wrong_file"):
         library.search("red")
     library.delete()
     assert library.update([photos]).encoded == len(NAMES) + 1
@@ -256,7 +259,7 @@ def test_codes_are_not_written_through_a_link(tmp_path, monkeypatch):
 def test_an_update_does_not_fill_in_points_that_are_missing(library, photos, size):
     library.update([photos])
     library.close()
-    points = next(Path(library.place).glob("points-*"))
+    points = next(Path(library.place).glob("embeddings-*"))
     if size is None:
         points.unlink()
     else:
@@ -264,13 +267,13 @@ def test_an_update_does_not_fill_in_points_that_are_missing(library, photos, siz
     paint(photos / "another.png", "red", "blue", "red")
     with PhotoLibrary(library.place, library.model) as again:
         for use in (lambda: again.update([photos]), lambda: again.search("red")):
-            with pytest.raises(LibraryDamaged, match="too short"):
+            with pytest.raises(LibraryDamaged):
                 use()
 
 
 @posix
 @pytest.mark.parametrize(
-    "statement", ["INSERT INTO dead VALUES (5000, 1)", "UPDATE contents SET row = 5000 WHERE row = 0"]
+    "statement", ["INSERT INTO orphaned VALUES (5000, 1)", "UPDATE contents SET row = 5000 WHERE row = 0"]
 )
 def test_rows_that_nobody_listed_are_damage(library, photos, search, statement):
     """A database of some kB could otherwise ask for terabytes of a file with holes."""
@@ -279,8 +282,8 @@ def test_rows_that_nobody_listed_are_damage(library, photos, search, statement):
     with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
         connection.execute(statement)
     connection.close()
-    os.truncate(next(Path(library.place).glob("points-*")), 1 << 30)
-    with pytest.raises(LibraryDamaged, match="neither alive nor dead"):
+    os.truncate(next(Path(library.place).glob("embeddings-*")), 1 << 30)
+    with pytest.raises(LibraryDamaged):
         search("red")
 
 
@@ -290,15 +293,15 @@ def test_points_of_another_length_than_the_model_says_are_damage(library, photos
     with sqlite3.connect(Path(library.place) / "library.sqlite") as connection:
         connection.execute("UPDATE state SET dimension = 1")
     connection.close()
-    with pytest.raises(LibraryDamaged, match="its points have 1 numbers"):
+    with pytest.raises(LibraryDamaged):
         search("red")
 
 
 def test_points_that_are_much_too_long_are_damage(library, photos):
     library.update([photos])
-    os.truncate(next(Path(library.place).glob("points-*")), 1 << 40)
+    os.truncate(next(Path(library.place).glob("embeddings-*")), 1 << 40)
     paint(photos / "another.png", "red", "blue", "red")
-    with pytest.raises(LibraryDamaged, match="much longer"):
+    with pytest.raises(LibraryDamaged):
         library.update([photos])
 
 
@@ -328,7 +331,7 @@ def test_a_lock_that_cannot_be_held_is_named_and_stops_no_search(library, photos
     path.mkdir()
     paint(photos / "new.png", "red", "blue")
     for change in (lambda: library.update([photos]), lambda: library.remove(photos)):
-        with pytest.raises(FishermixError, match=path.name):
+        with refuses("cannot_lock"):
             change()
     assert search("red", 1) == ["red.png"]
     library.delete()
@@ -338,6 +341,7 @@ def test_a_lock_that_cannot_be_held_is_named_and_stops_no_search(library, photos
 # Libraries that someone else made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -396,7 +400,7 @@ def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, p
 
         monkeypatch.setattr(Path, "unlink", die)
         try:
-            LocalStore(place).delete()
+            LocalIndex(place).delete()
             killed = False
         except Killed:
             killed = True
@@ -407,7 +411,7 @@ def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, p
             library.update([photos])
             assert library.count() == len(NAMES) + 1
             assert library.verify() == []
-        LocalStore(place).delete()
+        LocalIndex(place).delete()
         assert not place.exists()
         if not killed:
             break
@@ -416,12 +420,12 @@ def test_a_kill_at_each_step_of_a_deletion_leaves_a_place_that_works(tmp_path, p
 
 
 @posix
-@pytest.mark.parametrize("pattern", ["library.sqlite", "points-*"])
+@pytest.mark.parametrize("pattern", ["library.sqlite", "embeddings-*"])
 def test_files_that_may_not_be_read_are_named(library, photos, search, pattern, monkeypatch):
     library.update([photos])
     library.close()
     (file,) = Path(library.place).glob(pattern)
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != file and access(path, mode))
-    with pytest.raises(FishermixError, match=f"no permission to read .*{file.name}"):
+    with refuses("no_permission"):
         PhotoLibrary(library.place, library.model).search("red")

@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
 from fishermix_photos.contact_sheet import make_thumbnail, write_contact_sheet
-from fishermix_photos.results import Photo
+from fishermix_photos.search.results import Photo
 from PIL import Image
+from refuses import refuses
 from tiny_model import HOSTILE, paint
 
 
@@ -38,7 +38,7 @@ def test_every_kind_of_pixel_is_shown(tmp_path, mode):
 
 def test_what_is_no_photo_is_told(tmp_path):
     (tmp_path / "no.jpg").write_text("no photo")
-    with pytest.raises(FishermixError, match="not an image"):
+    with refuses("not_an_image"):
         make_thumbnail(tmp_path / "no.jpg", 100)
 
 

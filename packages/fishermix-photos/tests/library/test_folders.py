@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
-from fishermix_photos.database import Entry
-from fishermix_photos.photo_files import Stamp
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import NotInLibrary, Query
-from fishermix_photos.store import LocalStore
+from fishermix_photos.index.scan import Stamp
+from fishermix_photos.index.values import Entry
+from fishermix_photos.index.writer import LocalIndex
+from fishermix_photos.search.results import NotInLibrary, Query
+from fishermix_photos.search.terms import parse_query
 from tiny_model import NAMES, paint
 
 
@@ -127,7 +127,7 @@ def test_two_libraries_know_nothing_of_each_other(library, update, photos, tmp_p
 
 
 def test_the_root_of_the_disk_may_be_a_folder(library, tmp_path):
-    store = LocalStore(library.place)
+    store = LocalIndex(library.place)
     store.adopt(library.model.key, library.model.csls_dimension)
     store.add_folder("/")
     points = np.eye(len(NAMES), dtype=np.float32)

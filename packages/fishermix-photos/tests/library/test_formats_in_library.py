@@ -1,23 +1,19 @@
 """Every format is found by a query; files that are not read are counted; parts of files are indexed."""
 
 import os
-import sys
-from pathlib import Path
 
+import make_formats
 import numpy as np
 import pytest
+from fishermix_photos.index.scan import scan_folder
+from fishermix_photos.index.writer import LocalIndex
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.photo_files import scan_folder
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import Query
-from fishermix_photos.store import LocalStore
-from fishermix_photos.vision import formats
-from fishermix_photos.vision.open import UnreadableImage, open_photo
+from fishermix_photos.photos import formats
+from fishermix_photos.photos.open import UnreadableImage, open_photo
+from fishermix_photos.search.results import Query
+from fishermix_photos.search.terms import parse_query
 from PIL import Image
 from tiny_model import COLOURS, NAMES, TinyModel, paint
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "vision"))
-import make_formats
 
 pytest.importorskip("tifffile")
 
@@ -149,9 +145,9 @@ def test_what_is_not_read_is_counted_by_suffix(folder, library, monkeypatch):
 
 def test_what_was_too_large_is_tried_again(folder, library, monkeypatch):
     paint(folder / "red.png", "red", size=(100, 80))
-    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", 1000)
+    monkeypatch.setattr("fishermix_photos.photos.open._chosen_max_pixels", 1000)
     assert "100 x 80 pixels" in library.update([folder]).unreadable[f"{folder}/red.png"]
-    monkeypatch.setattr("fishermix_photos.vision.open._chosen_max_pixels", 10_000)
+    monkeypatch.setattr("fishermix_photos.photos.open._chosen_max_pixels", 10_000)
     changes = library.update([folder])
     assert (changes.encoded, changes.unreadable) == (1, {})
     (folder / "broken.png").write_bytes(b"x")
@@ -164,8 +160,8 @@ def test_what_was_too_large_is_tried_again(folder, library, monkeypatch):
 def test_a_crash_between_the_frames_or_pages_of_a_file_is_repaired(folder, library, monkeypatch):
     pages = [picture(name) for name in NAMES]
     (folder / "scan.tif").write_bytes(make_formats.make_pages(pages))
-    monkeypatch.setattr("fishermix_photos.update.PHOTOS_PER_COMMIT", 2)
-    write, calls = LocalStore.write, []
+    monkeypatch.setattr("fishermix_photos.index.update.PHOTOS_PER_COMMIT", 2)
+    write, calls = LocalIndex.write, []
 
     def fail(store, *change):
         calls.append(change)
@@ -173,10 +169,10 @@ def test_a_crash_between_the_frames_or_pages_of_a_file_is_repaired(folder, libra
             raise RuntimeError("killed")
         return write(store, *change)
 
-    monkeypatch.setattr(LocalStore, "write", fail)
+    monkeypatch.setattr(LocalIndex, "write", fail)
     with pytest.raises(RuntimeError):
         library.update([folder])
-    monkeypatch.setattr(LocalStore, "write", write)
+    monkeypatch.setattr(LocalIndex, "write", write)
     assert 0 < len(list_stored(library)) < len(NAMES)
     assert library.update([folder]).encoded == 1
     assert len(list_stored(library)) == len(NAMES)

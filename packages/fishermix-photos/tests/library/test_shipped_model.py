@@ -4,14 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from fishermix.measures.ranks import summary, task_ranks
+from fishermix.joint.ranks import summary, task_ranks
+from fishermix_lab.datasets.readers import open_dataset
 from fishermix_photos.cli import load_commands
 from fishermix_photos.cli.demo import copy_packaged_photos
-from fishermix_photos.lab.datasets import open_dataset
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.model import SHIPPED, ImageTextModel
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import Query
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.saved import SHIPPED
+from fishermix_photos.search.results import Query
+from fishermix_photos.search.terms import parse_query
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="no model in the package yet")
@@ -69,6 +70,7 @@ def test_explanations_have_the_score_of_the_search(library, sentence):
     assert found.score == pytest.approx(list_scores(library, sentence)["chelsea.png"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_every_photo_gets_a_sentence(library):
     for photo in list(list_photos(library).values())[:5]:
         assert len(library.describe(photo.id).sentence.split()) >= 3
@@ -77,7 +79,7 @@ def test_every_photo_gets_a_sentence(library):
 @pytest.mark.real
 def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, monkeypatch):
     """Captions of test photos as queries through the command: the same ranks as
-    `fishermix.measures.ranks`.
+    `fishermix.joint.ranks`.
     """
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
     test = open_dataset(f"flickr8k:{flickr8k}").part("test").select(np.arange(120))
@@ -93,7 +95,7 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
         points,
         model.encode_text([test.sentences[q] for q in queries]),
         test.image_of[queries],
-        model.joint_space.hubness.of_images(points),
+        model.joint_space.hubness.of_left(points),
         tasks=["search"],
     )["search"]
     app, found = load_commands(), []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fishermix_photos.search import estimate_threshold
+from fishermix_photos.search.calibration import estimate_threshold
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

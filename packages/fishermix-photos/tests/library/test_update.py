@@ -7,12 +7,14 @@ import sys
 
 import pytest
 from fishermix.errors import FishermixError
+from fishermix.joint.space import JointSpace
+from fishermix_photos.index.writer import LocalIndex
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.model import ImageTextModel
-from fishermix_photos.results import FolderAway, LibraryBusy, Query
-from fishermix_photos.store import LocalStore
+from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.search.results import FolderAway, LibraryBusy, Query
 from PIL import Image
-from tiny_model import NAMES, TinyModel, paint
+from refuses import refuses
+from tiny_model import NAMES, TinyModel, paint, project_to_colours
 
 
 def counts(changes):
@@ -49,7 +51,7 @@ def test_moved_copied_and_touched_photos_are_recognized_by_content(library, phot
     assert counts(library.update([photos])) == (0, 3, 1)
     assert library.model.seen == []
     assert search("red", 1) == ["sub/rot.png"]
-    assert search("blue", 2) == ["blau.png", "blue.png"]
+    assert search("blue", 2, merge_copies=False) == ["blau.png", "blue.png"]
     assert library.summary().contents == 8
     assert library.verify() == []
 
@@ -85,7 +87,7 @@ def test_a_file_that_may_not_be_opened_is_tried_again(library, photos, search, m
             raise PermissionError(13, "Permission denied")
         return open(path, "rb")
 
-    monkeypatch.setattr("fishermix_photos.vision.open.open_regular", refuse)
+    monkeypatch.setattr("fishermix_photos.photos.open.open_regular", refuse)
     red = str(photos / "red.png")
     assert library.update([photos]).unreadable == {red: "cannot be opened (Permission denied)"}
     assert list(library.status(photos).unreadable) == [red]
@@ -113,13 +115,13 @@ def test_a_folder_that_may_not_be_read_keeps_its_photos(library, photos, search,
 def test_a_disk_that_is_not_mounted_costs_no_photos(library, photos, search):
     library.update([photos])
     photos.rename(photos.with_name("elsewhere"))
-    with pytest.raises(FolderAway, match="does not exist"):
+    with pytest.raises(FolderAway):
         library.update([photos])
     (status,) = library.folders()
     assert (status.exists, status.photos) == (False, 8)
     assert search("red", 1) == ["red.png"]
     photos.mkdir()
-    with pytest.raises(FolderAway, match=r"has 8 photos of .*, but there are none now\. Is the disk mounted"):
+    with pytest.raises(FolderAway):
         library.update([photos])
     assert library.count() == 8
 
@@ -133,6 +135,19 @@ def test_one_folder_that_is_away_does_not_stop_the_others(library, photos, tmp_p
     assert changes.encoded == 1
     assert list(changes.problems) == [tmp_path / "other"]
     assert search("yellow green", 1) == ["new.png"]
+
+
+def test_a_new_folder_that_is_missing_does_not_stop_the_others(library, photos, tmp_path, search):
+    missing, file = tmp_path / "missing", paint(tmp_path / "file.png", "red")
+    changes = library.update([missing, photos, file])
+    assert changes.encoded == 8
+    assert list(changes.problems) == [missing, file]
+    assert [status.folder for status in library.folders()] == [photos]
+    with refuses("wrong_folder"):
+        library.update([missing, missing])
+    shutil.rmtree(photos)
+    with pytest.raises(FishermixError):
+        library.update([missing, photos])
 
 
 def test_links_hidden_files_and_other_files_are_left_alone(library, photos, tmp_path):
@@ -171,11 +186,10 @@ def test_another_model_encodes_all_folders_again(library, photos, tmp_path):
     class Other(TinyModel):
         key, csls_dimension = "other", 3
 
-        def image_points(self, features):
-            return features[:, :3]
+        joint_space = JointSpace(project_to_colours(3), power=0)
 
     with PhotoLibrary(library.place, Other()) as other:
-        with pytest.raises(FishermixError, match="another model"):
+        with refuses("other_model"):
             other.search("red")
         changes = other.update([photos])
         assert changes.encoded == 9
@@ -188,15 +202,15 @@ def test_folders_without_photos_and_mistakes_are_reported(library, tmp_path, sea
     (tmp_path / "empty").mkdir()
     assert library.update([tmp_path / "empty"]).remarks == (f"There are no photos in {tmp_path / 'empty'}.",)
     assert library.folders() == search("red") == []
-    with pytest.raises(FishermixError, match="nowhere does not exist"):
+    with refuses("wrong_folder"):
         library.update([tmp_path / "nowhere"])
-    with pytest.raises(FishermixError, match="not a folder"):
+    with refuses("wrong_folder"):
         library.update([paint(tmp_path / "file.png", "red")])
 
 
 def test_two_updates_of_a_folder_at_once(library, photos, tmp_path, search):
-    other = LocalStore(tmp_path / "library")
-    with other.updating([str(photos)]), pytest.raises(LibraryBusy, match="Another process"):
+    other = LocalIndex(tmp_path / "library")
+    with other.updating([str(photos)]), pytest.raises(LibraryBusy):
         library.update([photos])
     library.update([photos])
     with other.updating([str(photos)]):  # readers do not wait, and nothing has changed
@@ -208,8 +222,8 @@ def test_two_updates_of_a_folder_at_once(library, photos, tmp_path, search):
 def test_a_killed_update_leaves_no_lock(library, photos, tmp_path):
     library.update([photos])
     script = (
-        "import sys, os; from fishermix_photos.store import LocalStore\n"
-        "with LocalStore(sys.argv[1]).updating([sys.argv[2]]): os.kill(os.getpid(), 9)"
+        "import sys, os; from fishermix_photos.index.writer import LocalIndex\n"
+        "with LocalIndex(sys.argv[1]).updating([sys.argv[2]]): os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "library", photos], check=False)
     assert done.returncode == -9

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
-from fishermix_photos.describe import SentencePool
-from fishermix_photos.model import PooledSentences
+from fishermix_photos.model.sentences import PooledSentences, SentencePool
+from refuses import refuses
 from tiny_model import NAMES, TinyModel
 
 
@@ -29,9 +28,9 @@ def test_a_saved_pool_has_the_directions_of_its_points(pool, tmp_path):
 
 def test_a_pool_belongs_to_one_model(pool, tmp_path):
     pool.save(tmp_path / "pool", "tiny")
-    with pytest.raises(FishermixError, match="encoded by another model"):
+    with refuses("wrong_sentences"):
         PooledSentences.load(tmp_path / "pool", "another", len(NAMES))
-    with pytest.raises(FishermixError, match="points"):
+    with refuses("damaged"):
         PooledSentences.load(tmp_path / "pool", "tiny", len(NAMES) + 1)
 
 

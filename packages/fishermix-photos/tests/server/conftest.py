@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.model import Calibration
+from fishermix_photos.model.calibration import Calibration
 from fishermix_photos.server.app import create_app
 from fishermix_photos.server.connections import Server
 from fishermix_photos.server.guards import Limits
@@ -106,6 +106,34 @@ def judged(served, tmp_path_factory):
     paint(folder / "white.png", "white")
     model = give_sentences(CalibratedModel(), SENTENCES)
     with make_library(folder, tmp_path_factory.mktemp("library"), model) as library:
+        host, port = served(app=create_app(show(library)))
+        yield f"http://{host}:{port}/"
+
+
+@pytest.fixture
+def judged_live(served, tmp_path):
+    """A server of two photos with probabilities that follows its folder: `url` and `folder`."""
+    folder = tmp_path / "photos"
+    paint(folder / "red.png", "red")
+    paint(folder / "white.png", "white")
+    library = PhotoLibrary(tmp_path / "library", CalibratedModel())
+    following = LiveLibrary(lambda: library, [folder])
+    following.start()
+    while not (following.progress().state == "ready" and following.progress().photos == 2):
+        time.sleep(0.02)
+    host, port = served(app=create_app(following))
+    yield SimpleNamespace(url=f"http://{host}:{port}/", folder=folder)
+    following.stop()
+    library.close()
+
+
+@pytest.fixture(scope="module")
+def many_likely(served, tmp_path_factory):
+    """The address of a server of 70 photos that are likely right for "red"."""
+    folder = tmp_path_factory.mktemp("many") / "photos"
+    for number in range(70):
+        paint_mosaic(folder / f"{number}.png", ("red", "blue"), seed=number)
+    with make_library(folder, tmp_path_factory.mktemp("library"), CalibratedModel()) as library:
         host, port = served(app=create_app(show(library)))
         yield f"http://{host}:{port}/"
 

@@ -1,21 +1,25 @@
-"""Eight clients at once: `python load_clients.py HOST PORT REQUESTS ID...` prints a count of the statuses
-as JSON.
+"""Clients at once: `python load_clients.py HOST PORT CLIENTS REQUESTS SECONDS ID...` prints, as JSON, a count
+of the statuses and the milliseconds within which half and 95 % of the requests were answered. It stops after
+so many seconds.
 """
 
 import collections
 import http.client
 import io
 import json
+import statistics
 import sys
 import threading
+import time
 
 from PIL import Image
 
-CLIENTS = 8
-host, port, requests, ids = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+host, (port, clients, requests), ids = sys.argv[1], map(int, sys.argv[2:5]), sys.argv[6:]
+until = time.monotonic() + float(sys.argv[5])
 picture = io.BytesIO()
 Image.new("RGB", (64, 48), (220, 20, 20)).save(picture, "JPEG")
 statuses: collections.Counter[str] = collections.Counter()
+milliseconds: list[float] = []
 
 
 def requests_of(number):
@@ -34,8 +38,11 @@ def requests_of(number):
 
 def client(start):
     connection = http.client.HTTPConnection(host, port, timeout=60)
-    for number in range(start, requests, CLIENTS):
-        method, path, body = requests_of(number // CLIENTS)
+    for number in range(start, requests, clients):
+        method, path, body = requests_of(number // clients)
+        began = time.monotonic()
+        if began > until:
+            break
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()
@@ -44,11 +51,13 @@ def client(start):
         except (OSError, http.client.HTTPException) as error:
             statuses[type(error).__name__] += 1
             connection.close()
+        milliseconds.append(1000 * (time.monotonic() - began))
 
 
-threads = [threading.Thread(target=client, args=(start,)) for start in range(CLIENTS)]
+threads = [threading.Thread(target=client, args=(start,)) for start in range(clients)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-print(json.dumps(statuses))
+slow = statistics.quantiles(milliseconds, n=20)
+print(json.dumps({"statuses": statuses, "half": round(slow[9], 1), "p95": round(slow[18], 1)}))

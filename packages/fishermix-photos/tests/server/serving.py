@@ -4,7 +4,7 @@ that are no copies of each other.
 
 import numpy as np
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.results import Query
+from fishermix_photos.search.results import Query
 from fishermix_photos.server.live import LiveLibrary
 from PIL import Image
 from tiny_model import COLOURS

@@ -2,6 +2,7 @@
 many seconds for the head of a request; prints its port.
 """
 
+import contextlib
 import logging
 import resource
 import socket
@@ -27,4 +28,5 @@ with make_library(folder / "photos", folder / "library", TinyModel()) as library
     listener.listen()
     server = Server(app, head_seconds=float(sys.argv[3]))
     print(listener.getsockname()[1], flush=True)
-    server.run(sockets=[listener])
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])

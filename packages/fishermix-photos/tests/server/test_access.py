@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 from fishermix_photos.server.access import Access, find_own_address, is_loopback
 from fishermix_photos.server.app import create_app
-from serving import id_of
+from fishermix_photos.server.live import LiveLibrary
+from serving import id_of, make_library
 from starlette.testclient import TestClient
-from tiny_model import paint
+from tiny_model import TinyModel, paint
 
 PATHS = ("/", "/app.js", "/openapi.json", "/api/status", "/api/search?q=red", "/api/browse")
 
@@ -167,9 +168,32 @@ def test_a_network_sees_no_full_path(client, token, library):
     assert client.get(f"/api/export?id={photo}").text == "photos/red.png\n"
 
 
+@pytest.mark.parametrize("local", [False, True])
+def test_problems_name_full_paths_on_this_machine_only(tmp_path, local):
+    """A library that cannot be used any more: its folder is named in errors and in the status."""
+    folder = paint(tmp_path / "somebody" / "photos" / "red.png", "red").parent
+    library, access = make_library(folder, tmp_path / "somebody" / "library", TinyModel()), Access(local)
+    live = LiveLibrary(lambda: library, [folder])
+    live.open()
+    headers = {} if local else {"Authorization": f"Bearer {access.token}"}
+    with TestClient(create_app(live, access=access), base_url="http://127.0.0.1", headers=headers) as client:
+        folder.rename(tmp_path / "elsewhere")
+        live._look()
+        live._update()
+        problem = client.get("/api/status").json()["problem"]
+        assert ("somebody" in problem) is local
+        assert "photos" in problem
+        library.close()
+        (tmp_path / "somebody" / "library" / "library.sqlite").write_bytes(b"no database" * 1000)
+        answer = client.get("/api/search?q=red")
+        assert answer.status_code == 400
+        assert ("somebody" in answer.json()["detail"]) is local
+
+
 def test_a_network_needs_a_token():
-    assert Access(local=False).token
-    assert Access().token is None
+    assert Access(local=False).is_closed
+    assert Access(with_token=True).is_closed
+    assert not Access().is_closed
     assert [is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost")] == [True] * 4
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.7", "example")] == [False] * 4
     assert find_own_address("127.0.0.1") == "127.0.0.1"
@@ -200,7 +224,7 @@ def serve(tmp_path, *options):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     code = (
-        "from tiny_model import TinyModel; from fishermix_photos.model import ImageTextModel; "
+        "from tiny_model import TinyModel; from fishermix_photos.model.model import ImageTextModel; "
         "ImageTextModel.load = TinyModel.load; from fishermix_photos.cli import main; main()"
     )
     paths = os.pathsep.join([str(Path(__file__).parent.parent), *(path for path in sys.path if path)])
@@ -260,6 +284,7 @@ def fetch(connection, path, **headers):
     raise AssertionError("the server did not load")
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_link_and_a_qr_code_of_it(tmp_path):
     with serve(tmp_path, "--token") as (process, port):
         link, before = read_link(process)

@@ -5,7 +5,8 @@ import json
 import pytest
 from fishermix_photos.cli import load_commands
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.model import Calibration, ImageTextModel
+from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.model import ImageTextModel
 from fishermix_photos.server.app import create_app
 from serving import show
 from starlette.testclient import TestClient

@@ -9,8 +9,8 @@ import time
 import urllib.request
 
 import pytest
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import Query, Results
+from fishermix_photos.search.results import Query, Results
+from fishermix_photos.search.terms import parse_query
 from fishermix_photos.server.app import STATIC, create_app
 from fishermix_photos.server.guards import Limits
 from PIL import Image
@@ -39,9 +39,9 @@ def test_search(client, library):
         (photo.id, photo.score) for photo in expected.photos
     ]
     assert answer["more"]
-    assert answer["remarks"] == []
-    (remark,) = client.get("/api/search", params={"q": "red boat"}).json()["remarks"]
-    assert remark["text"] == "Unknown words, ignored: boat."
+    assert answer["notes"] == []
+    notes = client.get("/api/search", params={"q": "red boat"}).json()["notes"]
+    assert [(note["kind"], note["name"]) for note in notes] == [("ignored", "boat")]
 
 
 def test_photos_have_probabilities_in_numbers_and_words(judged):
@@ -90,12 +90,14 @@ def test_similar_and_caption_by_id_and_by_upload(client, library):
 
 def test_explain(client, library):
     flag = id_of(library, "sub/flag.png")
-    answer = client.get("/api/explain", params={"q": "red flag - green", "id": flag}).json()
+    answer = client.get("/api/explain", params={"q": '"red flag" - green', "id": flag}).json()
     assert answer["score"] == pytest.approx(1 / math.sqrt(3), abs=0.05)
     assert [part["word"] for part in answer["words"]] == ["red", "flag"]
     assert answer["words"][0]["drop"] == pytest.approx(answer["score"])
     assert answer["words"][1]["drop"] == pytest.approx(0)
     assert answer["out_of_vocabulary"] == ["flag"]
+    named = client.get("/api/explain", params={"q": "white red.png", "id": id_of(library, "red.png")}).json()
+    assert ([part["word"] for part in named["words"]], named["out_of_vocabulary"]) == (["white"], [])
     assert client.get("/api/explain", params={"q": f"photo:{flag}", "id": flag}).status_code == 400
     assert client.get("/api/explain", params={"q": "\x90", "id": flag}).status_code == 404  # no words
     assert client.get("/api/explain", params={"q": "*)", "id": "0" * 16}).status_code == 404

@@ -6,15 +6,17 @@ from datetime import date
 
 import numpy as np
 import pytest
-from fishermix.joint import HubnessCorrection
-from fishermix_photos.describe import SentencePool, find_topics
-from fishermix_photos.query import parse_query
-from fishermix_photos.results import Query
-from fishermix_photos.search import count_facets
+from fishermix.joint.hubness import HubnessCorrection
+from fishermix_photos.index.photo import name_folders
+from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.model.sentences import SentencePool, find_topics
+from fishermix_photos.search.facets import count_facets
+from fishermix_photos.search.results import Query
+from fishermix_photos.search.terms import parse_query
 from fishermix_photos.server.app import create_app
 from serving import make_library, paint_mosaic, photos_of, show
 from starlette.testclient import TestClient
-from tiny_model import NAMES, TinyModel
+from tiny_model import NAMES, TinyModel, paint
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,7 @@ def day_of(path):
     return date(int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 7, 60, 200])
 @pytest.mark.parametrize("sort", ["date", "oldest", "name"])
 def test_pages_put_together_are_everything_in_order(client, album, n, sort):
@@ -139,6 +142,54 @@ def test_facets_count_what_the_filters_find(client):
             assert client.get("/api/browse", params=chosen).json()["total"] == choice["photos"]
 
 
+def test_folders_of_one_name_are_told_apart(tmp_path):
+    """`iapr/images` and `coco/images`: each has a node of its own, names, and a filter."""
+    places = {
+        tmp_path / "iapr" / "images": 3,
+        tmp_path / "coco" / "images": 2,
+        tmp_path / "coco" / "Camera": 1,
+        tmp_path / "images of dogs": 1,
+    }
+    with PhotoLibrary(tmp_path / "library", TinyModel()) as library:
+        for place, number in places.items():
+            for photo in range(number):
+                paint(place / "inside" / f"{photo} {place.parent.name}.png", NAMES[photo], "red")
+            library.update([place])
+        with TestClient(create_app(show(library)), base_url="http://127.0.0.1") as client:
+            folders = {one["name"]: one["photos"] for one in client.get("/api/facets").json()["folders"]}
+            tops = {name for name in folders if not name.endswith("/inside")}
+            assert tops == {"Camera", "coco", "coco/images", "iapr", "iapr/images", "images of dogs"}
+            paths = {photo["path"] for photo in client.get("/api/browse").json()["photos"]}
+            for name, number in folders.items():
+                chosen = client.get("/api/browse", params={"in": f"/{name}"}).json()["photos"]
+                if name == "coco":  # its part of a name, not the folder Camera
+                    assert number == 2
+                assert len(chosen) == number
+                assert {photo["path"] for photo in chosen} == {
+                    path for path in paths if path.startswith(f"{name}/")
+                }
+            assert client.get("/api/browse", params={"in": "/images"}).json()["total"] == 5
+            # As a user types what the page shows.
+            assert client.get("/api/browse", params={"in": "iapr/images"}).json()["total"] == 3
+            assert client.get("/api/browse", params={"in": "coco/images/inside"}).json()["total"] == 2
+        with TestClient(create_app(show(library, [*places][:1])), base_url="http://127.0.0.1") as client:
+            assert client.get("/api/browse", params={"in": "/iapr/images"}).json()["total"] == 3
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["/a/b"], ["b"]),
+        (["/"], [""]),
+        (["/", "/a"], ["", "a"]),
+        (["/x/a/b", "/y/a/b", "/b"], ["x/a/b", "y/a/b", "b"]),
+        (["/b", "/a/b"], ["b", "a/b"]),
+    ],
+)
+def test_names_of_folders(folders, names):
+    assert [*name_folders(folders).values()] == names
+
+
 def test_all_folders_are_counted():
     files = [
         (row, b"/home/me/Pictures/%d/%d/a.jpg" % (row % 10, row), b"/home/me/Pictures", None)
@@ -178,7 +229,7 @@ def test_topics_are_what_other_photos_do_not_show():
     """Compared with the training photos in the model: what these show too does not distinguish a library."""
     images = np.eye(7, dtype=np.float32)[[0] * 50 + [1] * 50]
     model = TinyModel()
-    model.hubness = HubnessCorrection.from_points(images, images, 5)
+    model.hubness = HubnessCorrection.from_embeddings(images, images, 5)
     pool = SentencePool(model, [f"a picture in {name}" for name in NAMES] * 2)
     assert pool.reference == ({"red": 50, "green": 50, "picture": 100}, 100)
     assert find_topics(pool, model.encode_text(["red"] * 20 + ["blue"] * 15)) == ["blue"]

@@ -24,13 +24,16 @@ def description(address):
     return schemathesis.openapi.from_url(f"http://{address[0]}:{address[1]}/openapi.json")
 
 
+@pytest.mark.slow
 def test_every_route_is_described(description):
     paths = {operation.ok().path for operation in description.get_all_operations()}
-    named = "search browse facets duplicates topics caption similar explain export status"
+    named = "search browse facets duplicates topics caption similar explain export zip status uploads"
+    named += " places folders copies"
     photo = {f"/api/photos/{{id}}{rest}" for rest in ("", "/details", "/original")}
     assert paths == {f"/api/{name}" for name in named.split()} | photo
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_answers_are_as_described(description, mode):
     for result in description.get_all_operations():

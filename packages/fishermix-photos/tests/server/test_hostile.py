@@ -57,12 +57,14 @@ def test_a_body_is_counted_while_it_arrives(served):
     assert is_well(address)
 
 
+@pytest.mark.slow
 def test_a_slow_body_is_given_up(strict):
     answer = exchange(strict, head("POST", "/api/caption", "Content-Length: 5000"), b"x")
     assert answer.startswith(b"HTTP/1.1 408")
     assert is_well(strict)
 
 
+@pytest.mark.slow
 def test_a_drop_at_a_time_does_not_win_time(strict):
     drops = [b"x"] * 14
     answer = exchange(strict, head("POST", "/api/caption", "Content-Length: 5000"), *drops, pause=0.15)
@@ -129,6 +131,7 @@ def test_unfinished_uploads_stay_within_a_budget_of_bytes(served):
         pytest.fail("the budget was never given back")
 
 
+@pytest.mark.slow
 def test_uploads_that_trickle_lock_nobody_out(served):
     address = served(Limits(body_seconds=10.0))
     with unfinished_uploads(address, 300, 2):

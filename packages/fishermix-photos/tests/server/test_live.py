@@ -1,5 +1,6 @@
 """The server starts at once, says what it does, and follows its folder."""
 
+import errno
 import os
 import shutil
 import threading
@@ -8,10 +9,11 @@ import time
 import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.results import Query
+from fishermix_photos.search.results import Query
 from fishermix_photos.server import live as live_module
 from fishermix_photos.server.app import create_app
 from fishermix_photos.server.live import Events, LiveLibrary
+from starlette.routing import Route
 from starlette.testclient import TestClient
 from tiny_model import NAMES, TinyModel, paint
 
@@ -107,13 +109,36 @@ def test_a_search_does_not_wait_for_what_only_captions_need(tmp_path, follow):
         library.update([paint(tmp_path / "photos" / "red.png", "red").parent])
     live = follow(lambda: PhotoLibrary(tmp_path / "library", model))
     with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
+        wait_for(lambda: client.get("/api/search?q=red").status_code == 200)
+        topics = threading.Thread(target=client.get, args=["/api/topics"])
+        topics.start()
         assert loading.wait(30)
         found = []
         asking = threading.Thread(target=lambda: found.append(client.get("/api/search?q=red").json()))
         asking.start()
         asking.join(5)
         go_on.set()
+        topics.join()
         assert [photo["path"] for photo in found[0]["photos"]] == ["photos/red.png"]
+
+
+@pytest.mark.slow
+def test_what_only_captions_need_is_loaded_for_them_and_released(tmp_path, follow, monkeypatch):
+    """The real model: its networks, its captioner and its sentences take half of the memory."""
+    monkeypatch.setattr(live_module, "SECONDS_UNTIL_RELEASE", 0.5)
+    paint(tmp_path / "photos" / "red.png", "red")
+    live = follow(lambda: PhotoLibrary(tmp_path / "library"))
+    wait_for(lambda: count(live) == 1)
+    parts = {"image_encoder", "captioner", "pool"}
+    wait_for(lambda: not parts & {*vars(live.library.model)})  # the update needed the first
+    with TestClient(create_app(live), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/search?q=red").status_code == 200
+        assert not {"image_encoder", "captioner"} & {*vars(live.library.model)}
+        assert client.get("/api/topics").status_code == 200
+        id = client.get("/api/browse").json()["photos"][0]["id"]
+        assert client.get(f"/api/caption?id={id}").json()["sentence"]
+        wait_for(lambda: not parts & {*vars(live.library.model)})
+        assert client.get(f"/api/caption?id={id}").json()["sentence"]  # and it is loaded again
 
 
 def test_new_changed_moved_and_deleted_photos(tmp_path, follow):
@@ -189,6 +214,7 @@ def test_progress_while_photos_are_indexed(tmp_path, follow):
         wait_for(lambda: len(client.get("/api/browse?n=200").json()["photos"]) == 130)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_not_mounted_is_reported_and_comes_back(tmp_path, follow):
     folder = tmp_path / "photos"
     paint(folder / "a.png", "red")
@@ -335,6 +361,25 @@ def test_a_failure_ends_the_server(follow):
     assert str(live.failure) == "There is no model."
 
 
+def test_an_error_of_the_system_ends_the_server_with_a_sentence(follow, tmp_path, recwarn):
+    ended = threading.Event()
+    live = follow(lambda: os.open(tmp_path / "gone", os.O_RDONLY), events=Events(failed=ended.set))
+    assert ended.wait(30)
+    live.stop()
+    assert "gone" in str(live.failure)
+    assert "FileNotFoundError" not in str(live.failure)
+    assert not recwarn.list  # of an exception in a thread
+
+
+def test_a_request_that_the_system_cannot_serve_gets_its_reason(follow):
+    live = follow()
+    app = create_app(live)
+    app.router.routes.insert(0, Route("/fails", lambda request: os.open("gone", os.O_RDONLY)))
+    answer = TestClient(app, base_url="http://localhost").get("/fails")
+    assert answer.status_code == 503
+    assert answer.json()["detail"]
+
+
 def test_an_unexpected_error_is_shown_and_the_server_goes_on(tmp_path, follow):
     folder, model = tmp_path / "photos", TinyModel()
     paint(folder / "a.png", "red")
@@ -347,6 +392,46 @@ def test_an_unexpected_error_is_shown_and_the_server_goes_on(tmp_path, follow):
     wait_for(lambda: count(live) == 1)
     wait_for(lambda: live.progress().problem is None)
     assert not ended.is_set()
+
+
+def test_an_error_of_the_system_is_explained_without_a_traceback(tmp_path, follow, caplog):
+    """Too many open files, for example."""
+    folder, model = tmp_path / "photos", TinyModel()
+    paint(folder / "a.png", "red")
+    stream, broken = model.image_encoder.stream, [True]
+
+    def fail(images, on_open=None):
+        if broken:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return stream(images, on_open)
+
+    model.image_encoder.stream = fail
+    live = follow(lambda: PhotoLibrary(tmp_path / "library", model))
+    wait_for(lambda: live.progress().problem)
+    broken.clear()
+    wait_for(lambda: count(live) == 1)
+    assert caplog.records == []
+
+
+def test_an_error_of_a_scan_is_a_problem_that_passes(tmp_path, follow, monkeypatch, caplog):
+    paint(tmp_path / "photos" / "a.png", "red")
+    live = follow()
+    wait_for(lambda: count(live) == 1)
+    scan = live_module.scan_folder
+    broken = [True]
+
+    def fail(folder, *rest):
+        if broken:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return scan(folder, *rest)
+
+    monkeypatch.setattr(live_module, "scan_folder", fail)
+    time.sleep(0.5)
+    broken.clear()
+    paint(tmp_path / "photos" / "b.png", "blue")
+    wait_for(lambda: count(live) == 2)
+    assert live.failure is None
+    assert caplog.records == []
 
 
 def test_stopping_ends_an_update_between_batches(tmp_path, follow):

@@ -1,18 +1,21 @@
-"""10,000 requests from 8 clients on loopback, without an error."""
+"""10,000 requests from 8 clients on loopback, without an error; `make requests` sends more."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-from fishermix_photos.results import Query
+import pytest
+from fishermix_photos.search.results import Query
 
-REQUESTS = 10_000
+CLIENTS, REQUESTS, SECONDS = 8, 10_000, 300
 
 
+@pytest.mark.slow
 def test_ten_thousand_requests(address, library):
     ids = [photo.id for photo in library.browse(Query(n=20)).photos]
     script = Path(__file__).with_name("load_clients.py")
-    command = [sys.executable, str(script), *map(str, address), str(REQUESTS), *ids]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert json.loads(result.stdout) == {"200": REQUESTS}
+    numbers = map(str, (*address, CLIENTS, REQUESTS, SECONDS))
+    command = [sys.executable, str(script), *numbers, *ids]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout)["statuses"] == {"200": REQUESTS}

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from fishermix.errors import FishermixError
-from fishermix_photos.transformer import DEFAULT_TRANSFORMER, TOKENIZER, SentenceTransformer
+from fishermix_photos.model.transformer import DEFAULT_TRANSFORMER, TOKENIZER, SentenceTransformer
 
 TOOL = Path(__file__).parents[4] / "tools/add_gte_small.py"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from fishermix_photos.vision import formats
+from fishermix_photos.photos import formats
 from PIL import Image
 
 FRAMES_PER_SECOND = 4

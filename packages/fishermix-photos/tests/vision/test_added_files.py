@@ -1,17 +1,21 @@
 """ONNX files that a user adds: small graphs with the inputs and outputs of the usual exports of CLIP."""
 
 import json
+import os
+import tracemalloc
 
 import numpy as np
 import pytest
 from fishermix import WordVectors
 from fishermix.errors import FishermixError
+from fishermix_lab.datasets.readers import Dataset
+from fishermix_lab.recipe import find_recipe
+from fishermix_lab.training import train_model
 from fishermix_photos import ImageEncoder, ImageTextModel, PhotoLibrary
 from fishermix_photos.cli import load_commands
-from fishermix_photos.lab.datasets import Dataset
-from fishermix_photos.lab.recipe import find_recipe
-from fishermix_photos.lab.training import train_model
-from fishermix_photos.transformer import SentenceTransformer
+from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.network import Network
+from fishermix_photos.model.transformer import SentenceTransformer
 from PIL import Image
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from typer.testing import CliRunner
@@ -202,7 +206,6 @@ def test_what_cannot_be_added_is_explained_and_leaves_nothing(files, tmp_path, h
     for arguments, message in [
         ([image, "--text", text], "belong together"),
         ([image, "--name", "a/b"], "cannot be the name"),
-        ([image, "--name", "resnet50"], "cannot be the name"),
         ([image, "--name", "efficientnet-lite2"], "cannot be the name"),
         ([tmp_path / "missing.onnx"], "does not exist"),
         ([make_image_graph(tmp_path / "other.onnx", "features")], "needs other.json next to it"),
@@ -237,3 +240,21 @@ def test_a_tokenizer_that_pads_to_a_multiple_is_padded_to_the_length_of_its_grap
     padded.enable_padding(length=LONGEST, pad_to_multiple_of=10**12)
     padded.save(str(tmp_path / "padded.json"))
     assert add_clip((*files[:2], tmp_path / "padded.json")).exit_code == 0
+
+
+def test_huge_json_files_are_refused_before_they_are_read(tmp_path):
+    """A file with holes takes no space, whatever its size."""
+    graph, sidecar, calibration = (tmp_path / name for name in ("n.onnx", "n.json", "calibration.json"))
+    graph.touch()
+    for path in (sidecar, calibration):
+        path.touch()
+        os.truncate(path, 200_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FishermixError):
+            Network.read(graph, sidecar)
+        with pytest.raises(FishermixError):
+            Calibration.load(tmp_path, "")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -15,17 +15,18 @@ import numpy as np
 import odd_images
 import psutil
 import pytest
-from fishermix_photos.vision import decode, worker
-from fishermix_photos.vision import open as opening
-from fishermix_photos.vision.decode import count_scans, decode_bytes, is_bounded
-from fishermix_photos.vision.encoder import ImageEncoder
-from fishermix_photos.vision.formats import UnreadableImage
-from fishermix_photos.vision.open import list_photos, open_photo, read_metadata
-from fishermix_photos.vision.worker import NetworkBytes
+from fishermix_photos.model.image_encoder import ImageEncoder
+from fishermix_photos.photos import decode, worker
+from fishermix_photos.photos import open as opening
+from fishermix_photos.photos.decode import count_scans, decode_bytes, is_bounded
+from fishermix_photos.photos.formats import UnreadableImage
+from fishermix_photos.photos.open import list_photos, open_photo, read_metadata
+from fishermix_photos.photos.worker import NetworkBytes
 from odd_images import encoded
 from PIL import Image, ImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
+from refuses import refuses
 
 LIMIT = 80_000_000
 READABLE = odd_images.readable()
@@ -46,7 +47,7 @@ def add_scans(jpeg: bytes, number: int) -> bytes:
 
 
 def add_chunks(png: bytes, number: int) -> bytes:
-    """A PNG with this many empty chunks before its pixels. Pillow takes microseconds for each."""
+    """A PNG with this many empty chunks before its pixels. Pillow keeps each."""
     start, empty = png.index(b"IDAT") - 4, b"\0\0\0\0abCd" + zlib.crc32(b"abCd").to_bytes(4)
     return png[:start] + empty * number + png[start:]
 
@@ -54,7 +55,8 @@ def add_chunks(png: bytes, number: int) -> bytes:
 FLAT = encoded(Image.new("L", (2000, 2000), 90), "JPEG", progressive=True)
 LARGE_SCANS = add_scans(encoded(Image.new("L", (10_000, 8_000), 90), "JPEG", progressive=True), 50)
 SMALL_PNG = encoded(odd_images.four_colours(), "PNG")
-SLOW = add_chunks(SMALL_PNG, 1_500_000)  # takes Pillow about five seconds
+# As slow as a picture may be: it takes libjpeg seconds.
+SLOW = add_scans(encoded(Image.new("L", (8000, 6500), 90), "JPEG", progressive=True), 54)
 
 
 def make_sequential(width: int, height: int) -> bytes:
@@ -85,25 +87,29 @@ def make_tiff(n_pages: int, side: int, n_values: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    ("data", "code"),
     [
-        (add_scans(FLAT, 4000), "scans; decoding it would take too long"),
-        (LARGE_SCANS, "more than 50 scans; decoding it would take too long"),
-        (b"P3\n2000 2000\n255\n" + b"255 0 9 " * 4_000_000, "a PPM in ASCII"),
-        (encoded(Image.new("RGB", (8500, 8500)), "WEBP", lossless=True), "bytes are too few for 8500 x 8500"),
-        (encoded(Image.new("1", (8500, 8500)), "TIFF", compression="group4"), "bytes are too few"),
+        (add_scans(FLAT, 4000), "too_costly"),
+        (LARGE_SCANS, "too_costly"),
+        (b"P3\n2000 2000\n255\n" + b"255 0 9 " * 4_000_000, "too_costly"),
+        (b"P6\n#" + b"a" * 2_000_000 + b"\n9 9\n255\n" + bytes(243), "too_costly"),
+        (b"P6\n" + b"#a\n" * 1_000_000 + b"9 9\n255\n" + bytes(243), "too_costly"),
+        (b"P5\n" + b" " * 2_000_000 + b"9 9\n255\n" + bytes(81), "too_costly"),
+        (add_chunks(SMALL_PNG, 100_000), "too_costly"),
+        (encoded(Image.new("RGB", (8500, 8500)), "WEBP", lossless=True), "wrong_proportion"),
+        (encoded(Image.new("1", (8500, 8500)), "TIFF", compression="group4"), "wrong_proportion"),
     ],
-    ids=["scans", "large scans", "plain PPM", "WebP", "TIFF"],
+    ids=["scans", "large scans", "plain PPM", "comment", "comments", "white space", "PNG", "WebP", "TIFF"],
 )
-def test_absurd_pictures_are_refused_before_they_are_decoded(data, reason, monkeypatch):
+def test_absurd_pictures_are_refused_before_they_are_decoded(data, code, monkeypatch):
     def load(*_):
         raise AssertionError("it was decoded")
 
     for kind in (ImageFile.ImageFile, TiffImageFile, WebPImageFile):
         monkeypatch.setattr(kind, "load", load)
-    with pytest.raises(UnreadableImage, match=reason):
+    with refuses(code):
         open_photo(data, LIMIT)
-    with pytest.raises(UnreadableImage, match=reason):
+    with refuses(code):
         open_photo(NetworkBytes(data), LIMIT)
 
 
@@ -113,10 +119,11 @@ def test_tiles_larger_than_the_picture_are_refused():
     image.tag_v2[322], image.tag_v2[323] = 256, 256
     decode.check_proportion(image, image.size, 9000)
     image.tag_v2[322], image.tag_v2[323] = 30_000, 30_000
-    with pytest.raises(UnreadableImage, match="larger than the picture"):
+    with refuses("wrong_proportion"):
         decode.check_proportion(image, image.size, 9000)
 
 
+@pytest.mark.slow
 def test_ordinary_pictures_are_not_absurd():
     ordinary = {
         "progressive": encoded(odd_images.four_colours(2000, 1500), "JPEG", progressive=True),
@@ -149,7 +156,7 @@ def test_which_files_are_decoded_here():
     assert not is_bounded(b"a text")
     assert not is_bounded(b"\xff\x0a")  # JPEG XL
     assert not is_bounded(b"\0\0\0\x18ftypheic")
-    assert not is_bounded(SLOW)
+    assert not is_bounded(add_chunks(SMALL_PNG, decode.MAX_CHUNKS))
 
 
 def test_a_jpeg_with_a_scan_per_color_is_decoded_by_a_worker():
@@ -160,7 +167,7 @@ def test_a_jpeg_with_a_scan_per_color_is_decoded_by_a_worker():
     worker.stop_workers()
     assert open_photo(data, LIMIT, side=20).size == (100, 75)
     assert len(worker._idle) == 1
-    with pytest.raises(UnreadableImage, match="4000 x 3000 pixels"):
+    with refuses("too_large"):
         open_photo(make_sequential(4000, 3000), 1_000_000, side=100)
 
 
@@ -179,7 +186,7 @@ def test_the_scans_of_a_lossless_jpeg_count():
     """2,000 scans of 540 x 29000 pixels, in 20 kB, would take minutes."""
     assert open_photo(make_lossless(40, 30, 3), LIMIT).size == (40, 30)
     assert not is_bounded(make_lossless(40, 30, 3))
-    with pytest.raises(UnreadableImage, match="more than 64 scans"):
+    with refuses("too_costly"):
         open_photo(make_lossless(40, 30, 100), LIMIT)
 
 
@@ -264,7 +271,7 @@ def test_no_decoder_but_pillow_is_opened_in_the_process_of_a_user(tmp_path):
     make_formats.make_folder(tmp_path, PICTURE)
     code = (
         "import sys; from pathlib import Path\n"
-        "from fishermix_photos.vision.open import list_photos, open_photo, read_metadata\n"
+        "from fishermix_photos.photos.open import list_photos, open_photo, read_metadata\n"
         "for path in sorted(Path(sys.argv[1]).iterdir()):\n"
         "    assert 'width' in read_metadata(path), path\n"
         "    assert [open_photo(place).size for place in list_photos(path)], path\n"
@@ -274,12 +281,13 @@ def test_no_decoder_but_pillow_is_opened_in_the_process_of_a_user(tmp_path):
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_a_video_is_bounded_in_time_and_memory(tmp_path, monkeypatch):
     pytest.importorskip("av")
     path = tmp_path / "clip.mp4"
     path.write_bytes(make_formats.make_video([Image.new("RGB", (3840, 2160), "red")]))
     monkeypatch.setattr(worker, "SECONDS", 0.001)
-    with pytest.raises(UnreadableImage, match="took too long"):
+    with refuses("too_slow"):
         open_photo(path)
     monkeypatch.undo()
     assert open_photo(path).size == (3840, 2160)
@@ -297,7 +305,7 @@ def test_directories_that_overlap_are_not_read_again_and_again(tmp_path):
     assert time.perf_counter() - begun < 10
     path.write_bytes(make_tiff(2, 100, n_values=5_000_000)[:-20_000_000])
     assert list_photos(path) == [str(path)]
-    with pytest.raises(UnreadableImage, match="too many values"):
+    with refuses("too_costly"):
         open_photo(path)
 
 
@@ -342,7 +350,7 @@ def test_a_file_that_became_a_pipe_stops_nothing(name, tmp_path, monkeypatch):
     def read():
         found.append(list_photos(tmp_path / name))
         found.append(read_metadata(tmp_path / name))
-        with pytest.raises(UnreadableImage, match="not a regular file"):
+        with refuses("cannot_read"):
             open_photo(tmp_path / name)
         found.append("done")
 
@@ -367,18 +375,20 @@ def test_a_worker_gives_the_same_reasons():
         assert there.value.reason == here.value.reason, name
 
 
+@pytest.mark.slow
 def test_a_picture_that_takes_too_long_ends_its_worker_and_not_the_next(monkeypatch):
     worker.stop_workers()
     open_photo(NetworkBytes(SMALL_PNG), LIMIT)
     (used,) = worker._idle
     monkeypatch.setattr(worker, "SECONDS_FROM_NETWORK", 0.5)
-    with pytest.raises(UnreadableImage, match=r"took too long \(more than 0.5 s\)"):
+    with refuses("too_slow"):
         open_photo(NetworkBytes(SLOW), LIMIT)
     assert used.process.poll() is not None
     monkeypatch.undo()
     assert open_photo(NetworkBytes(SMALL_PNG), LIMIT).size == (64, 48)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced():
     worker.stop_workers()
     open_photo(NetworkBytes(SMALL_PNG), LIMIT)
@@ -388,25 +398,25 @@ def test_a_worker_that_is_killed_is_replaced():
     assert open_photo(NetworkBytes(SMALL_PNG), LIMIT).size == (64, 48)
     assert worker._idle[0].process.pid != used.process.pid
     threading.Timer(0.5, worker._idle[0].process.kill).start()
-    with pytest.raises(UnreadableImage, match="its decoder crashed or needed too much memory"):
+    with refuses("crashed"):
         open_photo(NetworkBytes(SLOW), LIMIT)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
 def test_the_memory_of_a_worker_is_limited():
     code = (
-        "from fishermix_photos.vision import worker\n"
+        "from fishermix_photos.photos import worker\n"
         "worker._limit_memory(1_000_000, 0)\n"
-        "bytearray(200 << 20)\n"
-        "try:\n    bytearray(400 << 20)\nexcept MemoryError:\n    print('limited')"
+        "bytearray(100 << 20)\n"
+        "try:\n    bytearray(200 << 20)\nexcept MemoryError:\n    print('limited')"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=-1, check=True).stdout == b"limited\n"
 
 
 def test_workers_end_with_the_process_that_started_them():
     code = (
-        "import sys; from fishermix_photos.vision import worker\n"
-        "from fishermix_photos.vision.open import open_photo\n"
+        "import sys; from fishermix_photos.photos import worker\n"
+        "from fishermix_photos.photos.open import open_photo\n"
         "open_photo(worker.NetworkBytes(sys.stdin.buffer.read()))\n"
         "print(worker._idle[0].process.pid, flush=True)\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -433,9 +443,9 @@ def test_a_slow_photo_does_not_stop_the_index(tmp_path, tiny, monkeypatch):
     names = [name for name in READABLE if name.endswith((".jpg", ".png"))][:6]
     for name in names:
         (tmp_path / name).write_bytes(READABLE[name])
-    (tmp_path / "slow.png").write_bytes(SLOW)
+    (tmp_path / "slow.jpg").write_bytes(SLOW)
     encoder = ImageEncoder(tiny, threads=2)
-    paths = [tmp_path / name for name in (*names[:3], "slow.png", *names[3:])]
+    paths = [tmp_path / name for name in (*names[:3], "slow.jpg", *names[3:])]
     found = [result for _, result in encoder.stream(paths)]
     assert "took too long" in found.pop(3).reason
     assert np.array_equal(np.stack(found), encoder.transform([tmp_path / name for name in names]))
@@ -445,6 +455,7 @@ BAD_EXIF = READABLE["plain.jpg"][:2] + b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0
 BAD_EXIF += b"\xff\xff\0\0\xff\0\0\0\0\0\0\0" + READABLE["plain.jpg"][2:]
 
 
+@pytest.mark.slow
 def test_a_command_shows_no_warning_of_another_package(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()

@@ -8,11 +8,12 @@ import numpy as np
 import odd_images
 import onnx
 import pytest
-from fishermix.errors import FishermixError
-from fishermix_photos.vision.encoder import ImageEncoder, cut_crops
-from fishermix_photos.vision.network import Network, open_session
-from fishermix_photos.vision.open import UnreadableImage
+from fishermix_photos.model.image_encoder import ImageEncoder
+from fishermix_photos.model.image_vectors import cut_crops
+from fishermix_photos.model.network import Network, open_session
+from fishermix_photos.photos.open import UnreadableImage
 from PIL import Image
+from refuses import refuses
 from skimage import data
 from sklearn.base import clone
 from tiny_network import SIDECAR, SIZE, write_tiny_network
@@ -62,7 +63,7 @@ def test_another_output_of_a_named_network(default, photos):
     depths = ImageEncoder("efficientnet-lite2:depths").transform(photos)
     assert depths.shape == (4, 1752)
     assert np.array_equal(depths[:, :1280], default.transform(photos))
-    with pytest.raises(FishermixError, match="'nowhere'"):
+    with refuses("wrong_network"):
         _ = ImageEncoder("efficientnet-lite2:nowhere").n_features
 
 
@@ -159,12 +160,12 @@ def test_bad_images_are_named_and_the_rest_goes_on(tmp_path, tiny):
             assert str(path) in str(vector)
         else:
             assert np.isfinite(vector).all(), (path, vector)
-    with pytest.raises(FishermixError, match=r"empty\.jpg: the file is empty"):
+    with refuses("empty"):
         ImageEncoder(tiny).transform([good[0], tmp_path / "odd" / "empty.jpg"])
 
 
 def test_what_is_no_image_at_all(tiny):
-    with pytest.raises(FishermixError, match="int is neither"):
+    with refuses("wrong_type"):
         ImageEncoder(tiny).transform([7])
 
 
@@ -202,7 +203,7 @@ def test_the_number_of_threads_is_that_of_the_mixtures(
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
-    monkeypatch.setattr("fishermix_photos.vision.encoder.ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("fishermix_photos.model.image_vectors.ThreadPoolExecutor", Pool)
     ImageEncoder(tiny, threads=threads).transform(pictures[:2])
     assert started == [wanted]
 
@@ -233,58 +234,53 @@ def test_it_is_an_estimator(tiny, pictures):
 def test_a_raised_limit_lets_a_large_image_through(tiny, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     large = odd_images.encoded(Image.new("RGB", (100, 80)), "PNG")
-    with pytest.raises(FishermixError, match="max-pixels"):
+    with refuses("too_large"):
         ImageEncoder(tiny).transform([large])
     assert ImageEncoder(tiny, max_pixels=8000).transform([large]).shape == (1, 12)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"size": 0}, "'size' is missing or invalid"),
-        ({"size": True}, "'size' is missing or invalid"),
-        ({"mean": [1, 2]}, "'mean' is .* length 3"),
-        ({"std": [1, 0, 1]}, "must not be zero"),
-        ({"std": [1, float("nan"), 1]}, "is not valid JSON"),
-        ({"output": None}, "'output' is missing or invalid"),
-        ({"output": "elsewhere"}, r"outputs \['features'\].*'elsewhere'"),
-        ({"input": "elsewhere"}, r"inputs \['image'\]"),
-        ({"layout": "HWC"}, "'layout' is .* 'HWC'.*NCHW"),
-        ({"layout": []}, r"'layout' is missing or invalid in .*tiny\.json.*Example"),
-        ({"layout": "NHWC"}, "does not run"),
-        ({"size": 31}, "does not run"),
-        ({"channels": "GBR"}, "'channels' is .* 'GBR'"),
+        ({"size": 0}, "damaged"),
+        ({"size": True}, "damaged"),
+        ({"mean": [1, 2]}, "damaged"),
+        ({"std": [1, 0, 1]}, "damaged"),
+        ({"std": [1, float("nan"), 1]}, "damaged"),
+        ({"output": None}, "damaged"),
+        ({"output": "elsewhere"}, "wrong_network"),
+        ({"input": "elsewhere"}, "wrong_network"),
+        ({"layout": "HWC"}, "damaged"),
+        ({"layout": []}, "damaged"),
+        ({"layout": "NHWC"}, "wrong_network"),
+        ({"size": 31}, "wrong_network"),
+        ({"channels": "GBR"}, "damaged"),
     ],
 )
-def test_a_wrong_json_is_explained(tmp_path, change, message):
+def test_a_wrong_json_is_refused(tmp_path, change, code):
     path = write_tiny_network(tmp_path, **change)
-    with pytest.raises(FishermixError, match=message):
+    with refuses(code):
         _ = ImageEncoder(path).n_features
 
 
 def test_missing_and_damaged_networks_are_explained(tmp_path, tiny, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
-    messages = {
-        "resnet50": "fishermix networks add resnet50",
-        "no-such-network": "efficientnet-lite2",
-        str(tmp_path / "no.onnx"): "does not exist",
-    }
-    for name, message in messages.items():
-        with pytest.raises(FishermixError, match=message):
+    for name in ("no-such-network", str(tmp_path / "no.onnx")):
+        with refuses("not_found"):
             _ = ImageEncoder(name).n_features
     tiny.with_suffix(".json").write_text("{")
-    with pytest.raises(FishermixError, match="not valid JSON"):
+    with refuses("damaged"):
         _ = ImageEncoder(tiny).key
     tiny.with_suffix(".json").unlink()
-    with pytest.raises(FishermixError, match=r"needs tiny\.json next to it"):
+    with refuses("wrong_network"):
         _ = ImageEncoder(tiny).key
     tiny.with_suffix(".json").write_text(json.dumps(SIDECAR))
     tiny.write_bytes(b"not a network")
-    with pytest.raises(FishermixError, match="cannot be read"):
+    with refuses("damaged"):
         _ = ImageEncoder(tiny).n_features
 
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"view": "upside down"}, {"max_pixels": 0}])
 def test_wrong_parameters_are_explained(tiny, wrong):
-    with pytest.raises(FishermixError, match=next(iter(wrong))):
+    with refuses("wrong_parameter"):
         ImageEncoder(tiny, **wrong).transform([odd_images.encoded(odd_images.four_colours(), "PNG")])

@@ -14,25 +14,31 @@ _MODULE_OF = {
     "LaplacianMixture": "mixture",
     "HybridMixture": "mixture",
     "FisherEncoder": "fisher.encoder",
-    "OnRows": "fisher.encoder",
+    "OnRows": "fisher.on_rows",
+    "VLADEncoder": "fisher.hard",
+    "BagOfWordsEncoder": "fisher.hard",
+    "SpatialPyramid": "fisher.pyramid",
     "RegularizedCCA": "cca.estimator",
+    "RegularizedCCACV": "cca.cross_validation",
     "WordVectors": "text.word_vectors",
     "SentenceEncoder": "text.encoder",
-    "JointSpace": "joint",
-    "Captioner": "caption.captioner",
+    "JointSpace": "joint.space",
     "FishermixError": "errors",
     "FishermixWarning": "errors",
 }
 __all__ = ["__version__", *_MODULE_OF]
 
 if TYPE_CHECKING:
-    from fishermix.caption.captioner import Captioner as Captioner
+    from fishermix.cca.cross_validation import RegularizedCCACV as RegularizedCCACV
     from fishermix.cca.estimator import RegularizedCCA as RegularizedCCA
     from fishermix.errors import FishermixError as FishermixError
     from fishermix.errors import FishermixWarning as FishermixWarning
     from fishermix.fisher.encoder import FisherEncoder as FisherEncoder
-    from fishermix.fisher.encoder import OnRows as OnRows
-    from fishermix.joint import JointSpace as JointSpace
+    from fishermix.fisher.hard import BagOfWordsEncoder as BagOfWordsEncoder
+    from fishermix.fisher.hard import VLADEncoder as VLADEncoder
+    from fishermix.fisher.on_rows import OnRows as OnRows
+    from fishermix.fisher.pyramid import SpatialPyramid as SpatialPyramid
+    from fishermix.joint.space import JointSpace as JointSpace
     from fishermix.mixture import GaussianMixture as GaussianMixture
     from fishermix.mixture import HybridMixture as HybridMixture
     from fishermix.mixture import LaplacianMixture as LaplacianMixture

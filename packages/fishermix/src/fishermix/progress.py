@@ -5,8 +5,8 @@
 
 Nothing is shown until `show_progress()` is called, as the command line does, or `shown=True` is passed. On a
 terminal it is a bar, if the package rich is there; elsewhere it is a line on standard error every ten
-seconds, and with `shown=True` also one after the first step and one at the end. `listen_to_progress` passes
-it on to a function as well.
+seconds, and with `shown=True` also one after the first step and one at the end. Both say how long the rest
+takes. `listen_to_progress` passes it on to a function as well.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BEFORE_ESTIMATES = 5.0  # the first steps of a stage take longer
 SECONDS_WORTH_A_LINE = 1.0  # shorter stages end without a line
 _shown: bool | None = None  # None: nobody has asked to show or to hide anything
 Listener = Callable[[str, int, int | None], None]  # the description, the steps done, their total
@@ -50,6 +51,19 @@ def is_shown() -> bool:
     return bool(_shown)
 
 
+def word_rest(seconds: float | None) -> str:
+    """How long the rest of a stage takes, in words: "about 3 minutes left"."""
+    if seconds is None:
+        return ""
+    if seconds < 10:
+        return "a few seconds left"
+    if seconds < 90:
+        return f"about {round(seconds, -1):.0f} seconds left"
+    if seconds < 90 * 60:
+        return f"about {seconds / 60:.0f} minutes left"
+    return f"about {seconds / 3600:.0f} hours left"
+
+
 def tell_person(message: str) -> None:
     """Print a line on standard error if a person reads it, on a terminal or in a notebook.
 
@@ -69,7 +83,10 @@ class Bar:
     """Counts the steps of a stage and passes them on to the listener; shows nothing."""
 
     def __init__(self, description: str, total: int | None):
-        self.description, self.total, self.done, self.note = description, total, 0, ""
+        self.description = description
+        self.total = total
+        self.done = 0
+        self.note = ""
         self._listener = _listener.get()
         self._tell()
 
@@ -93,7 +110,8 @@ class _Lines(Bar):
 
     def __init__(self, description: str, total: int | None, always: bool):
         super().__init__(description, total)
-        self.always, self.spoken = always, 0
+        self.always = always
+        self.spoken = 0
         self.started = self.spoke = time.monotonic()
 
     def draw(self) -> None:
@@ -109,8 +127,11 @@ class _Lines(Bar):
         self.spoke = time.monotonic()
         self.spoken += 1
         of = f"/{self.total}" if self.total else ""
-        tail = f" ({note})" if note else ""
         elapsed = self.spoke - self.started
+        rest = None
+        if self.total and 0 < self.done < self.total and elapsed >= SECONDS_BEFORE_ESTIMATES:
+            rest = elapsed * (self.total - self.done) / self.done
+        tail = "".join(f" ({text})" for text in (note, word_rest(rest)) if text)
         print(f"{self.description}: {self.done}{of} after {elapsed:.0f} s{tail}", file=sys.stderr, flush=True)
 
 
@@ -119,7 +140,8 @@ class _Terminal(Bar):
 
     def __init__(self, description: str, total: int | None, bars: Any):
         super().__init__(description, total)
-        self.bars, self.task = bars, bars.add_task("", total=total)
+        self.bars = bars
+        self.task = bars.add_task("", total=total)
         self.draw()
 
     def draw(self) -> None:
@@ -136,9 +158,14 @@ def progress(description: str, total: int | None = None, shown: bool | None = No
         yield Bar(description, total)
     elif sys.stderr.isatty() and find_spec("rich") is not None:  # the photo package brings it
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.text import Text
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        class RestColumn(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text("" if task.finished else word_rest(task.time_remaining))
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RestColumn())
         with Progress(*columns, console=Console(stderr=True), transient=False) as bars:
             yield _Terminal(description, total, bars)
     else:

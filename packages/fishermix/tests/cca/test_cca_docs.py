@@ -3,7 +3,7 @@
 import doctest
 from pathlib import Path
 
-import fishermix.cca.choose
+import fishermix.cca.cross_validation
 import fishermix.cca.estimator
 import pytest
 
@@ -16,7 +16,7 @@ def test_the_documentation_runs():
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", [fishermix.cca.estimator, fishermix.cca.choose])
+@pytest.mark.parametrize("module", [fishermix.cca.estimator, fishermix.cca.cross_validation])
 def test_the_docstring_runs(module):
     result = doctest.testmod(module)
     assert result.attempted >= 2

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from fishermix.cca.covariances import CovarianceSums
-from fishermix.errors import FishermixError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refuses import refuses
 
 
 def data(seed=0, images=30, per_image=3, p=4, q=7):
@@ -50,6 +50,7 @@ def test_more_may_be_added_after_a_solution():
     assert_covariances(sums, X[pairs], Y)
 
 
+@pytest.mark.slow
 def test_a_large_mean_does_not_spoil_single_precision():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3)).astype(np.float32)
@@ -63,17 +64,17 @@ def test_a_large_mean_does_not_spoil_single_precision():
 
 
 @pytest.mark.parametrize(
-    ("blocks", "pairs", "message"),
+    ("blocks", "pairs", "code"),
     [
-        ([], [], "no blocks"),
-        ([np.ones((2, 3))], [0, 1, 0], "3 pairs"),
-        ([np.ones((4, 3))], [0, 1, 0], "3 pairs"),
-        ([np.ones((2, 3))], [0, 2], "between 0 and 1"),
-        ([np.ones((2, 3))], [0, -1], "between 0 and 1"),
+        ([], [], "too_few"),
+        ([np.ones((2, 3))], [0, 1, 0], "wrong_pairs"),
+        ([np.ones((4, 3))], [0, 1, 0], "wrong_pairs"),
+        ([np.ones((2, 3))], [0, 2], "wrong_pairs"),
+        ([np.ones((2, 3))], [0, -1], "wrong_pairs"),
     ],
 )
-def test_mistakes_are_named(blocks, pairs, message):
-    with pytest.raises(FishermixError, match=message):
+def test_mistakes_are_named(blocks, pairs, code):
+    with refuses(code):
         CovarianceSums.from_blocks(np.ones((2, 2)), blocks, pairs)
 
 
@@ -83,7 +84,7 @@ def test_not_a_number_is_refused_and_spoils_nothing(side):
     sums = CovarianceSums.from_blocks(X, [Y], pairs)
     block = [X[:5].copy(), Y[:5].copy()]
     block[side][3, 1] = np.nan
-    with pytest.raises(FishermixError, match="XY"[side] + " contains NaN"):
+    with refuses("not_finite", side="XY"[side]):
         sums.add(*block)
     assert_covariances(sums, X[pairs], Y)
 
@@ -91,29 +92,29 @@ def test_not_a_number_is_refused_and_spoils_nothing(side):
 def test_blocks_of_other_sizes_are_not_added():
     sums = CovarianceSums(4, 7)
     X, Y, pairs = data()
-    with pytest.raises(FishermixError, match="X has 3 features, but these sums have 4"):
+    with refuses("wrong_shape", side="X"):
         sums.add(X[:, :3], Y, pairs)
-    with pytest.raises(FishermixError, match="90 integers"):
+    with refuses("wrong_pairs"):
         sums.add(X, Y, pairs[:-1])
-    with pytest.raises(FishermixError, match="Give pairs"):
+    with refuses("wrong_pairs"):
         sums.add(X, Y)
     assert sums.n == 0
 
 
 @pytest.mark.parametrize(
-    ("X", "blocks", "message"),
+    ("X", "blocks"),
     [
-        (np.ones((4, 2)), np.ones((4, 3)), r"block of Y has the shape \(3,\).*use `fit`"),
-        (np.ones((4, 2)), [np.ones((2, 3)), np.ones((2, 5))], "Y has 5 features, but these sums have 3"),
+        (np.ones((4, 2)), np.ones((4, 3))),
+        (np.ones((4, 2)), [np.ones((2, 3)), np.ones((2, 5))]),
     ],
 )
-def test_blocks_of_the_wrong_form_are_named(X, blocks, message):
-    with pytest.raises(FishermixError, match=message):
+def test_blocks_of_the_wrong_form_are_named(X, blocks):
+    with refuses("wrong_shape", side="Y"):
         CovarianceSums.from_blocks(X, blocks, np.arange(4))
 
 
 def test_one_pair_is_too_few():
-    with pytest.raises(FishermixError, match="two pairs"):
+    with refuses("too_few"):
         CovarianceSums.from_blocks(np.ones((1, 2)), [np.ones((1, 2))]).problem()
 
 

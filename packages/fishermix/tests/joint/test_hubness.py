@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
-from fishermix.joint import HUBNESS_KIND, HubnessCorrection
-from fishermix.measures.ranks import recall_sum
-from fishermix.storage import load_folder
+from fishermix.joint.hubness import HUBNESS_KIND, HubnessCorrection
+from fishermix.joint.ranks import recall_sum
+from fishermix.saved import load_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from refuses import refuses
 
 
 def unit(points):
@@ -29,8 +29,8 @@ def naive(points, bank, k):
 def test_the_score_is_the_cosine_less_half_of_both_hubnesses(seed, k, m, n):
     images, sentences = random_points(seed, 5), random_points(seed + 1, 7)
     bank_images, bank_sentences = random_points(seed + 2, m), random_points(seed + 3, n)
-    hubness = HubnessCorrection.from_points(bank_images, bank_sentences, k)
-    scores = hubness.csls_sentences(sentences) @ hubness.csls_images(images).T
+    hubness = HubnessCorrection.from_embeddings(bank_images, bank_sentences, k)
+    scores = hubness.csls_right(sentences) @ hubness.csls_left(images).T
     around_images = naive(images, bank_sentences, k) - naive(bank_images, bank_sentences, k).mean()
     around_sentences = naive(sentences, bank_images, k) - naive(bank_sentences, bank_images, k).mean()
     expected = sentences @ images.T - around_images / 2 - around_sentences[:, None] / 2
@@ -38,17 +38,17 @@ def test_the_score_is_the_cosine_less_half_of_both_hubnesses(seed, k, m, n):
 
 
 def test_over_the_banks_the_hubness_is_zero_on_average():
-    hubness = HubnessCorrection.from_points(random_points(0, 50), random_points(1, 80), 5)
-    assert hubness.of_images(hubness.image_points).mean() == pytest.approx(0, abs=1e-6)
-    assert hubness.of_sentences(hubness._sentence_points).mean() == pytest.approx(0, abs=1e-6)
+    hubness = HubnessCorrection.from_embeddings(random_points(0, 50), random_points(1, 80), 5)
+    assert hubness.of_left(hubness.left_bank).mean() == pytest.approx(0, abs=1e-6)
+    assert hubness.of_right(hubness.right_bank).mean() == pytest.approx(0, abs=1e-6)
 
 
 def test_a_sentence_without_a_known_word_matches_nothing_and_joins_no_bank():
     sentences = random_points(0, 6)
     sentences[2] = 0
-    hubness = HubnessCorrection.from_points(random_points(1, 4), sentences, 2)
-    assert len(hubness.sentences) == 5
-    scores = hubness.csls_sentences(sentences) @ hubness.csls_images(random_points(2, 3)).T
+    hubness = HubnessCorrection.from_embeddings(random_points(1, 4), sentences, 2)
+    assert len(hubness.right) == 5
+    scores = hubness.csls_right(sentences) @ hubness.csls_left(random_points(2, 3)).T
     assert not scores[2].any()
     assert scores[[0, 1, 3, 4, 5]].all()
 
@@ -58,7 +58,7 @@ def test_bytes_keep_the_direction(points):
     points = points[np.abs(points).max(axis=1) > 1e-3]
     if not len(points):
         return
-    kept = HubnessCorrection.from_points(unit(points), unit(points), 1).image_points
+    kept = HubnessCorrection.from_embeddings(unit(points), unit(points), 1).left_bank
     assert (kept * unit(points)).sum(axis=1).min() > 0.999
 
 
@@ -74,22 +74,22 @@ def test_it_takes_hubs_out_of_the_way():
 
     images, sentences = points(meaning, 1.0), unit(meaning + rng.normal(size=(n, d)) + 0.5 * direction)
     banks = points(train_meaning, 1.0), unit(train_meaning + rng.normal(size=(500, d)) + 0.5 * direction)
-    hubness = HubnessCorrection.from_points(*banks, 10)
+    hubness = HubnessCorrection.from_embeddings(*banks, 10)
     plain = recall_sum(images, sentences, np.arange(n))
-    corrections = hubness.of_images(images), hubness.of_sentences(sentences)
+    corrections = hubness.of_left(images), hubness.of_right(sentences)
     assert recall_sum(images, sentences, np.arange(n), *corrections) > plain + 10
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path):
-    hubness = HubnessCorrection.from_points(random_points(0, 30), random_points(1, 40), 3)
+    hubness = HubnessCorrection.from_embeddings(random_points(0, 30), random_points(1, 40), 3)
     hubness.save(tmp_path / "c")
     again = HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 8)
     images = random_points(2, 5)
-    np.testing.assert_array_equal(again.csls_images(images), hubness.csls_images(images))
+    np.testing.assert_array_equal(again.csls_left(images), hubness.csls_left(images))
     assert again.key == hubness.key
-    with pytest.raises(FishermixError, match="bank of points is invalid"):
+    with refuses("damaged"):
         HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 9)
     config = tmp_path / "c" / "config.json"
     config.write_text(config.read_text().replace('"neighbors": 3', '"neighbors": "many"'))
-    with pytest.raises(FishermixError, match="damaged"):
+    with refuses("damaged"):
         HubnessCorrection.from_saved(load_folder(tmp_path / "c", HUBNESS_KIND), 8)

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
-from fishermix.joint import CanonicalProjections, JointSpace
+from fishermix import RegularizedCCA, RegularizedCCACV
+from fishermix.joint.projections import CanonicalProjections
+from fishermix.joint.space import JointSpace
+from refuses import refuses
 
 
 @pytest.fixture
@@ -14,15 +17,15 @@ def projections():
 
 
 def test_without_known_words_the_word_part_counts_as_its_mean(projections):
-    space = JointSpace(projections, 1.0, n_word_features=6)
+    space = JointSpace(projections, 1.0, right_optional=6)
     known = np.random.default_rng(1).normal(size=8).astype(np.float32)
     unknown, nothing = known.copy(), np.zeros(8, np.float32)
     unknown[:6] = 0
     as_mean = unknown.copy()
     as_mean[:6] = projections.y_mean[:6]
-    found = space.sentence_points(np.stack([known, unknown, nothing]))
+    found = space.embed_right(np.stack([known, unknown, nothing]))
     plain = JointSpace(projections, 1.0)
-    np.testing.assert_allclose(found[:2], plain.sentence_points(np.stack([known, as_mean])), atol=1e-6)
+    np.testing.assert_allclose(found[:2], plain.embed_right(np.stack([known, as_mean])), atol=1e-6)
     assert not found[2].any()
     for vector, point in zip((known, as_mean), found):
         weights = projections.y_weights * projections.correlations
@@ -34,5 +37,23 @@ def test_without_a_transformer_zeros_stay_zeros(projections):
     vectors = np.zeros((1, 8), np.float32)
     vectors[0, 7] = 1
     expected = (vectors[0] - projections.y_mean) @ (projections.y_weights * projections.correlations)
-    found = JointSpace(projections, 1.0).sentence_points(vectors)[0]
+    found = JointSpace(projections, 1.0).embed_right(vectors)[0]
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [RegularizedCCA, lambda k: RegularizedCCACV(k, ridges=[0.1, 1], cv=2)])
+@pytest.mark.filterwarnings("ignore::fishermix.errors.FishermixWarning")
+def test_it_takes_a_fitted_cca_and_keeps_its_numbers(kind):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 4)), rng.normal(size=(40, 5))
+    cca = kind(2).fit(X, Y)
+    space = JointSpace(cca, power=1.0)
+    points = cca.transform(X)
+    np.testing.assert_allclose(
+        space.embed_left(X), points / np.linalg.norm(points, axis=1)[:, None], atol=1e-5
+    )
+    before = space.embed_right(Y)
+    cca.fit(X, rng.normal(size=(40, 5)))
+    np.testing.assert_array_equal(space.embed_right(Y), before)
+    with refuses("not_fitted"):
+        JointSpace(RegularizedCCA(2), power=1.0)

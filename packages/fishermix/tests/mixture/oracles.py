@@ -37,10 +37,10 @@ def interrupt_em(monkeypatch, act):
     """Call act(state) before every iteration of EM."""
     from fishermix.mixture import em
 
-    begin = em.begin_fits
+    run = em.run_iteration
 
-    def begin_fits(state, *others):
+    def run_iteration(state, *others):
         act(state)
-        return begin(state, *others)
+        return run(state, *others)
 
-    monkeypatch.setattr(em, "begin_fits", begin_fits)
+    monkeypatch.setattr(em, "run_iteration", run_iteration)

@@ -6,6 +6,7 @@ from fishermix import Mixture
 from fishermix.errors import FishermixError
 from fishermix.mixture import Family, Gaussian, Laplace, Logistic, StudentT, check_family, register_family
 from fishermix.mixture.families import REGISTERED
+from refuses import refuses
 
 
 class Gumbel(Family):
@@ -127,6 +128,7 @@ class NoSample(Family):
     location_score = Gumbel.location_score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     [Gaussian(), Laplace(), Logistic(), StudentT(1.5), StudentT(30), Gumbel(), Huber()],
@@ -152,10 +154,11 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "message"), WRONG)
 def test_wrong_densities_and_scores_are_named_also_by_fit(family, message):
     for quick in (False, True):
-        with pytest.raises(FishermixError, match=f"{family.__name__} is not a valid family: .*{message}"):
+        with refuses("wrong_family"):
             check_family(family(), quick=quick)
     rows = np.random.default_rng(0).gumbel(size=(50, 2))
     with pytest.raises(FishermixError, match=message):
@@ -165,6 +168,7 @@ def test_wrong_densities_and_scores_are_named_also_by_fit(family, message):
     assert family.name not in REGISTERED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "message"),
     [
@@ -191,9 +195,9 @@ def test_what_is_missing_is_named():
     nameless = type(
         "Nameless", (Family,), {name: getattr(Gumbel, name) for name in Family.__abstractmethods__}
     )
-    with pytest.raises(FishermixError, match="It has no name"):
+    with refuses("wrong_family"):
         check_family(nameless())
-    with pytest.raises(FishermixError, match="takes an object of a subclass of Family"):
+    with refuses("wrong_parameter"):
         check_family(Gumbel)
 
 

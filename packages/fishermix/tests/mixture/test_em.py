@@ -14,11 +14,13 @@ from fishermix.mixture import (
     Logistic,
     Mixture,
     StudentT,
-    e_step,
+    posteriors,
 )
-from fishermix.mixture.e_step import MixtureParameters, Pass
 from fishermix.mixture.em import FitState, find_quantum
+from fishermix.mixture.loops import COMPILED
 from fishermix.mixture.m_step import FitPlan, RowSorter
+from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.passes import Pass
 from fishermix.rows import ArraySource, Block
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,7 @@ def start(families, X, k, rng, floor=1e-3):
     return FitState.start(families, (np.full(k, 1 / k), locations, scales), floor, len(X), seed=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -207,15 +210,15 @@ def test_what_a_pass_keeps_for_the_next_may_be_lost():
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_blocks_with_many_posteriors_list_them_panel_by_panel(name, monkeypatch):
+def test_blocks_with_many_posteriors_list_them_tile_by_tile(name, monkeypatch):
     X = clusters(np.random.default_rng(6), 5000, 5, 3)
     given = {"families": FAMILIES[name], "random_state": 0, "max_iter": 4}
     listed = Mixture(3, **given).fit(X)
-    monkeypatch.setattr(e_step, "MOST_LISTED", 0)
-    by_panels = Mixture(3, **given).fit(X)
-    assert by_panels.lower_bounds_ == listed.lower_bounds_
+    monkeypatch.setattr(posteriors, "MOST_LISTED", 0)
+    by_tiles = Mixture(3, **given).fit(X)
+    assert by_tiles.lower_bounds_ == listed.lower_bounds_
     for attribute in ("weights_", "locations_", "scales_", "choice_"):
-        np.testing.assert_array_equal(getattr(by_panels, attribute), getattr(listed, attribute))
+        np.testing.assert_array_equal(getattr(by_tiles, attribute), getattr(listed, attribute))
 
 
 def test_steps_travel():
@@ -224,14 +227,15 @@ def test_steps_travel():
 
     X = clusters(np.random.default_rng(5), 600, 5, 3)
     state = start(FAMILIES["all"], X, 3, np.random.default_rng(0))
-    plan = FitPlan(
-        10**9, np.dtype(float), True, RowSorter(), room=1e9
-    )  # enough rows for the search of medians
+    n_rows = 10**9  # enough for the search of medians
+    plan = FitPlan(n_rows, np.dtype(float), COMPILED, RowSorter(), memory=1e9)
     fits = tuple(fit.begin(state.rows, plan) for fit in state.fits)
-    step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False, memo_bytes=0)
+    step = Pass(state.parameters, fits, X.dtype, find_quantum(600), again=False, cache_bytes=0)
     here, there = step(Block(X)), pickle.loads(pickle.dumps(step))(Block(X))
-    assert pickle.loads(pickle.dumps(there)).keys() == here.keys()
-    np.testing.assert_array_equal(here["fit0"]["first"], there["fit0"]["first"])
+    again = pickle.loads(pickle.dumps(there))
+    np.testing.assert_array_equal(here.fits[0].first, again.fits[0].first)
+    np.testing.assert_array_equal(here.fits[1].histogram, again.fits[1].histogram)
+    assert here.e_step.log_likelihood == again.e_step.log_likelihood
 
 
 def test_known_choices_are_recovered():

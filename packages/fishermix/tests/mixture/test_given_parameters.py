@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from fishermix import GaussianMixture, HybridMixture, LaplacianMixture, Mixture
-from fishermix.errors import FishermixError
 from fishermix.mixture import StudentT
 from numpy.testing import assert_allclose, assert_array_equal
+from refuses import refuses
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture as TheirMixture
@@ -65,28 +65,28 @@ def test_the_choice_defaults_to_the_first_family():
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    "changed",
     [
-        ({"weights": [0.3, 0.8]}, "weights must be 2 positive numbers that sum to 1"),
-        ({"weights": [1.0]}, "weights must be 2 positive numbers"),
-        ({"weights": [1.0, 0.0]}, "weights must be 2 positive numbers"),
-        ({"locations": [1.0, 2.0]}, r"locations must be finite numbers of shape \(K, D\)"),
-        ({"locations": LOCATIONS * np.nan}, "locations must be finite"),
-        ({"scales": -SCALES}, "scales must be positive"),
-        ({"scales": SCALES[:, :2]}, "scales must be positive numbers of the shape of locations"),
-        ({"choice": CHOICE + 1}, "choice must be integers from 0 to 2"),
-        ({"choice": CHOICE * 0.5}, "choice must be integers"),
-        ({"families": ["gauss"]}, "no family named 'gauss'"),
+        {"weights": [0.3, 0.8]},
+        {"weights": [1.0]},
+        {"weights": [1.0, 0.0]},
+        {"locations": [1.0, 2.0]},
+        {"locations": LOCATIONS * np.nan},
+        {"scales": -SCALES},
+        {"scales": SCALES[:, :2]},
+        {"choice": CHOICE + 1},
+        {"choice": CHOICE * 0.5},
+        {"families": ["gauss"]},
     ],
 )
-def test_parameters_that_cannot_be_are_named(changed, message):
+def test_parameters_that_cannot_be_are_refused(changed):
     given = {"weights": WEIGHTS, "locations": LOCATIONS, "scales": SCALES, "choice": CHOICE}
-    with pytest.raises(FishermixError, match=message):
+    with refuses("wrong_parameter"):
         Mixture.from_parameters(**given | {"families": FAMILIES} | changed)
 
 
 def test_named_mixtures_have_fixed_families():
-    with pytest.raises(FishermixError, match="families of GaussianMixture are fixed"):
+    with refuses("wrong_parameter"):
         GaussianMixture.from_parameters(WEIGHTS, LOCATIONS, SCALES, families=["laplace"])
 
 

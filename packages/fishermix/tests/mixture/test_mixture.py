@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
 from fishermix.mixture import (
     Gaussian,
     GaussianMixture,
@@ -15,8 +14,10 @@ from fishermix.mixture import (
     StudentT,
     register_family,
 )
-from fishermix.mixture.em import merge_duplicates
+from fishermix.mixture.initialization import merge_duplicates
+from fishermix.mixture.saved import pack_mixture, unpack_mixture
 from fishermix.rows import count_threads
+from refuses import refuses
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import (
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 FITTED = ("weights_", "locations_", "scales_", "choice_", "lower_bounds_")
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         GaussianMixture(n_components=1, random_state=0),
@@ -67,7 +69,7 @@ def same(a, b):
         ),
         ({"n_components": 0}, np.zeros((3, 2)), "'n_components' parameter of HybridMixture must be an int"),
         ({"tol": -1}, np.zeros((3, 2)), "'tol' parameter"),
-        ({"init_params": "kmeans"}, np.zeros((3, 2)), "'init_params' parameter"),
+        ({"init_params": "k-means"}, np.zeros((3, 2)), "'init_params' parameter"),
         ({"min_scale": 0}, np.zeros((3, 2)), "'min_scale' parameter"),
         (
             {"locations_init": [[1.0]]},
@@ -85,7 +87,7 @@ def test_messages(parameters, data, message):
 
 def test_sample_weight_messages(X):
     for weight in (np.zeros(len(X)), -np.ones(len(X)), [1.0]):
-        with pytest.raises(ValueError, match="must be 600 finite numbers, not negative and not all"):
+        with refuses("wrong_shape"):
             HybridMixture(2).fit(X, sample_weight=weight)
     only_one = np.zeros(len(X))
     only_one[0] = 1
@@ -95,20 +97,13 @@ def test_sample_weight_messages(X):
 
 def test_families_are_a_list_of_names_or_objects(X):
     assert Mixture(2, families=["laplace", StudentT(3)]).fit(X).families_[1] == StudentT(3)
-    wrong = {
-        "families must be a list": [],
-        "no family named 'cauchy'. Choose among: gaussian": ["cauchy"],
-        "A family is a name such as 'laplace' or a Family object, got 3": [3],
-        "Logistic is a class. Pass an object": [Logistic],
-        "contains 'gaussian' twice": ["gaussian", "laplace", Gaussian()],
-    }
-    for message, families in wrong.items():
-        with pytest.raises(FishermixError, match=message):
+    for families in ([], ["cauchy"], [3], [Logistic], ["gaussian", "laplace", Gaussian()]):
+        with refuses("wrong_parameter"):
             Mixture(2, families=families).fit(X)
     two = Mixture(2, families=[StudentT(3), StudentT(4)], random_state=0, max_iter=2).fit(X)
     assert two.families_ == [StudentT(3), StudentT(4)]
     for not_a_class in (Logistic(), "logistic", int):
-        with pytest.raises(FishermixError, match="register_family takes a subclass"):
+        with refuses("wrong_parameter"):
             register_family(not_a_class)
 
 
@@ -123,7 +118,7 @@ def test_a_second_fit_equals_the_first_of_a_new_object(name, X):
     assert {*FITTED, "families_", "n_iter_", "converged_", "n_features_in_"} <= attributes
     for key in attributes:
         np.testing.assert_array_equal(getattr(used, key), getattr(new, key), err_msg=key, strict=True)
-    for (config, tensors), (expected, arrays) in [(used.to_tensors(), new.to_tensors())]:
+    for (config, tensors), (expected, arrays) in [(pack_mixture(used), pack_mixture(new))]:
         assert config == expected
         assert tensors.keys() == arrays.keys()
         assert all(np.array_equal(tensors[key], arrays[key]) for key in arrays)
@@ -134,7 +129,7 @@ def test_not_fitted(X):
         HybridMixture(2).predict(X)
 
 
-@pytest.mark.parametrize("init_params", ["k-means++", "random"])
+@pytest.mark.parametrize("init_params", ["k-means++", "kmeans", "random"])
 def test_random_state_decides_everything(X, init_params):
     first, second = (HybridMixture(3, init_params=init_params, random_state=5).fit(X) for _ in range(2))
     same(first, second)
@@ -144,7 +139,7 @@ def test_random_state_decides_everything(X, init_params):
     )
 
 
-@pytest.mark.parametrize("init_params", ["k-means++", "random"])
+@pytest.mark.parametrize("init_params", ["k-means++", "kmeans", "random"])
 @pytest.mark.parametrize("name", [Mixture, GaussianMixture, LaplacianMixture, HybridMixture])
 def test_weights_are_repetitions_and_order_does_not_matter(name, init_params):
     for k, seed in ((2, 0), (3, 1)):
@@ -212,25 +207,25 @@ def test_save_and_load_give_the_same_bits(mixture, X, tmp_path):
     for one in (loaded, mixture):
         one.set_params(warm_start=True, max_iter=3).fit(X)
     same(loaded, mixture)
-    with pytest.raises(FishermixError, match="not a LaplacianMixture"):
+    with refuses("wrong_folder"):
         LaplacianMixture.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize(
-    ("tensor", "value", "message"),
+    ("tensor", "value", "code"),
     [
-        ("weights", [0.9, 0.9], "sum to 1"),
-        ("choice", [[0, 9, 0], [0, 0, 0]], "choice must be integers from 0 to 1"),
-        ("scale", -np.ones((2, 2, 3)), "must be positive"),
-        ("location", np.full((2, 2, 3), np.nan), "NaN"),
-        ("location", np.ones((2, 2, 2)), "expected"),
+        ("weights", [0.9, 0.9], "wrong_parameter"),
+        ("choice", [[0, 9, 0], [0, 0, 0]], "wrong_parameter"),
+        ("scale", -np.ones((2, 2, 3)), "wrong_parameter"),
+        ("location", np.full((2, 2, 3), np.nan), "damaged"),
+        ("location", np.ones((2, 2, 2)), "damaged"),
     ],
 )
-def test_a_damaged_folder_is_refused(tensor, value, message, X):
-    config, tensors = HybridMixture(2, random_state=0).fit(X).to_tensors()
+def test_a_damaged_folder_is_refused(tensor, value, code, X):
+    config, tensors = pack_mixture(HybridMixture(2, random_state=0).fit(X))
     tensors[tensor] = np.asarray(value, tensors[tensor].dtype)
-    with pytest.raises(FishermixError, match=message):
-        Mixture.from_tensors(config, tensors, "somewhere")
+    with refuses(code):
+        unpack_mixture(config, tensors, "somewhere")
 
 
 def test_verbose_says_something(X, capsys):
@@ -245,7 +240,7 @@ def test_verbose_says_something(X, capsys):
 
 
 def test_n_jobs_is_counted_as_in_joblib(X, monkeypatch):
-    monkeypatch.setattr("fishermix.rows.available_threads", lambda: 6)
+    monkeypatch.setattr("fishermix.rows.threads.available_threads", lambda: 6)
     assert [count_threads(n) for n in (None, -1, -2, -6, -99, 1, 9)] == [6, 6, 5, 1, 1, 1, 9]
     plain = HybridMixture(2, random_state=0).fit(X)
     for n_jobs in (-1, -2, -99):
@@ -270,7 +265,7 @@ def test_rows_that_are_not_in_memory_are_predicted_too(X, tmp_path):
     for wrong, message in (("narrow.npy", "is expecting 3 features"), ("none.npy", "There are no rows")):
         with pytest.raises(ValueError, match=message):
             mixture.predict(tmp_path / wrong)
-    with pytest.raises(FishermixError, match=r"There is no file .*r\.npy"):
+    with refuses("not_found"):
         mixture.score("r.npy")
 
 

@@ -13,11 +13,13 @@ from fishermix.mixture import (
     HybridMixture,
     Laplace,
     LaplacianMixture,
-    e_step,
-    m_step,
+    loops,
 )
 from fishermix.mixture.em import FitState
-from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
+from fishermix.mixture.loops import COMPILED, PLAIN
+from fishermix.mixture.m_step import ComponentSums, FitPlan, RowSorter, median
+from fishermix.mixture.parameters import MixtureParameters
+from fishermix.mixture.posteriors import BlockPosteriors
 
 NAMES = [GaussianMixture, LaplacianMixture, HybridMixture]
 FITTED = ("weights_", "locations_", "scales_", "lower_bounds_")
@@ -37,24 +39,33 @@ def test_the_steps_agree_with_the_compiled_ones(dtype):
     start = rng.dirichlet(np.ones(k)), rng.normal(size=(k, d)), 0.5 + rng.random((k, d))
     state = FitState.start([Gaussian(), Laplace()], start, 1e-3, n, seed=0)
     choice = np.eye(k, d, dtype=np.int64)  # in each component a Gaussian, whose squares overflow
-    mixture = e_step.MixtureParameters([Gaussian(), Laplace()], *start, choice)
+    mixture = MixtureParameters([Gaussian(), Laplace()], *start, choice)
     weight, others, found = rng.random(n), np.arange(n) != 7, []
-    for compiled in (True, False):
+    for chosen in (COMPILED, PLAIN):
         with np.errstate(over="ignore", invalid="ignore"):
-            posterior, log_likelihood = mixture.e_step(x, compiled)
-            posteriors = e_step.BlockPosteriors(mixture, [x[others]], weight[others], 2.0**-40, compiled)
+            posterior, log_likelihood = mixture.e_step(x, chosen)
+            posteriors = BlockPosteriors(mixture, [x[others]], weight[others], 2.0**-40, chosen)
             listed, sums = list(posteriors), posteriors.sums
         if dtype == np.float64:
             np.testing.assert_array_equal(posterior[:, 7], start[0])
-        plan = FitPlan(n, x.dtype, compiled, RowSorter(), room=1e9)
+        plan = FitPlan(n, x.dtype, chosen, RowSorter(), memory=1e9)
         fits = [fit.begin(state.rows, plan) for fit in state.fits]
         fitted = [fit.summarize([x[others]], listed) for fit in fits]
-        medians = fits[1].advance(fitted[1], sum_components(sums))
+        medians = fits[1].advance(fitted[1], ComponentSums.of_e_step(sums))
         found.append(
-            [posterior[:, others], log_likelihood[others], *sums.values(), *fitted[0].values()]
+            [
+                posterior[:, others],
+                log_likelihood[others],
+                sums.log_likelihood,
+                sums.rows,
+                sums.weight,
+                sums.squared,
+                fitted[0].first,
+                fitted[0].second,
+            ]
             + [medians.location, medians.scale]
         )
-        for component, of_component in enumerate(fitted[1]["weights"][0]):
+        for component, of_component in enumerate(fitted[1].weights[0]):
             median = oracles.weighted_median(x[others], of_component)
             np.testing.assert_array_equal(medians.location[component], median)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
@@ -93,10 +104,10 @@ def test_a_small_fit_agrees_with_the_compiled_one(cls, dtype, monkeypatch):
     small = mixture.fit(X, sample_weight=weight)
     fitted = [getattr(small, name) for name in FITTED]
     posterior, scores = small.predict_proba(X), small.score_samples(X)
-    monkeypatch.setattr(e_step, "SMALL", 0)
+    monkeypatch.setattr(loops, "SMALL", 0)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     for sorts in (True, False):
-        monkeypatch.setattr(m_step, "SORTED", m_step.SORTED * sorts)
+        monkeypatch.setattr(median, "SORTED", median.SORTED * sorts)
         compiled = cls(3, random_state=0, tol=0, max_iter=8).fit(X, sample_weight=weight)
         for name, value in zip(FITTED, fitted):
             np.testing.assert_allclose(value, getattr(compiled, name), rtol=tolerance, atol=tolerance)
@@ -117,6 +128,7 @@ def test_small_rows_have_the_same_bits_from_a_file_and_in_blocks(cls, tmp_path):
         np.testing.assert_array_equal(other.predict_proba(rows), whole.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_a_small_fit_does_not_wait_for_numba():
     code = """
 import sys
@@ -136,15 +148,15 @@ def test_the_plain_mixture_needs_numpy_only():
 import sys
 import numpy as np
 before = set(sys.modules)
-from fishermix.fisher.scores import FisherScores
-from fishermix.mixture.e_step import MixtureParameters
+from fishermix.fisher.vectors import FisherVectors, Options
+from fishermix.mixture.parameters import MixtureParameters
 from fishermix.mixture.families import Gaussian, Laplace
 shape = (2, 3)
 mixture = MixtureParameters(
     [Gaussian(), Laplace()], np.full(2, 0.5), np.zeros(shape), np.ones(shape), np.eye(2, 3, dtype=int)
 )
-scores = FisherScores(mixture)
-posteriors = scores.find_posteriors(np.ones((4, 3)))
+scores = FisherVectors(mixture)
+posteriors = scores.find_posteriors(np.ones((4, 3)), Options())
 scores.score_entries(np.ones((4, 3)), posteriors, np.zeros((8, 2, 3)))
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(sorted(new - sys.stdlib_module_names - {"fishermix", "numpy"}))
@@ -153,6 +165,7 @@ print(sorted(new - sys.stdlib_module_names - {"fishermix", "numpy"}))
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shown", "times"), [("", 1), ("show_progress(False)", 0)])
 def test_compiling_is_said_once_to_a_person(shown, times, tmp_path, monkeypatch):
     """Only where nothing is on disk yet, on a terminal, and if nobody asked for silence."""

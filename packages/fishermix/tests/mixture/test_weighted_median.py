@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from fishermix.mixture import kernels
-from fishermix.mixture import weighted_median as medians_module
-from fishermix.mixture.e_step import PanelPosteriors
 from fishermix.mixture.em import find_quantum
-from fishermix.mixture.m_step import FitPlan, RowSorter, sum_components
-from fishermix.mixture.weighted_median import MedianSearch
-from fishermix.rows import Statistics
+from fishermix.mixture.loops import COMPILED
+from fishermix.mixture.m_step import ComponentSums, FitPlan, RowSorter, candidates
+from fishermix.mixture.m_step import median_search as medians_module
+from fishermix.mixture.m_step.median_search import MedianSearch
+from fishermix.mixture.posteriors import EStepSums, TilePosteriors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import weighted_median
@@ -16,24 +15,21 @@ from oracles import weighted_median
 
 def list_posteriors(posterior, weight, quantum):
     n, k = posterior.shape
-    start, row, row_weight = np.empty(k + 1, np.int64), np.empty(n * k, np.int32), np.empty(n * k)
-    by_component, sums = np.ascontiguousarray(posterior.T), (np.zeros(k), np.zeros(k))
-    kernels.list_posteriors(
-        by_component, weight, 1e-12, quantum, np.empty(len(weight)), start, row, row_weight, *sums
-    )
-    return PanelPosteriors(start, row[: start[-1]], row_weight[: start[-1]])
+    by_component, buffers = np.ascontiguousarray(posterior.T), TilePosteriors.make_buffers(k, n)
+    COMPILED.list_posteriors(by_component, weight, 1e-12, quantum, buffers, EStepSums.zeros(k))
+    return buffers.used
 
 
 def add_components(posteriors):
-    """The sums of an E step over these panels."""
+    """The sums of an E step over these tiles."""
     n_components = len(posteriors[0].start) - 1
-    total = Statistics(weight=0, rows=0, squared=0)
+    total = EStepSums.zeros(n_components)
     for start, _, weight in posteriors:
         component = np.repeat(np.arange(n_components), np.diff(start))
-        total["rows"] += np.diff(start)
-        total["weight"] += np.bincount(component, weight, n_components)
-        total["squared"] += np.bincount(component, weight**2, n_components)
-    return sum_components(total)
+        total.rows += np.diff(start)
+        total.weight += np.bincount(component, weight, n_components)
+        total.squared += np.bincount(component, weight**2, n_components)
+    return ComponentSums.of_e_step(total)
 
 
 def search(x, posterior, weight, cuts, guess, reach, scale, room=1e9):
@@ -42,7 +38,7 @@ def search(x, posterior, weight, cuts, guess, reach, scale, room=1e9):
     pieces = list(zip(np.split(x, cuts), np.split(posterior, cuts), np.split(weight, cuts)))
     blocks = [(piece, list_posteriors(p, w, quantum)) for piece, p, w in pieces if len(piece)]
     sums = add_components([posteriors for _, posteriors in blocks])
-    plan = FitPlan(len(x), x.dtype, True, RowSorter(), room)
+    plan = FitPlan(len(x), x.dtype, COMPILED, RowSorter(), room)
     state, passes = MedianSearch.around(guess, reach, scale, sums.rows[:, 0], plan), 0
     while not state.done:
         total = None
@@ -183,23 +179,23 @@ def test_collected_values_and_sums_are_those_of_a_loop(seed, n, d, part, dtype):
     posterior = rng.dirichlet(np.full(3, 0.3), n)
     posteriors = list_posteriors(posterior, np.ones(n), find_quantum(n))
     low = np.where(rng.random((3, d)) < part, rng.uniform(-3, 3, (3, d)), np.inf).astype(dtype)
-    brackets = medians_module.Brackets(low, high := low + dtype(1), np.zeros((3, d), dtype))
+    brackets = candidates.Brackets(low, high := low + dtype(1), np.zeros((3, d), dtype))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(medians_module, "ENTRIES_PER_DIMENSION", 5)
-        patch.setattr(medians_module, "MOST_AT_FIRST", 1)
-        found = medians_module.collect_candidates([x], [posteriors], brackets, most=10**9)
-    (where, value, weight), *_ = found["entries"]
+        patch.setattr(candidates, "ENTRIES_PER_DIMENSION", 5)
+        patch.setattr(candidates, "MOST_AT_FIRST", 1)
+        found = candidates.collect_candidates([x], [posteriors], brackets, most=10**9)
+    (where, value, weight), *_ = found.entries
     for k, span in enumerate(map(slice, posteriors.start[:-1], posteriors.start[1:])):
         rows, weights = x[posteriors.row[span]], posteriors.weight[span]
         for j in np.flatnonzero(np.isfinite(low[k])):
             inside = (rows[:, j] >= low[k, j]) & (rows[:, j] < high[k, j])
             mine = where == k * d + j
-            assert mine.sum() == found["count"][k * d + j] <= inside.sum()
+            assert mine.sum() == found.count[k * d + j] <= inside.sum()
             for number in {*rows[inside, j], *value[mine]}:
                 expected = weights[inside & (rows[:, j] == number)].sum()
                 assert weight[mine & (value == number)].sum() == expected
-            assert found["below"][k, j] == weights[rows[:, j] < low[k, j]].sum()
-            np.testing.assert_allclose(found["deviation"][k, j], weights @ np.abs(rows[:, j]), 1e-5, 1e-12)
+            assert found.below[k, j] == weights[rows[:, j] < low[k, j]].sum()
+            np.testing.assert_allclose(found.deviation[k, j], weights @ np.abs(rows[:, j]), 1e-5, 1e-12)
 
 
 def test_cuts_change_no_bit_of_the_medians():
@@ -242,7 +238,7 @@ def test_little_room_is_kept():
     quantum, ones = find_quantum(3000), np.ones((4, 8))
     blocks = [(part, list_posteriors(posterior[:1000], weight[:1000], quantum)) for part in np.split(x, 3)]
     sums = add_components([listed for _, listed in blocks])
-    plan = FitPlan(3000, x.dtype, True, RowSorter(), room=16 * 400)
+    plan = FitPlan(3000, x.dtype, COMPILED, RowSorter(), memory=16 * 400)
     state = MedianSearch.around(0 * ones, ones, ones, sums.rows[:, 0], plan)
     seen = []
     while not state.done:
@@ -250,9 +246,9 @@ def test_little_room_is_kept():
         for part, listed in blocks:
             found = state.summarize([part], [listed])
             total = found if total is None else total.__iadd__(found)
-        seen.append(
-            (len(total.get("histogram", ())), sum(len(value) for _, value, _ in total.get("entries", ())))
-        )
+        histograms = 0 if total.histogram is None else len(total.histogram)
+        entries = [] if total.collected is None else total.collected.entries
+        seen.append((histograms, sum(len(value) for _, value, _ in entries)))
         state = state.advance(total, sums)
     histograms, values = np.array(seen).T
     assert histograms.max() == 1
@@ -283,7 +279,7 @@ def test_few_values_are_collected_also_around_zero(dtype, monkeypatch):
     x = rng.laplace(size=(20_000, 8)).astype(dtype)
     shape = (1, 8)
     search(x, np.ones((20_000, 1)), np.ones(20_000), [], np.zeros(shape), np.full(shape, 3.0), np.ones(shape))
-    assert 0 < sum(statistics["count"].sum() for statistics in collected) < 0.1 * x.size
+    assert 0 < sum(values.count.sum() for values in collected) < 0.1 * x.size
 
 
 @pytest.mark.parametrize("value", [np.finfo(np.float32).max, np.finfo(np.float32).min, 1e-45])

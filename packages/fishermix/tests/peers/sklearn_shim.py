@@ -64,4 +64,4 @@ class GaussianMixture(fishermix.GaussianMixture):
         return 1 / np.sqrt(precisions)
 
     def _n_parameters(self):
-        return self.parameters_.n_free
+        return self._parameters.n_free

@@ -29,7 +29,7 @@ def absolute_correlations(x, y):
 
 def test_correlations_of_cca(views):
     theirs = linear.CCA(n_components=3).fit(views)
-    ours = RegularizedCCA(3, reg_x=0, reg_y=0, scale=None).fit(*views)
+    ours = RegularizedCCA(3, reg_x=0, reg_y=0, correlation_power=0).fit(*views)
     assert_allclose(ours.correlations_, absolute_correlations(*theirs.transform(views)), atol=1e-6)
     assert_allclose(
         absolute_correlations(*ours.transform(*views)),

@@ -8,6 +8,14 @@ from numpy.testing import assert_array_equal
 gensim = pytest.importorskip("gensim.models", reason="gensim is not installed")
 
 
+def test_keyed_vectors_are_word_vectors():
+    theirs = gensim.KeyedVectors(4)
+    theirs.add_vectors(["dog", "New_York"], np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32))
+    ours = WordVectors(theirs)
+    assert list(ours.words) == ["dog", "New_York"]
+    assert_array_equal(ours["New_York"], theirs["New_York"])
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_files_of_gensim(tmp_path, binary):
     theirs = gensim.KeyedVectors(4)

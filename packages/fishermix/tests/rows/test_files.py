@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fishermix.errors import FishermixError
 from fishermix.rows import BlockTable, FileTable, StreamSource, open_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refuses import refuses
 
 ROWS = np.arange(3000, dtype=np.float32).reshape(1000, 3)
 
@@ -67,18 +67,18 @@ def wrong_files(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "code"),
     [
-        ("cube.npy", "not rows of numbers"),
-        ("fortran.npy", "column by column"),
-        ("rubbish.npy", "cannot be read"),
-        ("table.csv", "does not end in .npy"),
-        ("absent.npy", "There is no file"),
+        ("cube.npy", "wrong_file"),
+        ("fortran.npy", "wrong_file"),
+        ("rubbish.npy", "damaged"),
+        ("table.csv", "wrong_file"),
+        ("absent.npy", "not_found"),
     ],
 )
-def test_wrong_files_are_named(tmp_path, name, said):
+def test_wrong_files_are_named(tmp_path, name, code):
     wrong_files(tmp_path)
-    with pytest.raises(FishermixError, match=said):
+    with refuses(code):
         open_table(tmp_path / name)
 
 
@@ -87,34 +87,32 @@ def test_a_file_cut_short_is_noticed(tmp_path):
     table = open_table(tmp_path / "rows.npy")
     with open(tmp_path / "rows.npy", "r+b") as file:
         file.truncate(5000)
-    with pytest.raises(FishermixError, match="damaged"):
+    with refuses("damaged"):
         table.read(0, 1000)
 
 
 def test_blocks_must_be_alike_and_come_again():
-    with pytest.raises(FishermixError, match="only once"):
+    with refuses("not_repeatable"):
         BlockTable(block for block in (ROWS,))
-    with pytest.raises(FishermixError, match=r"must be \(n, D\) with the same D"):
+    with refuses("wrong_shape"):
         BlockTable([ROWS, ROWS[:, :2]])
-    with pytest.raises(FishermixError, match="There are no blocks"):
+    with refuses("too_few"):
         BlockTable([])
     fewer = [ROWS]
     table = BlockTable(fewer)
     fewer[0] = ROWS[:10]
-    with pytest.raises(
-        FishermixError, match=r"at first and have 10 rows now\. Each iteration over them must give the same"
-    ):
+    with refuses("not_repeatable"):
         table.read(0, 20)
 
 
 def test_a_file_with_nothing_in_it_is_told(tmp_path):
     (tmp_path / "a.npy").touch()
-    with pytest.raises(FishermixError, match=r"a\.npy cannot be read"):
+    with refuses("damaged"):
         open_table(tmp_path / "a.npy")
 
 
 def test_files_must_have_rows_of_the_same_length(tmp_path):
     np.save(tmp_path / "a.npy", ROWS)
     np.save(tmp_path / "b.npy", ROWS[:, :2])
-    with pytest.raises(FishermixError, match=r"different lengths: \[2, 3\]"):
+    with refuses("wrong_shape"):
         FileTable([tmp_path / "a.npy", tmp_path / "b.npy"])

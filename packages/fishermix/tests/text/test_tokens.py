@@ -34,6 +34,7 @@ def test_rules(sentence):
     assert tokenize(sentence) == CASES[sentence].split()
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_tokens_hold_neither_spaces_nor_capitals_and_are_stable(sentence):
     found = tokenize(sentence)

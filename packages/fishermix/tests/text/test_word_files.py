@@ -1,7 +1,6 @@
 """The reader gives back what was written, and stops with file and offset at every kind of damage."""
 
 import gzip
-import re
 import tracemalloc
 
 import numpy as np
@@ -11,6 +10,7 @@ from fishermix.text import word_files as formats
 from fishermix.text.word_files import read_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refuses import refuses
 
 WORDS = ["the", "dog", "New_York", "naïve", "日本"]
 VECTORS = np.arange(20, dtype=np.float32).reshape(5, 4) / 8 - 1
@@ -36,6 +36,8 @@ EVERY_FORMAT = {
     "text": text(),
     "text with trailing spaces": text().replace(b"\n", b" \r\n"),
     "glove": lines(),
+    "text with a byte order mark": b"\xef\xbb\xbf" + text(),
+    "glove with a byte order mark": b"\xef\xbb\xbf" + lines(),
 }
 
 
@@ -76,56 +78,53 @@ def test_a_glove_word_may_hold_spaces(write):
 
 def test_float16_is_half_and_refuses_what_it_cannot_hold(write):
     assert read_vectors(write(binary()), dtype="float16")[1].dtype == np.float16
-    with pytest.raises(FishermixError, match=r"byte 4: .*'dog' is not finite in float16"):
+    with refuses("damaged"):
         read_vectors(write(b"1 2\ndog 1e6 1\n"), dtype="float16")
 
 
 ONE = binary(["dog"], VECTORS[:1])
 DAMAGED = {
-    "empty": (b"", 0, "The file is empty"),
-    "no vectors at all": (b"hello world\nthis is prose\n", 0, "neither a word2vec nor a GloVe"),
-    "an image": (b"\x89PNG\r\n\x1a\n" + bytes(100), 0, "neither"),
+    "empty": (b"", 0),
+    "no vectors at all": (b"hello world\nthis is prose\n", 0),
+    "an image": (b"\x89PNG\r\n\x1a\n" + bytes(100), 0),
     "header promises more than the file holds": (
         b"3000000 300\nthe " + bytes(1200),
         12,
-        "truncated or damaged",
     ),
-    "header with an absurd dimension": (b"1 999999\nthe " + bytes(100), 0, "999999"),
-    "header with no words": (b"0 300\n", 0, "announces no words"),
-    "binary cut within a vector": (binary()[:-3], None, "ends within the vector of word 5 of 5"),
-    "binary of too few words": (binary(header=b"6 4\n"), None, "ends after 5 of 6 words"),
-    "binary of too many words": (binary(header=b"4 4\n"), None, "more data after the 4 words"),
-    "word too long": (b"1 2\n" + b"x" * 5000 + b" " + bytes(8), 4, "longer than 1024"),
-    "bad UTF-8": (b"1 2\nd\xffg " + bytes(8), 4, "not UTF-8"),
-    "empty word": (b"1 2\n " + bytes(8), 4, "empty"),
-    "duplicate": (binary(["dog", "cat", "dog"], VECTORS[:3]), 4 + 2 * 20, "'dog' is repeated"),
-    "NaN": (binary(["dog", "cat"], np.array([[1, 2], [np.nan, 0]])), 4 + 12, "'cat' is not finite"),
-    "text cut within a line": (text()[:-8], None, "found 4 fields. The file ends here: it is truncated"),
+    "header with an absurd dimension": (b"1 999999\nthe " + bytes(100), 0),
+    "header with no words": (b"0 300\n", 0),
+    "binary cut within a vector": (binary()[:-3], None),
+    "binary of too few words": (binary(header=b"6 4\n"), None),
+    "binary of too many words": (binary(header=b"4 4\n"), None),
+    "word too long": (b"1 2\n" + b"x" * 5000 + b" " + bytes(8), 4),
+    "bad UTF-8": (b"1 2\nd\xffg " + bytes(8), 4),
+    "empty word": (b"1 2\n " + bytes(8), 4),
+    "duplicate": (binary(["dog", "cat", "dog"], VECTORS[:3]), 4 + 2 * 20),
+    "NaN": (binary(["dog", "cat"], np.array([[1, 2], [np.nan, 0]])), 4 + 12),
+    "text cut within a line": (text()[:-8], None),
     "GloVe with an empty line": (
         b"a 1 2\n\nb 1 2\n",
         6,
-        "Expected a word and 2 numbers, found an empty line",
     ),
-    "text of too few words": (b"3 1\na 1\nb 2\n      ", 12, "ends after 2 of 3"),
-    "text with a word for a number": (b"2 2\na 1 2\nb 1 x\n", 10, "'b' is damaged"),
-    "GloVe of uneven lines": (b"a 1 2\nb 1\n", 6, "Expected a word and 2 numbers, found 2 fields"),
-    "endless line": (b"a 1 2\nb " + b"1" * (formats.MAX_LINE_BYTES + 10), 6, "A line is longer than"),
+    "text of too few words": (b"3 1\na 1\nb 2\n      ", 12),
+    "text with a word for a number": (b"2 2\na 1 2\nb 1 x\n", 10),
+    "GloVe of uneven lines": (b"a 1 2\nb 1\n", 6),
+    "endless line": (b"a 1 2\nb " + b"1" * (formats.MAX_LINE_BYTES + 10), 6),
 }
 
 
-@pytest.mark.parametrize(("content", "offset", "message"), DAMAGED.values(), ids=DAMAGED.keys())
-def test_damage_is_named_with_file_and_offset(write, content, offset, message):
+@pytest.mark.parametrize(("content", "offset"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_damage_is_named_with_file_and_offset(write, content, offset):
     path = write(content)
-    with pytest.raises(FishermixError, match=message) as error:
+    with refuses("damaged") as error:
         read_vectors(path)
-    found = re.match(rf"{re.escape(str(path))}, byte (\d+): ", str(error.value))
-    assert found
-    assert offset is None or int(found[1]) == offset
+    assert str(path) in str(error.value)
+    assert offset is None or error.value.values["byte"] == offset
 
 
 @pytest.mark.parametrize("content", [text(), lines()])
 def test_a_last_line_without_a_newline_may_be_truncated(write, content):
-    with pytest.raises(FishermixError, match=r"The last line has no newline.*--skip-bad-words"):
+    with refuses("damaged"):
         read_vectors(write(content[:-1]))
 
 
@@ -156,12 +155,13 @@ def test_files_that_gensim_writes(tmp_path, binary_file, suffix):
 @pytest.mark.parametrize("content", [binary(), text(), lines()])
 def test_a_cut_gzip_stops(write, content):
     whole = gzip.compress(content * 1)
-    with pytest.raises(FishermixError, match=r"byte .* of the decompressed data: .*complete"):
+    with refuses("damaged"):
         read_vectors(write(whole[:-12]))
-    with pytest.raises(FishermixError, match="byte"):
+    with refuses("damaged"):
         read_vectors(write(whole[:10] + b"\x00\xff\x13" + whole[13:]))
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_stops_at_the_cap_and_in_little_memory(write, monkeypatch):
     record = b"%07d " + bytes(400)
     content = b"100000 100\n" + b"".join(record % i for i in range(100_000))
@@ -170,7 +170,7 @@ def test_a_gzip_bomb_stops_at_the_cap_and_in_little_memory(write, monkeypatch):
     assert path.stat().st_size < 2_000_000
     monkeypatch.setattr(formats, "MAX_DECOMPRESSED_BYTES", 10_000_000)
     tracemalloc.start()
-    with pytest.raises(FishermixError, match="More than 10000000 bytes"):
+    with refuses("damaged"):
         read_vectors(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -180,7 +180,7 @@ def test_a_gzip_bomb_stops_at_the_cap_and_in_little_memory(write, monkeypatch):
 def test_a_lying_header_in_a_gzip_costs_no_memory(write):
     path = write(gzip.compress(b"999999999999 10000\n" + b"dog " + bytes(40_000)))
     tracemalloc.start()
-    with pytest.raises(FishermixError, match="ends after 1 of 999999999999"):
+    with refuses("damaged"):
         read_vectors(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -199,7 +199,7 @@ def test_errors_skip_leaves_out_a_last_line_that_may_be_cut(write, content):
     words, vectors = read_vectors(write(content[:-2]), errors="skip")
     assert words == WORDS[:-1]
     np.testing.assert_array_equal(vectors, VECTORS[:-1])
-    with pytest.raises(FishermixError, match="it is truncated"):
+    with refuses("damaged"):
         read_vectors(write(content[:-8]), errors="skip")
     assert read_vectors(write(content[:-2]), limit=4)[0] == WORDS[:4]
 
@@ -212,9 +212,9 @@ def test_errors_skip_leaves_out_what_is_not_finite(write):
 
 
 def test_no_file_and_a_folder(tmp_path):
-    with pytest.raises(FishermixError, match="is not a file"):
+    with refuses("wrong_file"):
         read_vectors(tmp_path)
-    with pytest.raises(FishermixError, match=r"none does not exist\.$"):
+    with refuses("not_found"):
         read_vectors(tmp_path / "none")
 
 

@@ -21,16 +21,15 @@ from fishermix.errors import FishermixError, FishermixWarning
 from fishermix.progress import is_shown
 
 if TYPE_CHECKING:
-    from fishermix.caption.captioner import Captioner
-
     from fishermix_photos.library import PhotoLibrary
-    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.model.captioner.captioner import Captioner
+    from fishermix_photos.model.model import ImageTextModel
 
 HARMLESS = ("Zs", "Co", "Cn")  # spaces of other widths, private and new characters: shown, though unusual
 
 
 def open_model(folder: Path | None) -> ImageTextModel:
-    from fishermix_photos.model import ImageTextModel
+    from fishermix_photos.model.model import ImageTextModel
 
     _hide_model_warnings()
     return ImageTextModel.load(folder)
@@ -40,7 +39,7 @@ def open_library(place: str | None, model: Path | None) -> PhotoLibrary:
     from fishermix_photos.library import PhotoLibrary
 
     if place is not None and not place.strip():
-        raise FishermixError("--library is empty. Name a directory, or omit it.")
+        raise FishermixError("--library is empty. Name a directory, or omit it.", code="wrong_parameter")
     _hide_model_warnings()
     return PhotoLibrary(place, model)
 
@@ -48,7 +47,7 @@ def open_library(place: str | None, model: Path | None) -> PhotoLibrary:
 def set_max_pixels(pixels: int | None) -> int | None:
     """Apply the option --max-pixels."""
     if pixels is not None:
-        from fishermix_photos.vision.open import set_default_max_pixels
+        from fishermix_photos.photos.open import set_default_max_pixels
 
         set_default_max_pixels(pixels)
     return pixels
@@ -63,7 +62,8 @@ def require_captioner(model: ImageTextModel) -> Captioner:
     """The captioner of a model; raises if it has none."""
     if model.captioner is None:
         raise FishermixError(
-            "This model has no captioner. Train one with `fishermix captioner train --model MODEL`."
+            "This model has no captioner. Train one with `fishermix captioner train --model MODEL`.",
+            code="missing_captioner",
         )
     return model.captioner
 
@@ -71,9 +71,11 @@ def require_captioner(model: ImageTextModel) -> Captioner:
 def check_output_file(file: Path | None) -> None:
     """Raise, before hours of work, if a file could not be written at the end."""
     if file is not None and not file.absolute().parent.is_dir():
-        raise FishermixError(f"There is no folder {file.parent} to write {file.name} to. Create it first.")
+        raise FishermixError(
+            f"There is no folder {file.parent} to write {file.name} to. Create it first.", code="not_found"
+        )
     if file is not None and file.is_dir():
-        raise FishermixError(f"{file} is a folder. Name a file.")
+        raise FishermixError(f"{file} is a folder. Name a file.", code="wrong_file")
 
 
 # Printing

@@ -14,7 +14,7 @@ from fishermix.errors import FishermixError
 from fishermix_photos.cli import app
 from fishermix_photos.cli.common import open_library, say
 from fishermix_photos.cli.describe import format_caption, format_explanation
-from fishermix_photos.vision.formats import count_photos
+from fishermix_photos.photos.formats import count_photos
 
 # Photos that are part of installed packages.
 PACKAGED_PHOTOS = {
@@ -33,13 +33,13 @@ QUERIES = (
 )
 
 
-@app.command(epilog="Example: fishermix demo --out demo-out")
+@app.command(examples=["fishermix demo --out demo-out"])
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the photos and their library.")] = Path("demo-out"),
 ) -> None:
     """Try search, captions and explanations on a few sample photos."""
-    from fishermix_photos.query import parse_query
-    from fishermix_photos.results import Query
+    from fishermix_photos.search.results import Query
+    from fishermix_photos.search.terms import parse_query
 
     out.mkdir(parents=True, exist_ok=True)
     folder = copy_packaged_photos(out / "photos")
@@ -76,5 +76,7 @@ def copy_packaged_photos(target: Path) -> Path:
                 if not (target / name).exists():
                     (target / name).write_bytes(data)
     if not any(target.iterdir()):
-        raise FishermixError("No installed package contains photos. Install scikit-image.")
+        raise FishermixError(
+            "No installed package contains photos. Install scikit-image.", code="missing_package"
+        )
     return target

@@ -20,14 +20,13 @@ from fishermix_photos.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fishermix.caption.consensus import Description
-
-    from fishermix_photos.describe import Explanation
+    from fishermix_photos.model.captioner.consensus import Description
+    from fishermix_photos.model.explain import Explanation
 
 BAR = 20  # characters of the longest bar
 
 
-@app.command(epilog="Examples: fishermix caption photo.jpg · fishermix caption ~/Pictures --json")
+@app.command(examples=["fishermix caption photo.jpg", "fishermix caption ~/Pictures --json"])
 def caption(
     photos: options.Photos,
     as_json: options.Json = False,
@@ -45,7 +44,7 @@ def caption(
         require_captioner(library.model)
 
         def describe(photo: Path) -> tuple[dict[str, Any], list[str]]:
-            found = library.describe(library.encode_photo(photo))
+            found = library.describe(library.encode_photo(photo), photo)
             entry = {"sentence": found.sentence, "confidence": found.confidence, "unsure": found.unsure}
             name = f"{photo}: " if len(photos) > 1 else ""
             return entry, [f"{name}{format_caption(found)}"]
@@ -58,8 +57,7 @@ def format_caption(found: Description) -> str:
 
 
 @app.command(
-    epilog="Examples: fishermix annotate photo.jpg · "
-    "fishermix annotate *.jpg --sentences captions.txt -n 3 --json"
+    examples=["fishermix annotate photo.jpg", "fishermix annotate *.jpg --sentences captions.txt -n 3 --json"]
 )
 def annotate(
     photos: options.Photos,
@@ -80,7 +78,7 @@ def annotate(
 
     Photos that cannot be read are reported, and the exit code is then 1.
     """
-    from fishermix_photos.describe import read_sentences
+    from fishermix_photos.model.sentences import read_sentences
 
     photos = _list_photos(photos)
     candidates = read_sentences(sentences) if sentences else None
@@ -97,13 +95,13 @@ def annotate(
 
 def _list_photos(places: list[Path]) -> list[Path]:
     """The photos among these, and those in folders among these."""
-    from fishermix_photos.photo_files import scan_folder
+    from fishermix_photos.index.scan import scan_folder
 
     photos: list[Path] = []
     for place in places:
         found = [place / path for path in scan_folder(place).photos] if place.is_dir() else [place]
         if not found:
-            raise FishermixError(f"There are no photos in {place}.")
+            raise FishermixError(f"There are no photos in {place}.", code="no_photos")
         photos += found
     if len(photos) == 1:
         _check_photo(photos[0])  # before the model is loaded
@@ -112,9 +110,9 @@ def _list_photos(places: list[Path]) -> list[Path]:
 
 def _check_photo(photo: Path) -> None:
     if not photo.exists():
-        raise FishermixError(f"{photo} does not exist. Name a photo.")
+        raise FishermixError(f"{photo} does not exist. Name a photo.", code="not_found")
     if not photo.is_file():
-        raise FishermixError(f"{photo} is not a file. Name a photo.")
+        raise FishermixError(f"{photo} is not a file. Name a photo.", code="wrong_file")
 
 
 def _describe_each(
@@ -140,10 +138,13 @@ def _describe_each(
     if as_json:
         say_json(entries)
     if len(entries) < len(photos):
-        raise FishermixError(f"{len(photos) - len(entries)} of {len(photos)} photos could not be read.")
+        raise FishermixError(
+            f"{len(photos) - len(entries)} of {len(photos)} photos could not be read.",
+            code="unreadable_photos",
+        )
 
 
-@app.command(epilog='Example: fishermix explain "two dogs run on a beach" photo.jpg')
+@app.command(examples=['fishermix explain "two dogs run on a beach" photo.jpg'])
 def explain(
     sentence: Annotated[str, typer.Argument(help="A sentence, as in a search.")],
     photo: Annotated[Path, typer.Argument(help="A photo file.")],
@@ -154,16 +155,20 @@ def explain(
     """Show why a photo matches a sentence: what each word contributes to the score.
 
     A word contributes what the score would lose without it. Dates are ignored. What the sentence excludes,
-    as in "without people", is listed with its own score.
+    as in "without people", is listed with what the score loses for it.
     """
-    from fishermix_photos.query import explain_unknown, parse_query
-    from fishermix_photos.results import Query
+    from fishermix_photos.cli.wording import word_notes
+    from fishermix_photos.search.reading import explain_unknown
+    from fishermix_photos.search.results import Query
+    from fishermix_photos.search.terms import parse_query
 
     _check_photo(photo)
     with open_library(None, model) as library:
         library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
         explanation = library.explain(sentence, library.encode_photo(photo))
-        tell(*explain_unknown(explanation.out_of_vocabulary, library.model))
+        corrections = [note for note in library.read(sentence).notes if note.kind == "corrected"]
+        unknown = explain_unknown(explanation.out_of_vocabulary, library.model)
+        tell(*word_notes([*corrections, *unknown]))
     if as_json:
         say_json(asdict(explanation))
     else:
@@ -180,6 +185,6 @@ def format_explanation(explanation: Explanation) -> list[str]:
         bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar
         lines.append(f"  {part.word:<{widest}}  {part.drop:+.3f}  {bar}".rstrip())
     if explanation.subtracted:
-        lines += ["", "excluded by the sentence: the score of each alone"]
-        lines += [f"  {part.score:+.3f}  {part.sentence}" for part in explanation.subtracted]
+        lines += ["", "subtracted: what the score loses for each"]
+        lines += [f"  {-part.drop:+.3f}  {part.sentence}" for part in explanation.subtracted]
     return lines

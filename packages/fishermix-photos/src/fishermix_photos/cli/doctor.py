@@ -12,12 +12,13 @@ from fishermix.errors import FishermixError
 
 from fishermix_photos.cli import ADVICE, app, options
 from fishermix_photos.cli.common import open_library, open_model, say
-from fishermix_photos.vision.formats import FORMATS, count_photos, explain_missing
+from fishermix_photos.disk import explain_os_error
+from fishermix_photos.photos.formats import FORMATS, count_photos, explain_missing
 
 AWAY = "away: mount its disk, or remove it with `fishermix library remove`"
 
 
-@app.command(epilog="Example: fishermix doctor")
+@app.command(examples=["fishermix doctor"])
 def doctor(library: options.Library = None, model: options.Model = None) -> None:
     """Check the installation, the model and your library.
 
@@ -31,7 +32,7 @@ def doctor(library: options.Library = None, model: options.Model = None) -> None
     )
     say(f"model       {_model(model, problems)}", *_library(library, problems))
     if problems:
-        raise FishermixError(" ".join(problems))
+        raise FishermixError(" ".join(problems), code="problems")
     say("No problems found.")
 
 
@@ -50,17 +51,25 @@ def _model(folder: Path | None, problems: list[str]) -> str:
     except FishermixError as error:
         problems.append(str(error))
         return "cannot be loaded"
+    except OSError as error:
+        problems.append(f"The model cannot be read. {explain_os_error(error)}")
+        return "cannot be read"
     return f"{model.key}, {model.dimension} dimensions, {captions} captioner"
 
 
 def _library(place: str | None, problems: list[str]) -> Iterator[str]:
     """What the library holds, and whether it is sound and private."""
     from fishermix_photos.disk import find_open_paths
+    from fishermix_photos.index.connection import REBUILD
+    from fishermix_photos.index.reader import WRONG_CODES
 
     try:
         with open_library(place, None) as library:
+            library.expect_there()
             wrong = library.verify()
-            problems += [*wrong, ADVICE["library_damaged"]] if wrong else []
+            problems += wrong
+            if wrong and wrong != [WRONG_CODES]:
+                problems += [REBUILD, ADVICE["library_damaged"]]
             if exposed := find_open_paths(Path(library.place)) if Path(library.place).is_dir() else []:
                 problems.append(
                     f"Other users of this machine can read your library, with the names of your photos "
@@ -72,3 +81,6 @@ def _library(place: str | None, problems: list[str]) -> Iterator[str]:
     except FishermixError as error:
         problems.append(str(error))
         yield "library     cannot be used"
+    except OSError as error:
+        problems.append(f"The library cannot be read. {explain_os_error(error)}")
+        yield "library     cannot be read"

@@ -14,11 +14,11 @@ from fishermix.errors import FishermixError
 from fishermix_photos.cli import App, app, options
 from fishermix_photos.cli.common import open_library, say, say_json, tell
 from fishermix_photos.cli.search import tell_changes
-from fishermix_photos.vision.formats import count_photos, explain_skipped
+from fishermix_photos.photos.formats import count_photos, explain_skipped
 
 if TYPE_CHECKING:
     from fishermix_photos.library import PhotoLibrary
-    from fishermix_photos.results import FolderStatus
+    from fishermix_photos.search.results import FolderStatus
 
 EMPTY = "Your library is empty. Add a folder with `fishermix library add FOLDER`."
 
@@ -31,7 +31,7 @@ library_app = App(
 app.add_typer(library_app, name="library")
 
 
-@library_app.command(epilog="Example: fishermix library add ~/Pictures /mnt/camera")
+@library_app.command(examples=["fishermix library add ~/Pictures /mnt/camera"])
 def add(
     folders: options.Folders,
     library: options.Library = None,
@@ -46,7 +46,7 @@ def add(
         _update_folders(photos, folders)
 
 
-@library_app.command(epilog="Example: fishermix library update ~/Pictures")
+@library_app.command(examples=["fishermix library update ~/Pictures"])
 def update(
     folders: options.KnownFolders = None,
     library: options.Library = None,
@@ -59,11 +59,12 @@ def update(
             photos.status(folder)  # raises if the library does not have it
         known = [status.folder for status in photos.folders() if status.exists]
         if not known:
-            raise FishermixError(EMPTY)
+            photos.expect_there()
+            raise FishermixError(EMPTY, code="empty_library")
         _update_folders(photos, folders or known)
 
 
-@library_app.command("list", epilog="Examples: fishermix library list · fishermix library list ~/Pictures")
+@library_app.command("list", examples=["fishermix library list", "fishermix library list ~/Pictures"])
 def list_folders(
     folder: Annotated[
         Path | None,
@@ -76,6 +77,7 @@ def list_folders(
 ) -> None:
     """List the folders of the library and how many photos they contain, or show one folder."""
     with open_library(library, None) as photos:
+        photos.expect_there()
         folders = photos.folders() if folder is None else [photos.status(folder)]
         summary = photos.summary()
     if as_json:
@@ -117,7 +119,7 @@ def _show_folder(status: FolderStatus) -> None:
     )
 
 
-@library_app.command(epilog="Example: fishermix library remove /mnt/camera")
+@library_app.command(examples=["fishermix library remove /mnt/camera"])
 def remove(
     folder: Annotated[Path | None, typer.Argument(help="A folder of the library.")] = None,
     everything: Annotated[
@@ -126,10 +128,12 @@ def remove(
     library: options.Library = None,
 ) -> None:
     """Remove a folder from the library, even if it no longer exists. Your photos stay as they are."""
-    from fishermix_photos.results import NotInLibrary
+    from fishermix_photos.search.results import NotInLibrary
 
     if (folder is None) != everything:
-        raise FishermixError("Name a folder of the library, or give --all to delete the library.")
+        raise FishermixError(
+            "Name a folder of the library, or give --all to delete the library.", code="wrong_parameter"
+        )
     with open_library(library, None) as photos:
         if folder is None:
             photos.delete()
@@ -138,7 +142,9 @@ def remove(
         try:
             number = photos.remove(folder)
         except NotInLibrary as error:
-            raise FishermixError(f"{error} `fishermix library list` lists the folders.") from None
+            raise FishermixError(
+                f"{error} `fishermix library list` lists the folders.", code="unknown_folder"
+            ) from None
     tell(f"Removed {folder} with {count_photos(number)} from your library. The files are unchanged.")
 
 

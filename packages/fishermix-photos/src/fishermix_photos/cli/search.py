@@ -22,16 +22,17 @@ from fishermix_photos.cli.common import (
     say_paths,
     tell,
 )
-from fishermix_photos.vision.formats import count_photos, explain_skipped
+from fishermix_photos.cli.filters import add_filter_options
+from fishermix_photos.photos.formats import count_photos, explain_skipped
 
 if TYPE_CHECKING:
+    from fishermix_photos.index.changes import Changes
+    from fishermix_photos.index.photo import Photo
     from fishermix_photos.library import PhotoLibrary
-    from fishermix_photos.query import Filter
-    from fishermix_photos.results import Changes, Photo, Query, Results
+    from fishermix_photos.search.pipeline import PreparedQuery
+    from fishermix_photos.search.results import Query, Results
 
 BEST = 10  # photos that are printed by default
-# A shell removes the quotes around a query.
-QUOTES_IN_A_SHELL = "in double quotes within single quotes, as in '\"no parking\"',"
 
 
 class SearchCommand(Command):
@@ -50,16 +51,21 @@ class SearchCommand(Command):
             terms = [part for arg in args for part in (("-", arg[1:]) if arg == word else (arg,))]
             raise FishermixError(
                 f"{word} was read as options. To subtract a word, put a space after the minus: "
-                f"`fishermix search {shlex.join(terms)}`."
+                f"`fishermix search {shlex.join(terms)}`.",
+                code="wrong_query",
             ) from None
 
 
 @app.command(
     cls=SearchCommand,
-    epilog='Examples: fishermix search "two dogs run on a beach" ~/Pictures · '
-    'fishermix search beach - people -n 5 · fishermix search photo.jpg + "at night" --html night.html · '
-    'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/',
+    examples=[
+        'fishermix search "two dogs run on a beach" ~/Pictures',
+        "fishermix search beach - people -n 5",
+        'fishermix search photo.jpg + "at night" --html night.html',
+        'fishermix search "a red car" -0 --min-score auto | xargs -0 cp -t cars/',
+    ],
 )
+@add_filter_options
 def search(
     query: options.Query,
     number: options.Number = None,
@@ -67,11 +73,7 @@ def search(
     paths_only: options.Files = False,
     null: options.Null = False,
     min_score: options.MinScore = None,
-    after: options.After = None,
-    before: options.Before = None,
-    in_folder: options.In = None,
-    camera: options.Camera = None,
-    near: options.Near = None,
+    filter: Any = None,
     html: options.Html = None,
     update: options.Update = True,
     library: options.Library = None,
@@ -85,15 +87,15 @@ def search(
     The higher the score, the better the match. "likely" is a probability of 0.5 or more, "maybe" of 0.2 or
     more. Near copies of a picture share one line.
     """
-    from fishermix_photos.query import parse_arguments
-    from fishermix_photos.results import Query
+    from fishermix_photos.search.results import Query
+    from fishermix_photos.search.terms import parse_arguments
 
     check_output_file(html)
     with open_library(library, model) as photos:
         words, folders = _split_folders(query, photos)
         asked = Query(
             **_parse_min_score(min_score),
-            filter=_make_filter(after=after, before=before, folder=in_folder, camera=camera, near=near),
+            filter=filter,
             terms=parse_arguments(words),
             folders=choose_folders(photos, folders),
             n=number or BEST,
@@ -117,12 +119,15 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
 
     is_limited : False: a query that is only a date or a name finds all photos
     """
+    from fishermix_photos.cli.wording import word_notes
+
+    prepared = library.prepare(query)
     if update:
-        update_folders(library, query.folders, query)
-    results = library.search(query)
+        update_folders(library, query.folders, prepared)
+    results = library.search(prepared)
     if results.more and results.total is not None and not is_limited:
         results = library.search(replace(query, n=results.total))
-    remarks = [remark.replace("in double quotes", QUOTES_IN_A_SHELL) for remark in results.remarks]
+    remarks = word_notes(results.notes)
     if not results.photos:
         count = library.count(query.folders)
         nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, update)
@@ -133,7 +138,8 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
 def _print_lines(results: Results, names: PathNames) -> None:
     """Print scores, bands and paths; on a terminal, the bands as headings."""
     has_headings = sys.stdout.isatty()
-    band, lines = results.photos[0].band if results.verdict else None, []
+    band = results.photos[0].band if results.verdict else None
+    lines = []
     for photo in results.photos:
         if has_headings and photo.band not in (None, band):
             band = photo.band
@@ -187,24 +193,15 @@ def _check_last(words: list[str]) -> None:
     is_path = last in (".", "..") or last.endswith("/") or last.startswith(("/", "~", "./", "../"))
     if not before and is_path and os.path.isdir(place):
         example = f'fishermix search "two dogs" {shlex.quote(last)}'
-        raise FishermixError(f"{last} is a folder. Say what to search for, for example `{example}`.")
+        raise FishermixError(
+            f"{last} is a folder. Say what to search for, for example `{example}`.", code="wrong_query"
+        )
     follows_folder = len(before) > 1 and os.path.isdir(os.path.expanduser(before[-1]))
     if before and before[-1] not in ("+", "-") and (follows_folder or is_path):
         problem = "is not a folder" if os.path.exists(place) else "does not exist"
-        raise FishermixError(f"{last} {problem}. Name the folder that contains your photos.")
-
-
-def _make_filter(**conditions: str | None) -> Filter:
-    """The conditions of the options; a mistake is reported with the name of its option."""
-    from fishermix_photos.query import BadFilter, Filter
-
-    try:
-        return Filter(**conditions)  # type: ignore[arg-type]
-    except BadFilter as error:
-        field = str(error.values["field"])
-        option = "in" if field == "folder" else field
-        message = f"--{option}{str(error).removeprefix(field)}".replace(" before ", " --before ")
-        raise FishermixError(message) from None
+        raise FishermixError(
+            f"{last} {problem}. Name the folder that contains your photos.", code="wrong_folder"
+        )
 
 
 def _parse_min_score(text: str | None) -> dict[str, Any]:
@@ -212,7 +209,7 @@ def _parse_min_score(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     if text == "auto":
-        from fishermix_photos.search import MAYBE
+        from fishermix_photos.search.calibration import MAYBE
 
         return {"min_probability": MAYBE}
     try:
@@ -220,7 +217,9 @@ def _parse_min_score(text: str | None) -> dict[str, Any]:
     except ValueError:
         score = float("nan")
     if not -1 <= score <= 1:
-        raise FishermixError(f"--min-score must be a number between -1 and 1, or auto, not '{text}'.")
+        raise FishermixError(
+            f"--min-score must be a number between -1 and 1, or auto, not '{text}'.", code="wrong_parameter"
+        )
     return {"min_score": score}
 
 
@@ -249,13 +248,17 @@ def choose_folders(library: PhotoLibrary, named: Sequence[Path]) -> tuple[Path, 
     if library.covering(Path.cwd()) is not None:
         return (Path("."),)
     if not library.folders():
+        library.expect_there()
         raise FishermixError(
-            "Your library is empty. Name the folder that contains your photos, for example ~/Pictures."
+            "Your library is empty. Name the folder that contains your photos, for example ~/Pictures.",
+            code="empty_library",
         )
     return ()
 
 
-def update_folders(library: PhotoLibrary, folders: Sequence[Path], query: Query | None = None) -> None:
+def update_folders(
+    library: PhotoLibrary, folders: Sequence[Path], query: PreparedQuery | None = None
+) -> None:
     """Update folders and report problems; the photos of a folder that is away or busy stay in the library."""
     if not folders:
         return
@@ -279,12 +282,12 @@ def tell_changes(library: PhotoLibrary, changes: Changes) -> None:
         )
     if changes.skipped:
         remarks += explain_skipped(changes.skipped)
-    if remarks:
-        tell(*remarks)
+    tell(*remarks)
 
 
 def explain_empty(library: PhotoLibrary, folders: Sequence[Path], updated: bool) -> str:
     """Why there are no photos in folders."""
+    library.expect_there()
     unknown = [folder for folder in folders if library.covering(folder) is None]
     if unknown and not updated:
         return f"{unknown[0]} is not in your library yet. Omit --no-update to add it."

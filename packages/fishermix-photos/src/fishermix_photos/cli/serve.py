@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 @app.command(
-    epilog="Examples: fishermix serve ~/Pictures, then open http://127.0.0.1:8321 · "
-    "fishermix serve ~/Pictures ~/Camera · "
-    "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone"
+    examples=[
+        "fishermix serve ~/Pictures, then open http://127.0.0.1:8321",
+        "fishermix serve ~/Pictures ~/Camera",
+        "fishermix serve ~/Pictures --host 0.0.0.0, then scan the QR code with your phone",
+    ]
 )
 def serve(
     folders: options.ServedFolders = None,
@@ -54,6 +56,9 @@ def serve(
     def stop_server() -> None:
         server.should_exit = True
 
+    # What is wrong with the library is said before the address, and before the model is loaded.
+    with _open_photos(library, model, folders or (), update) as photos:
+        is_empty = not folders and not photos.folders()
     access = Access(is_loopback(host), token)
     listener = _bind(host, port)
     reached = find_own_address(host)
@@ -64,10 +69,12 @@ def serve(
         updated=lambda changes: tell_changes(live.library, changes),
         failed=stop_server,
     )
-    open_photos = partial(_open_photos, library, model, folders or ())
+    open_photos = partial(_open_photos, library, model, folders or (), update)
     live = LiveLibrary(open_photos, folders or (), update, events)
     server = Server(create_app(live, access=access))
     link = _say_address(address, access)
+    if is_empty:
+        tell("Your library is empty. Add a folder on the page, or name one: `fishermix serve ~/Pictures`.")
     live.start()
     if browser:
         webbrowser.open(link)
@@ -84,19 +91,32 @@ def _expect_packages() -> None:
     for package in ("fastapi", "uvicorn", "segno"):
         if find_spec(package) is None:
             command = install_command("fishermix-photos[serve]")
-            raise FishermixError(f"The server needs {package}. Install it with `{command}`.")
+            raise FishermixError(
+                f"The server needs {package}. Install it with `{command}`.", code="missing_package"
+            )
 
 
-def _open_photos(place: str | None, model: Path | None, folders: Sequence[Path]) -> PhotoLibrary:
-    """The library; raises if there is nothing to serve."""
+def _open_photos(
+    place: str | None, model: Path | None, folders: Sequence[Path], update: bool
+) -> PhotoLibrary:
+    """The library; raises if there is nothing to serve, and never will be."""
     library = open_library(place, model)
     if not folders and not library.folders():
-        raise FishermixError("Your library is empty. Name a folder: `fishermix serve ~/Pictures`.")
+        library.expect_there()
+        if not update:
+            raise FishermixError(
+                "Your library is empty. Add a folder: `fishermix library add ~/Pictures`.",
+                code="empty_library",
+            )
     for folder in folders:
         if folder.expanduser().is_file():
-            raise FishermixError(f"{folder} is a file. Name the folder that contains your photos.")
+            raise FishermixError(
+                f"{folder} is a file. Name the folder that contains your photos.", code="wrong_folder"
+            )
         if not folder.expanduser().is_dir() and library.covering(folder) is None:
-            raise FishermixError(f"There is no folder {folder}. Name the folder that contains your photos.")
+            raise FishermixError(
+                f"There is no folder {folder}. Name the folder that contains your photos.", code="not_found"
+            )
     return library
 
 
@@ -106,7 +126,8 @@ def _bind(host: str, port: int) -> socket.socket:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise FishermixError(
-            f"--host {host} is not an address of this machine ({error.strerror})."
+            f"--host {host} is not an address of this machine ({error.strerror}).",
+            code="wrong_address",
         ) from error
     listener = socket.socket(family, kind)
     if os.name == "posix":  # on Windows, it would allow two servers on one port
@@ -117,17 +138,18 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise FishermixError(
-            f"Port {port} cannot be used ({error.strerror}). Choose another with --port."
+            f"Port {port} cannot be used ({error.strerror}). Choose another with --port.",
+            code="wrong_address",
         ) from error
     return listener
 
 
 def _say_address(address: str, access: Access) -> str:
     """Print the address of the page, with a token as a link and a QR code; returns the link."""
-    if access.token is None:
-        say(f"Open {address} in your browser. Press Ctrl-C to stop.")
-        return address
     link = f"{address}/?token={access.token}"
+    if not access.is_closed:  # the address alone shows everything; the link allows to add folders
+        say(f"Open {link} in your browser. Press Ctrl-C to stop.")
+        return link
     print_qr_code(link)
     say("Open this link, or scan the code with your phone. Press Ctrl-C to stop.")
     say(link)

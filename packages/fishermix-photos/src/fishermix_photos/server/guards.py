@@ -45,7 +45,7 @@ class Limits:
 
     body_bytes: int = 25_000_000
     body_seconds: float = 15.0
-    upload_bytes: int = 200_000_000
+    upload_bytes: int = 100_000_000
     work_seconds: float = 30.0
     workers: int = 2
     waiting: int = 64
@@ -93,8 +93,8 @@ class Guard:
         except Refused as refused:
             if not status:
                 await refused.response(scope, receive, send_guarded)
-        except ClientDisconnect:
-            pass  # nobody is left to be answered
+        except (ClientDisconnect, asyncio.CancelledError):
+            pass  # nobody is left to be answered, or the server ends
         finally:
             self.uploaded -= body.size
 
@@ -113,27 +113,34 @@ class Guard:
             raise Refused(403, "Requests from other sites are refused.")
         if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
             raise Refused(403, "Requests from other sites are refused.")
-        if self.access.token is not None:
-            self._check_token(scope, headers)
+        self._check_token(scope, headers)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body_bytes:
             raise Refused(413, self.limits.explain_size())
         self.check_uploads(int(length))
 
     def _check_token(self, scope: Scope, headers: Headers) -> None:
-        """Raise unless the request carries the cookie or the token. The link signs in, once it is opened."""
-        port = (scope.get("server") or ("", 0))[1]
-        if self.access.accepts_cookie("; ".join(headers.getlist("cookie")), port):  # several, from proxies
-            return
+        """Raise unless the request may pass. The link signs in, once it is opened."""
+        port = find_port(scope)
         link = QueryParams(scope["query_string"]).get("token") if scope["path"] == "/" else None
         if link and self.access.accepts_token(link):
             cookie = self.access.make_cookie(port)
-            raise Refused(200, "", {"Set-Cookie": cookie, "Cache-Control": "no-store"}, SIGNED_IN)
-        if self.access.accepts_token(headers.get("authorization", "").removeprefix("Bearer ")):
+            raise Refused(
+                status=200,
+                detail="",
+                headers={"Set-Cookie": cookie, "Cache-Control": "no-store"},
+                page=SIGNED_IN,
+            )
+        if not self.access.is_closed or self.access.knows(headers, port):
             return
         page = SIGN_IN if "text/html" in headers.get("accept", "") else ""
         detail = "Sign in with the link that `fishermix serve` shows in its terminal."
-        raise Refused(401, detail, {"WWW-Authenticate": "Bearer"}, page)
+        raise Refused(status=401, detail=detail, headers={"WWW-Authenticate": "Bearer"}, page=page)
+
+
+def find_port(scope: Scope) -> int:
+    """The port of the server that a request came to."""
+    return (scope.get("server") or ("", 0))[1] or 0
 
 
 class Body:
@@ -141,8 +148,11 @@ class Body:
 
     def __init__(self, guard: Guard, receive: Receive):
         self.size = 0
-        self._guard, self._limits, self._receive = guard, guard.limits, receive
-        self._deadline, self._complete = time.monotonic() + guard.limits.body_seconds, False
+        self._guard = guard
+        self._limits = guard.limits
+        self._receive = receive
+        self._deadline = time.monotonic() + guard.limits.body_seconds
+        self._complete = False
 
     async def receive(self) -> Message:
         if self._complete:
@@ -166,7 +176,8 @@ class Work:
     """Runs computations in a few threads; refuses requests when too many wait or one takes too long."""
 
     def __init__(self, limits: Limits):
-        self.limits, self.pending = limits, 0
+        self.limits = limits
+        self.pending = 0
         self._slots = asyncio.Semaphore(limits.workers)
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:

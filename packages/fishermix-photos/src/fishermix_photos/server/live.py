@@ -4,25 +4,34 @@ says what it is doing, and follows the changes of the folders by looking at them
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from fishermix.errors import FishermixError
 
+from fishermix_photos.disk import explain_os_error
+from fishermix_photos.index.photo import name_folders
+from fishermix_photos.index.scan import Listing, scan_folder
 from fishermix_photos.library import PhotoLibrary
-from fishermix_photos.photo_files import Listing, scan_folder
-from fishermix_photos.results import Changes, Photo, UnknownPhoto, replace_undecodable
+from fishermix_photos.search.results import Changes, Photo, UnknownPhoto, replace_undecodable
 
 State = Literal["starting", "updating", "ready"]
 log = logging.getLogger(__name__)
 SECONDS_UNTIL_RETRY = 10.0  # after a problem: a busy library, a full disk, a disk that is not mounted
 SECONDS_TO_STOP = 15.0
+SECONDS_UNTIL_RELEASE = 180.0  # for which networks, captioner and sentences stay in memory unused
 SHORTEST_PAUSE = 2.0  # seconds between two looks at the folders
+SECONDS_OF_PACE, SECONDS_BEFORE_ESTIMATE = 60.0, 3.0
 PAUSE_PER_SCAN = 20  # a look that takes a second is repeated after 20: at most 5 % of a core
 
 
@@ -31,7 +40,9 @@ class NotReady(Exception):
 
 
 class Stopped(BaseException):
-    """Ends an update between two batches; what is complete is kept."""
+    """Ends an update between two batches, because the server stops or a folder was added; what is complete is
+    kept.
+    """
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,8 @@ class Progress:
     folder : what is served, for people
     version : changes whenever photos have been added, changed or removed
     problem : why a folder could not be updated the last time
+    seconds_left : until `done` is `total`, as far as that can be said
+    has_folders : whether there is anything to serve
     """
 
     folder: str
@@ -51,6 +64,29 @@ class Progress:
     version: int = 0
     photos: int = 0
     problem: str | None = None
+    seconds_left: float | None = None
+    has_folders: bool = True
+
+
+class Pace:
+    """How fast steps are done lately, and how long the others will take."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+        self._description = ""
+
+    def estimate(self, description: str, done: int, total: int | None, now: float) -> float | None:
+        """The seconds until all steps are done; None until a few seconds have passed."""
+        if description != self._description or (self._seen and done < self._seen[-1][1]):
+            self._seen.clear()
+        self._description = description
+        self._seen.append((now, done))
+        while now - self._seen[0][0] > SECONDS_OF_PACE:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        if total is None or done <= before or now - began < SECONDS_BEFORE_ESTIMATE:
+            return None
+        return (total - done) * (now - began) / (done - before)
 
 
 @dataclass(frozen=True)
@@ -88,14 +124,20 @@ class LiveLibrary:
         self.failure: FishermixError | None = None
         self._open_library, self._follows, self.events = open_library, update, events or Events()
         self._has_updated = False
-        self._stop = threading.Event()
+        self._stop, self._woken = threading.Event(), threading.Event()
+        self._added: list[Path] = []  # folders that the next update adds to the library
+        self._adding = threading.Lock()
+        self._pace = Pace()
         self._seen: dict[Path, Listing | None] = {}  # None: the folder cannot be read
         self._scan_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="fishermix-live", daemon=True)
         self._library: PhotoLibrary | None = None
-        self._counted = (-1, 0)  # the version, and its number of photos
-        served = " and ".join(folder.name or str(folder) for folder in self.folders)
-        self._progress = Progress(replace_undecodable(served) or "your library")
+        self._counted = (-1, 0, True)  # the version, its number of photos, and whether it has folders
+        self._progress = Progress(self._name_served())
+
+    def _name_served(self) -> str:
+        served = " and ".join(label or "/" for label in name_folders(map(str, self.folders)).values())
+        return replace_undecodable(served) or "your library"
 
     @property
     def library(self) -> PhotoLibrary:
@@ -110,17 +152,57 @@ class LiveLibrary:
             raise UnknownPhoto(id)
         return photo
 
+    def places(self) -> list[str]:
+        """The full paths that messages may name: of the library and of the folders."""
+        library = [] if self._library is None else [self._library.place]
+        return [*library, *map(str, {*self.folders, *self._seen})]
+
     def progress(self) -> Progress:
         """What the thread is doing, and how many photos there are now."""
         if self._library is None:
             return self._progress
         version = self._library.version
         if version != self._counted[0]:  # counting a large library takes a while
-            self._counted = version, self._library.count(self.folders)
-        return replace(self._progress, version=version, photos=self._counted[1])
+            has_folders = bool(self.folders or self._library.folders())
+            self._counted = version, self._library.count(self.folders), has_folders
+        _, photos, has_folders = self._counted
+        return replace(
+            self._progress, version=version, photos=photos, has_folders=has_folders or bool(self._added)
+        )
 
     def _set(self, state: State, message: str, done: int | None = None, total: int | None = None) -> None:
-        self._progress = replace(self._progress, state=state, message=message, done=done, total=total)
+        left = None if done is None else self._pace.estimate(message, done, total, time.monotonic())
+        self._progress = replace(
+            self._progress, state=state, message=message, done=done, total=total, seconds_left=left
+        )
+
+    def add(self, folder: Path) -> tuple[str, int]:
+        """Add a folder, whose photos the thread encodes next; returns its name and its number of photos."""
+        place, library = Path(os.path.realpath(folder)), self.library
+        if not self._follows:
+            raise FishermixError(
+                "This server changes nothing: it was started with --no-update.", code="read_only"
+            )
+        if not os.path.isdir(place):  # False for those that may not be entered
+            raise FishermixError(
+                f"There is no folder {folder}. Name the folder that contains your photos.", code="not_found"
+            )
+        if not self.folders and library.covering(place) is not None:
+            raise FishermixError(f"{place} is in your library already.", code="in_library")
+        if any(place.is_relative_to(served) for served in self.folders):
+            raise FishermixError(f"{place} is served already.", code="in_library")
+        listing = scan_folder(place)
+        if not listing.photos:
+            raise FishermixError(
+                " ".join([f"There are no photos in {place}.", *listing.explain_left_out()]), code="no_photos"
+            )
+        with self._adding:
+            self._added.append(place)
+        if self.folders:
+            self.folders = (*self.folders, place)
+            self._progress = replace(self._progress, folder=self._name_served())
+        self._woken.set()
+        return place.name or str(place), len(listing.photos)
 
     # The thread
 
@@ -130,6 +212,7 @@ class LiveLibrary:
     def stop(self) -> None:
         """Stop after the current batch of photos, and close the library."""
         self._stop.set()
+        self._woken.set()
         if self._thread.is_alive():
             self._thread.join(SECONDS_TO_STOP)
         if self._library is not None and not self._thread.is_alive():
@@ -138,70 +221,104 @@ class LiveLibrary:
     def _run(self) -> None:
         try:
             self.open()
-            if not self._follows:
-                return
+            while not self._follows and not self._stop.is_set():
+                self._pause(SECONDS_UNTIL_RETRY)
             self._look()
             while not self._stop.is_set():
                 if self._update():
                     self._wait_for_change()
                 else:
-                    self._stop.wait(SECONDS_UNTIL_RETRY)
+                    self._pause(SECONDS_UNTIL_RETRY)
         except Stopped:
             return
         except FishermixError as error:
             self.failure = error
             self.events.failed()
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            self.failure = FishermixError(
+                f"The server stopped. {place}{explain_os_error(error)}", code="stopped"
+            )
+            self.events.failed()
         except BaseException as error:
-            self.failure = FishermixError(f"The server stopped ({type(error).__name__}: {error}).")
+            self.failure = FishermixError(
+                f"The server stopped ({type(error).__name__}: {error}).", code="stopped"
+            )
             self.events.failed()
             raise
 
     def open(self) -> None:
-        """Open the library and load everything before the first request for it."""
+        """Open the library and load what searches need before the first of them."""
         self.events.say("Loading the model.")
         self._set("starting", "Loading the model.")
         library = self._open_library()
         library.model  # noqa: B018 (loads it: from now on, queries are answered)
         self._library = library
-        self.events.say("Loading the image encoder and the captioner.")
-        self._set("updating", "Loading the image encoder and the captioner.")
         library.load()
-        self._set("ready", "")
+        if self._follows:  # it is ready when the folders have been looked at
+            self._set("updating", self._describe_look())
+        else:
+            self._set("ready", "")
         self.events.ready()
+
+    def _describe_look(self) -> str:
+        return f"Looking for new, changed and deleted photos in {self._progress.folder}."
 
     def _list_folders(self) -> Sequence[Path]:
         """The folders to update: those that are served; of a whole library, those that exist now."""
-        return self.folders or [status.folder for status in self.library.folders() if status.exists]
+        with self._adding:
+            self._added = [folder for folder in self._added if self.library.covering(folder) is None]
+        known = [status.folder for status in self.library.folders() if status.exists]
+        return self.folders or [*self._added, *known]
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless the server stops or a folder is added."""
+        if self.library.release(SECONDS_UNTIL_RELEASE):
+            return_memory()
+        self._woken.wait(seconds)
+        self._woken.clear()
 
     def _wait_for_change(self) -> None:
         """Wait until photos were added, changed or deleted, or the server stops."""
-        while not self._stop.wait(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds)):
-            if self._look():
+        while not self._stop.is_set():
+            self._pause(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds))
+            if self._stop.is_set() or self._look():
                 return
 
     def _look(self) -> bool:
         """Whether a folder differs from what the last look saw. A folder that cannot be read differs."""
         began, before = time.monotonic(), self._seen
-        self._seen = {folder: _scan(folder) for folder in self._list_folders()}
+        try:
+            self._seen = {folder: _scan(folder) for folder in self._list_folders()}
+        except (FishermixError, OSError):  # the update that follows reports it
+            return True
         self._scan_seconds = time.monotonic() - began
         return None in self._seen.values() or self._seen != before
 
     def _update(self) -> bool:
         """Bring the folders up to date; whether that worked."""
-        message = f"Looking for new, changed and deleted photos in {self._progress.folder}."
         if not self._has_updated:
-            self.events.say(message)
-        self._set("updating", message)
+            self.events.say(self._describe_look())
+        self._set("updating", self._describe_look())
         problem, changes = None, Changes()
         try:
             folders = self._list_folders()
             for folder in folders:
                 if folder.resolve() != folder:
-                    raise FishermixError(f"{folder} was replaced by a link. Start the server again.")
+                    raise FishermixError(
+                        f"{folder} was replaced by a link. Start the server again.", code="wrong_folder"
+                    )
             changes = self.library.update(folders, self._hear)
             problem = replace_undecodable(" ".join(map(str, changes.problems.values()))) or None
+        except Stopped:
+            if self._stop.is_set():
+                raise
+            self._woken.clear()
+            return self._update()  # a folder was added: this time with it
         except FishermixError as error:
             problem = replace_undecodable(str(error))
+        except OSError as error:  # of the system, with a remedy: too many open files, a full disk
+            problem = replace_undecodable(f"The update failed. {explain_os_error(error)}")
         except Exception as error:
             problem = f"The update failed ({type(error).__name__}: {error})."
             if problem != self._progress.problem:
@@ -216,13 +333,20 @@ class LiveLibrary:
         return problem is None
 
     def _hear(self, description: str, done: int, total: int | None) -> None:
-        if self._stop.is_set():
+        if self._woken.is_set():
             raise Stopped
         self._set("updating", f"{description[:1].upper()}{description[1:]}", done, total)
+
+
+def return_memory() -> None:
+    """Give the memory of what was just forgotten back to the system."""
+    gc.collect()
+    with suppress(AttributeError, OSError, TypeError):  # only the C library of most Linux systems can
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _scan(folder: Path) -> Listing | None:
     try:
         return scan_folder(folder)
-    except FishermixError:
+    except (FishermixError, OSError):
         return None

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from fishermix_photos import results
-from fishermix_photos.details import Details, find_kind
-from fishermix_photos.duplicates import DuplicateGroup
-from fishermix_photos.results import replace_undecodable
+from fishermix_photos.index.duplicates import DuplicateGroup, Reason
+from fishermix_photos.index.photo import Band, Photo, replace_undecodable
+from fishermix_photos.photos.details import Details, find_kind
+from fishermix_photos.search.facets import FacetCount
+from fishermix_photos.search.notes import Note
+from fishermix_photos.search.results import Results
 from fishermix_photos.server.originals import find_inside, find_type
 
 MOST_GROUPS = 500  # of duplicates in one answer
@@ -37,15 +39,8 @@ class PhotoMessage(Details):
     page: int | None
     score: float | None
     probability: float | None
-    band: results.Band | None
+    band: Band | None
     similar: tuple[str, ...]
-
-
-class RemarkMessage(BaseModel):
-    """A remark, and the query that it suggests instead."""
-
-    text: str
-    query: str | None
 
 
 class ResultsMessage(BaseModel):
@@ -54,16 +49,17 @@ class ResultsMessage(BaseModel):
     photos: list[PhotoMessage]
     more: bool
     total: int | None
-    years: tuple[results.FacetCount, ...]
-    remarks: list[RemarkMessage]
+    years: tuple[FacetCount, ...]
+    notes: tuple[Note, ...]
     nothing_matches: bool
     verdict: str
 
 
 class GroupMessage(BaseModel):
-    """Photos of the same picture. The first one has the most pixels and is best kept."""
+    """Photos of the same picture. The first one is best kept; `reason` is what tells it from the second."""
 
     exact: bool
+    reason: Reason | None
     photos: list[PhotoMessage]
 
 
@@ -74,7 +70,7 @@ class DuplicatesMessage(BaseModel):
     more: bool
 
 
-def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
+def show_photo(photo: Photo, with_file: bool = False) -> PhotoMessage:
     found = find_inside(photo)
     status = found and found[1]
     return PhotoMessage(
@@ -95,13 +91,13 @@ def show_photo(photo: results.Photo, with_file: bool = False) -> PhotoMessage:
     )
 
 
-def show_results(found: results.Results) -> ResultsMessage:
+def show_results(found: Results) -> ResultsMessage:
     return ResultsMessage(
         photos=[show_photo(photo) for photo in found.photos],
         more=found.more,
         total=found.total,
         years=found.years,
-        remarks=[RemarkMessage(text=text, query=getattr(text, "query", None)) for text in found.remarks],
+        notes=found.notes,
         nothing_matches=found.nothing_matches,
         verdict=found.verdict,
     )
@@ -109,7 +105,11 @@ def show_results(found: results.Results) -> ResultsMessage:
 
 def show_duplicates(groups: list[DuplicateGroup]) -> DuplicatesMessage:
     shown = [
-        GroupMessage(exact=group.is_exact, photos=[show_photo(photo) for photo in group.photos])
+        GroupMessage(
+            exact=group.is_exact,
+            reason=group.reason,
+            photos=[show_photo(photo) for photo in group.photos],
+        )
         for group in groups[:MOST_GROUPS]
     ]
     return DuplicatesMessage(groups=shown, more=len(groups) > MOST_GROUPS)

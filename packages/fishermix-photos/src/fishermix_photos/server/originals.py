@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from zipfile import ZipFile, ZipInfo
 
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fishermix_photos.contact_sheet import make_thumbnail
-from fishermix_photos.photo_files import Stamp, read_stamp
-from fishermix_photos.results import Photo, replace_undecodable
-from fishermix_photos.vision.formats import suffix_of
+from fishermix_photos.index.scan import Stamp, read_stamp
+from fishermix_photos.library import REMEMBERED_UPLOADS
+from fishermix_photos.photos.formats import suffix_of
+from fishermix_photos.search.results import Photo, replace_undecodable
 
 SMALL_SIDE, LARGE_SIDE = 480, 1600
+PIECE = 1 << 18  # bytes of a file that are read at once
 THUMBNAILS_IN_MEMORY = 2000  # about 50 MB
 # What browsers show themselves. Other files are only ever downloaded, whatever they contain.
 SHOWN = {
@@ -72,6 +77,23 @@ def make_picture(photo: Photo, size: str) -> bytes | None:
 def _make_small(picture: str, stamp: Stamp) -> bytes:
     """A small copy of the file that has this stamp."""
     return make_thumbnail(picture, SMALL_SIDE)
+
+
+class Uploads:
+    """Small copies of the last photos that were sent, by the ids that the library gives them."""
+
+    def __init__(self) -> None:
+        self._pictures: dict[str, bytes] = {}
+
+    def keep(self, id: str, photo: bytes) -> None:
+        if id not in self._pictures:
+            self._pictures[id] = make_thumbnail(photo, SMALL_SIDE)
+            if len(self._pictures) > REMEMBERED_UPLOADS:
+                del self._pictures[next(iter(self._pictures))]
+
+    def find(self, id: str) -> bytes | None:
+        """The photo as JPEG; None if it is not kept, or not any more."""
+        return self._pictures.get(id)
 
 
 def open_original(photo: Photo) -> Original | None:
@@ -129,3 +151,75 @@ class Download(FileResponse):
                     await super().__call__(scope, receive, send)
         finally:
             os.close(self._original.handle)
+
+
+class Archive(StreamingResponse):
+    """The files of photos as one ZIP, made while it is sent. It takes one of the places of downloads."""
+
+    def __init__(self, places: asyncio.Semaphore, photos: Iterable[Photo]):
+        headers = {"Content-Disposition": 'attachment; filename="photos.zip"', "Cache-Control": "no-store"}
+        super().__init__(zip_photos(photos), media_type="application/zip", headers=headers)
+        self._places = places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._places.locked():
+            await TOO_MANY_DOWNLOADS(scope, receive, send)
+        else:
+            async with self._places:
+                await super().__call__(scope, receive, send)
+
+
+class _Pipe:
+    """What a ZIP file is written to, and taken from. It cannot be sought."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self._written += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""
+
+    def take(self) -> bytes:
+        """All that was written since the last time."""
+        taken, self._written = bytes(self._written), bytearray()
+        return taken
+
+
+def zip_photos(photos: Iterable[Photo]) -> Iterator[bytes]:
+    """The files of photos as one ZIP, piece by piece, uncompressed; those that cannot be read are listed."""
+    pipe = _Pipe()
+    names = set[str]()
+    missing = list[str]()
+    with ZipFile(pipe, "w") as archive:  # type: ignore[call-overload]  # it only writes
+        for photo in photos:
+            name = find_free_name(replace_undecodable(photo.name), names)
+            original = open_original(photo)
+            if original is None:
+                missing.append(name)
+                continue
+            names.add(name)
+            with os.fdopen(original.handle, "rb") as file:
+                taken = max(time.localtime(original.status.st_mtime)[:6], (1980, 1, 1, 0, 0, 0))
+                entry = ZipInfo(name, taken)
+                entry.external_attr = 0o644 << 16
+                with archive.open(entry, "w", force_zip64=True) as out:
+                    while piece := file.read(PIECE):
+                        out.write(piece)
+                        yield pipe.take()
+        if missing:
+            archive.writestr("could not be read.txt", "\n".join([*missing, ""]))
+    yield pipe.take()
+
+
+def find_free_name(name: str, taken: Container[str]) -> str:
+    """A name that is not taken: "dog.jpg", "dog (2).jpg"."""
+    stem, suffix = os.path.splitext(name)
+    number = 1
+    free = name
+    while free in taken:
+        number += 1
+        free = f"{stem} ({number}){suffix}"
+    return free

@@ -3,20 +3,24 @@
 # No `from __future__ import annotations` here: FastAPI reads the types of the parameters.
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
-from fishermix.caption.consensus import Description
 from starlette.concurrency import run_in_threadpool
 
-from fishermix_photos import results
-from fishermix_photos.describe import Explanation
-from fishermix_photos.query import Filter, parse_query
-from fishermix_photos.results import UnknownPhoto, replace_undecodable
+from fishermix_photos.index.filters import FILTERS, Filter
+from fishermix_photos.model.captioner.consensus import Description
+from fishermix_photos.model.explain import Explanation
+from fishermix_photos.photos.worker import NetworkBytes
+from fishermix_photos.search import results
+from fishermix_photos.search.results import UnknownPhoto, replace_undecodable
+from fishermix_photos.search.terms import parse_query
 from fishermix_photos.server.access import Access
 from fishermix_photos.server.guards import Work
 from fishermix_photos.server.live import LiveLibrary
@@ -28,62 +32,77 @@ from fishermix_photos.server.messages import (
     show_photo,
     show_results,
 )
-from fishermix_photos.server.originals import Download, make_picture, open_original
-from fishermix_photos.vision.formats import FORMATS
-from fishermix_photos.vision.worker import NetworkBytes
+from fishermix_photos.server.originals import Archive, Download, Uploads, make_picture, open_original
 
 MOST_LISTED = 1000
-# A year, a month or a day that exists: February 29 in leap years only.
-DAY = (
-    r"^((19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?"
-    r"|(19|20)[0-9]{2}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
-    r"|(19(0[48]|[2468][048]|[13579][26])|20([02468][048]|[13579][26]))-02-29)$"
-)
-KINDS = "|".join(format.name for format in FORMATS)
+LONGEST_TEXT = 500
 router = APIRouter(prefix="/api")
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the routes need: the library, the threads that compute, the files that are sent, the rules."""
+    """What the routes need: the library, the threads that compute, the files that are sent, the rules, and
+    the photos that were sent.
+    """
 
     live: LiveLibrary
     work: Work
     downloads: asyncio.Semaphore
     access: Access
+    uploads: Uploads
 
 
 async def get_site(request: Request) -> Site:
     return request.app.state.site
 
 
-async def read_filter(
-    after: Annotated[str | None, Query(pattern=DAY)] = None,
-    before: Annotated[str | None, Query(pattern=DAY)] = None,
-    folder: Annotated[
-        str | None, Query(alias="in", min_length=1, max_length=500, pattern=r"^/|[^/ ]")
-    ] = None,
-    near: Annotated[str | None, Query(min_length=3, max_length=100, pattern=r"\w")] = None,
-    kind: Annotated[str | None, Query(pattern=f"^({KINDS})$")] = None,
-) -> Filter:
-    """The conditions that photos must meet."""
-    return Filter(after=after, before=before, folder=folder, near=near, kind=kind)
+def make_filter_reader() -> Callable[..., Filter]:
+    """A dependency whose parameters are the rows of `FILTERS`."""
+
+    def read_filter(**conditions: Any) -> Filter:
+        """The conditions that photos must meet."""
+        return Filter(**conditions)
+
+    parameters = []
+    for kind in FILTERS:
+        if kind.parameter is not None:
+            default: bool | None = None
+            rule = Query(alias=kind.parameter, pattern=kind.pattern, max_length=LONGEST_TEXT)
+            annotation: Any = Annotated[str | None, rule]
+            if kind.is_flag:
+                default = False
+                annotation = Annotated[bool, Query(alias=kind.parameter)]
+            parameters.append(
+                Parameter(kind.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            )
+    read_filter.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return read_filter
 
 
-async def read_upload(site: Annotated[Site, Depends(get_site)], request: Request) -> np.ndarray:
-    """The point of the photo in the body."""
-    library, data = site.live.library, await request.body()
-    if not data:
+async def read_photo(request: Request) -> NetworkBytes:
+    """The photo in the body."""
+    body = bytearray()  # one piece of memory, not one for each packet
+    async for packet in request.stream():
+        body += packet
+    if not body:
         raise HTTPException(400, "The body is empty. Send a photo.")
-    return await site.work.run(library.encode_photo, NetworkBytes(data))
+    return NetworkBytes(body)
+
+
+async def encode_upload(
+    site: Annotated[Site, Depends(get_site)], photo: Annotated[NetworkBytes, Depends(read_photo)]
+) -> np.ndarray:
+    """The point of the photo in the body."""
+    return await site.work.run(site.live.library.encode_photo, photo)
 
 
 Here = Annotated[Site, Depends(get_site)]
-Conditions = Annotated[Filter, Depends(read_filter)]
-Upload = Annotated[np.ndarray, Depends(read_upload)]
+Conditions = Annotated[Filter, Depends(make_filter_reader())]
+Body = Annotated[NetworkBytes, Depends(read_photo)]
+Upload = Annotated[np.ndarray, Depends(encode_upload)]
 PhotoId = Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
 AtMost = Annotated[int, Query(ge=1, le=200)]
-QueryText = Annotated[str, Query(min_length=1, max_length=500, pattern=r"\S")]
+QueryText = Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, pattern=r"\S")]
 
 
 # Lists of photos
@@ -99,7 +118,7 @@ async def search_photos(
     sort: Literal["score", "date"] = "score",
 ) -> ResultsMessage:
     """Find the photos that a sentence, or a combination of sentences and photos, describes."""
-    query = results.Query(parse_query(q), site.live.folders, filter, sort, n, offset, merge_copies=True)
+    query = results.Query(parse_query(q), site.live.folders, filter, sort, n, offset)
     return await site.work.run(lambda: show_results(site.live.library.search(query)))
 
 
@@ -140,7 +159,7 @@ async def find_topics(site: Here) -> list[str]:
 @router.get("/similar")
 async def find_similar(site: Here, id: PhotoId, n: AtMost = 12) -> ResultsMessage:
     """Find photos that are similar to one of the library."""
-    return await show_similar(site, (await find_photo(site, id)).id, n)
+    return await show_similar(site, await find_any(site, id), n)
 
 
 @router.post("/similar")
@@ -151,21 +170,43 @@ async def similar_to_upload(site: Here, point: Upload, n: AtMost = 12) -> Result
 
 @router.get("/caption")
 async def caption_photo(site: Here, id: PhotoId) -> Description:
-    """Write a sentence for a photo of the library."""
-    return await site.work.run(site.live.library.describe, (await find_photo(site, id)).id)
+    """Write a sentence for a photo of the library, or one that was sent."""
+    known = await find_any(site, id)
+    return await site.work.run(site.live.library.describe, known, site.uploads.find(known))
 
 
 @router.post("/caption")
-async def caption_upload(site: Here, point: Upload) -> Description:
+async def caption_upload(site: Here, photo: Body, point: Upload) -> Description:
     """Write a sentence for the photo in the body."""
-    return await site.work.run(site.live.library.describe, point)
+    return await site.work.run(site.live.library.describe, point, photo)
 
 
 @router.get("/explain")
 async def explain_photo(site: Here, q: QueryText, id: PhotoId) -> Explanation:
     """Show how much each word contributes to a score."""
     photo = await find_photo(site, id)
-    return await site.work.run(site.live.library.explain, q, photo.id)
+    query = results.Query(parse_query(q), site.live.folders)
+    return await site.work.run(site.live.library.explain, query, photo.id)
+
+
+@dataclass(frozen=True)
+class UploadMessage:
+    """The id of a photo that was sent: queries can name it as `photo:ID` until 32 others have come."""
+
+    id: str
+
+
+@router.post("/uploads")
+async def keep_upload(site: Here, photo: Body) -> UploadMessage:
+    """Keep the photo in the body for a while, so that searches can use it together with words."""
+    id = await site.work.run(site.live.library.keep_photo, photo)
+    await site.work.run(site.uploads.keep, id, photo)
+    return UploadMessage(id)
+
+
+async def find_any(site: Site, id: str) -> str:
+    """The id of a photo that is served, or that was sent."""
+    return id if site.uploads.find(id) else (await find_photo(site, id)).id
 
 
 async def find_photo(site: Site, id: str) -> results.Photo:
@@ -188,6 +229,8 @@ async def send_picture(
     v: Annotated[str, Query(max_length=40)] = "",  # ignored; gives a changed file another address
 ) -> Response:
     """A photo as JPEG, its longest side at most 480 (small) or 1600 (large) pixels."""
+    if sent := site.uploads.find(id):
+        return Response(sent, media_type="image/jpeg", headers={"Cache-Control": "no-store"})
     data = await site.work.run(make_picture, await find_photo(site, id), size)
     if data is None:
         raise UnknownPhoto(id)
@@ -207,6 +250,20 @@ async def send_original(site: Here, id: str, download: bool = False) -> Response
     if found is None:
         raise UnknownPhoto(id)
     return Download(site.downloads, found, download)
+
+
+@router.get("/zip", response_class=Response)
+async def send_archive(
+    site: Here, id: Annotated[list[PhotoId], Query(min_length=1, max_length=MOST_LISTED)]
+) -> Archive:
+    """The files of several photos as one ZIP. Photos that are not served are left out."""
+    photos = []
+    for known in dict.fromkeys(id):
+        with suppress(UnknownPhoto):
+            photos.append(await find_photo(site, known))
+    if not photos:
+        raise HTTPException(404, "None of these photos is in the library.")
+    return Archive(site.downloads, photos)
 
 
 @router.get("/export")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from fishermix.progress import track
@@ -28,9 +29,11 @@ SMALL_TRIANGLE = 64
 class SymmetricPanels:
     """The lower triangle of a symmetric matrix (size, size), at first zero."""
 
-    def __init__(self, size: int, dtype, width: int | None = None):
+    def __init__(self, size: int, dtype: DTypeLike, width: int | None = None):
         width = width or next(width for up_to, width in PANELS.items() if size <= up_to)
-        self.size, self.dtype, self.width = size, np.dtype(dtype), width
+        self.size = size
+        self.dtype = np.dtype(dtype)
+        self.width = width
         self.panels = [np.zeros((stop - start, stop), self.dtype) for start, stop in _edges(size, width)]
 
     def __iter__(self) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -72,7 +75,8 @@ class SymmetricPanels:
         """Add the product of two groups of columns, and its transpose if they differ."""
         at = 0
         for rows in left:
-            height, across = rows.stop - rows.start, 0
+            height = rows.stop - rows.start
+            across = 0
             for columns in right:
                 width = columns.stop - columns.start
                 tile = product[at : at + height, across : across + width]
@@ -87,10 +91,25 @@ class SymmetricPanels:
         for index in range(rows.start // self.width, (rows.stop - 1) // self.width + 1):
             start = index * self.width
             stop = min(start + self.width, self.size)
-            first, last, end = max(start, rows.start), min(stop, rows.stop), min(columns.stop, stop)
+            first = max(start, rows.start)
+            last = min(stop, rows.stop)
+            end = min(columns.stop, stop)
             if columns.start < end:
                 part = tile[first - rows.start : last - rows.start, : end - columns.start]
                 self.panels[index][first - start : last - start, columns.start : end] += part
+
+    def diagonal(self) -> np.ndarray:
+        """The numbers (size,) on the diagonal, in float64."""
+        parts = [np.diagonal(panel[:, start:]) for start, _, panel in self]
+        return np.concatenate(parts).astype(np.float64)
+
+    def scale(self, factors: np.ndarray) -> SymmetricPanels:
+        """A new matrix, entry (i, j) of which is multiplied by factors[i] * factors[j]."""
+        scaled = SymmetricPanels(self.size, self.dtype, self.width)
+        for (start, stop, panel), out in zip(self, scaled.panels):
+            np.multiply(panel, factors[start:stop, None].astype(self.dtype), out=out)
+            out *= factors[:stop].astype(self.dtype)
+        return scaled
 
     def dense(self) -> np.ndarray:
         """The whole matrix (size, size)."""
@@ -124,7 +143,7 @@ class SymmetricPanels:
         found = eigsh(matrix, k=1, v0=start, ncv=LANCZOS_VECTORS, tol=1e-4, return_eigenvectors=False)
         return float(found[0])
 
-    def cholesky(self, ridge: float, dtype=None) -> CholeskyPanels:
+    def cholesky(self, ridge: float, dtype: DTypeLike | None = None) -> CholeskyPanels:
         """L of L L' = matrix + ridge I; numpy.linalg.LinAlgError if that is not positive definite.
 
         Computed in `dtype`, by default that of the matrix.
@@ -144,7 +163,7 @@ class CholeskyPanels:
         self.edges = _edges(matrix.size, matrix.width)
         self.panels: list[np.ndarray] = []
         self.inverses: list[np.ndarray] = []
-        rows: Iterable = matrix
+        rows: Iterable[tuple[int, int, np.ndarray]] = matrix
         if len(self.edges) > PANELS_WITHOUT_A_BAR:
             rows = track(matrix, "Cholesky factor", total=len(self.edges))
         for start, stop, symmetric in rows:

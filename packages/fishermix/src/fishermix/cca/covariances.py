@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike, DTypeLike
 
 from fishermix.cca.cholesky import SymmetricPanels
-from fishermix.cca.problem import ROWS_OF_A_SUM, CanonicalProblem, FitMethod, check_magnitude
+from fishermix.cca.problem import ROWS_OF_A_SUM, CanonicalProblem, FitMethod, check_magnitude, find_deviation
 from fishermix.errors import FishermixError
 from fishermix.progress import progress
 
 DOUBLE_UP_TO = 2048
 NUMBERS_IN_A_BLOCK = 2**26
+
+
+class IndexedRows(Protocol):
+    """Rows that are read when they are asked for, as those of an array or of a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
 
 
 class CovarianceSums:
@@ -54,7 +63,7 @@ class CovarianceSums:
         self,
         n_features_x: int,
         n_features_y: int,
-        dtype: Any = np.float32,
+        dtype: DTypeLike = np.float32,
         y_groups: Sequence[Sequence[slice]] | None = None,
         rounded: bool = False,
     ):
@@ -72,15 +81,16 @@ class CovarianceSums:
         self.xx = SymmetricPanels(n_features_x, x_dtype)
         self.yy = SymmetricPanels(n_features_y, y_dtype)
         self.yx = np.zeros((n_features_y, n_features_x), y_dtype if x_is_small else x_dtype)
-        types = (self.dtype,) * 3 if rounded else (self.xx.dtype, self.yy.dtype, self.yx.dtype)
-        self.x_type, self.y_type, self.yx_type = types
+        self.x_type: np.dtype = self.dtype if rounded else self.xx.dtype
+        self.y_type: np.dtype = self.dtype if rounded else self.yy.dtype
+        self.yx_type: np.dtype = self.dtype if rounded else self.yx.dtype
 
     @classmethod
     def from_blocks(
         cls,
-        X,
-        blocks: Iterable,
-        pairs=None,
+        X: IndexedRows,
+        blocks: Iterable[ArrayLike],
+        pairs: np.ndarray | None = None,
         y_groups: Sequence[Sequence[slice]] | None = None,
         rounded: bool = False,
     ) -> CovarianceSums:
@@ -96,7 +106,7 @@ class CovarianceSums:
                 sums.add(x, y, rows)
                 bar.advance(len(y))
         if sums is None:
-            raise FishermixError("There are no blocks of Y. A fit needs at least one.")
+            raise FishermixError("There are no blocks of Y. A fit needs at least one.", code="too_few")
         return sums
 
     @classmethod
@@ -129,7 +139,9 @@ class CovarianceSums:
         for side, rows, size in (("X", X, self.xx.size), ("Y", Y, self.yy.size)):
             if rows.shape[1] != size:
                 raise FishermixError(
-                    f"A block of {side} has {rows.shape[1]} features, but these sums have {size}."
+                    f"A block of {side} has {rows.shape[1]} features, but these sums have {size}.",
+                    code="wrong_shape",
+                    side=side,
                 )
         pairs = parse_pairs(pairs, len(X), len(Y))
         if len(Y) == 0:
@@ -146,7 +158,11 @@ class CovarianceSums:
         x_largest, y_largest = (max(float(side.max()), -float(side.min())) for side in (x, y))
         for side, largest in (("X", x_largest), ("Y", y_largest)):
             if not np.isfinite(largest):
-                raise FishermixError(f"{side} contains NaN, infinity or numbers near it. Remove such rows.")
+                raise FishermixError(
+                    f"{side} contains NaN, infinity or numbers near it. Remove such rows.",
+                    code="not_finite",
+                    side=side,
+                )
         self._add_differences(x, y, counts, pairs)
         self.x_largest, self.y_largest = max(self.x_largest, x_largest), max(self.y_largest, y_largest)
 
@@ -185,18 +201,39 @@ class CovarianceSums:
                 self.yx[part] += np.outer(self.y_sum[part], e) + np.outer(d[part], x_sum)
         self.x_shift, self.y_shift, self.x_sum, self.y_sum = x_shift, y_shift, x_sum, y_sum
 
-    def problem(self) -> CanonicalProblem:
-        """The sums about the mean, as a problem to solve. Nothing is copied; you can add more pairs later."""
+    @property
+    def x_deviation(self) -> np.ndarray:
+        """Standard deviations (p,) of the features of X over the pairs, 1 for constant features."""
+        variances = self.xx.diagonal() / self.n - (self.x_sum / self.n) ** 2
+        return find_deviation(variances, self.x_mean, self.dtype)
+
+    @property
+    def y_deviation(self) -> np.ndarray:
+        variances = self.yy.diagonal() / self.n - (self.y_sum / self.n) ** 2
+        return find_deviation(variances, self.y_mean, self.dtype)
+
+    def problem(self, standardize: bool = False) -> CanonicalProblem:
+        """The sums about the mean, as a problem to solve; you can add more pairs later.
+
+        Nothing is copied, unless the features are to be divided by their deviation (`standardize`).
+        """
         if self.n < 2:
-            raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.")
+            raise FishermixError(f"CCA needs at least two pairs, but there are {self.n}.", code="too_few")
         check_magnitude("X", self.x_largest, self.n, self.yx_type)
         check_magnitude("Y", self.y_largest, self.n, self.yx_type)
         self.move(self.x_mean, self.y_mean)
         precision = float(np.finfo(self.yx_type).eps)
-        sums = self.xx, self.yy, self.yx
-        if self.xx.size > self.yy.size:
-            sums = self.yy, self.xx, self.yx.T
-        return CanonicalProblem(self.n, *sums, False, precision, sums[1].size, rounded=self.rounded)
+        xx, yy, yx = self.xx, self.yy, self.yx
+        if standardize:
+            of_x, of_y = 1 / self.x_deviation, 1 / self.y_deviation
+            xx, yy, yx = xx.scale(of_x), yy.scale(of_y), yx * np.outer(of_y, of_x).astype(yx.dtype)
+        if xx.size <= yy.size:
+            return CanonicalProblem(
+                n=self.n, small=xx, large=yy, right=yx, precision=precision, rounded=self.rounded
+            )
+        return CanonicalProblem(
+            n=self.n, small=yy, large=xx, right=yx.T, precision=precision, rounded=self.rounded
+        )
 
     def _feature_slices(self) -> Iterator[slice]:
         """Slices of Y's features: no second matrix as large as Y'X is needed."""
@@ -209,7 +246,9 @@ def choose_block_rows(n_features: int) -> int:
     return max(512, min(8192, NUMBERS_IN_A_BLOCK // max(n_features, 1)))
 
 
-def _join_blocks(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+def _join_blocks(
+    X: IndexedRows, blocks: Iterable[ArrayLike], pairs: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """For each block of Y: the rows of X that it needs, the block, and which of them each of its rows has."""
     n_pairs = len(X) if pairs is None else len(pairs)
     done = 0
@@ -228,34 +267,39 @@ def _join_blocks(X, blocks: Iterable, pairs) -> Iterator[tuple[np.ndarray, np.nd
         yield _table("X", X[wanted]), y, local
     if done != n_pairs:
         more = "at least " if done > n_pairs else ""
-        raise FishermixError(f"The blocks of Y have {more}{done} rows, but there are {n_pairs} pairs.")
+        raise FishermixError(
+            f"The blocks of Y have {more}{done} rows, but there are {n_pairs} pairs.", code="wrong_pairs"
+        )
 
 
-def _table(side: str, block) -> np.ndarray:
+def _table(side: str, block: ArrayLike) -> np.ndarray:
     """A block of rows (n, features) as floats."""
     rows = np.asarray(block)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise FishermixError(
             f"A block of {side} has the shape {rows.shape}, not (rows, features). Give blocks in a list or "
-            "an iterator; to fit one array, use `fit`."
+            "an iterator; to fit one array, use `fit`.",
+            code="wrong_shape",
+            side=side,
         )
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
-def parse_pairs(pairs, n_x: int, n_y: int) -> np.ndarray | None:
+def parse_pairs(pairs: ArrayLike | None, n_x: int, n_y: int) -> np.ndarray | None:
     """The row of X of each row of Y (n_y,), or None where row j belongs to row j."""
     if pairs is None:
         if n_x != n_y:
             raise FishermixError(
-                f"X has {n_x} rows and Y has {n_y}. Give pairs, the row of X for each row of Y."
+                f"X has {n_x} rows and Y has {n_y}. Give pairs, the row of X for each row of Y.",
+                code="wrong_pairs",
             )
         return None
-    pairs = np.asarray(pairs)
-    if pairs.shape != (n_y,) or (n_y and pairs.dtype.kind not in "iu"):
-        raise FishermixError(f"pairs must be {n_y} integers, one for each row of Y.")
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n_x):
-        raise FishermixError(f"pairs must be between 0 and {n_x - 1}, the rows of X.")
-    return pairs
+    rows = np.asarray(pairs)
+    if rows.shape != (n_y,) or (n_y and rows.dtype.kind not in "iu"):
+        raise FishermixError(f"pairs must be {n_y} integers, one for each row of Y.", code="wrong_pairs")
+    if len(rows) and (rows.min() < 0 or rows.max() >= n_x):
+        raise FishermixError(f"pairs must be between 0 and {n_x - 1}, the rows of X.", code="wrong_pairs")
+    return rows
 
 
 def _difference(rows: np.ndarray, shift: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fishermix.fisher.scores import SMALLEST_NORM
+from fishermix.fisher.vectors import SMALLEST_NORM
 from fishermix.mixture.compiling import njit, njit_inner
 
 

@@ -1,55 +1,22 @@
-"""What is saved of a mixture besides the state of its fit, and checkpoints."""
+"""Checkpoints: the progress of a fit in a folder, from which it is resumed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from msgspec import Meta
 
 from fishermix.errors import FishermixError
-from fishermix.mixture.em import FitProgress, FitState, StateConfig
-from fishermix.rows import Block, RowSource, Statistics
-from fishermix.storage import (
-    Count,
-    Digest,
-    FolderKind,
-    Name,
-    Number,
-    Positive,
-    Size,
-    Struct,
-    Text,
-    field,
-    is_vacant,
-    load_folder,
-    save_folder,
-)
-
-
-class EstimatorParameters(Struct, kw_only=True):
-    """The parameters of `Mixture` that are saved."""
-
-    tol: Number = 1e-3
-    max_iter: Count = 100
-    n_init: Size = 1
-    init_params: Name = "k-means++"
-    min_scale: Positive = 1e-3
-    random_state: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None  # as NumPy's RandomState takes it
-
-
-class MixtureConfig(StateConfig, kw_only=True):
-    """A saved mixture."""
-
-    class_name: Text = field(default="Mixture", name="class")
-    parameters: EstimatorParameters = field(default_factory=EstimatorParameters)
-    converged: bool = False
-    first_iteration: Count = 0
-    feature_names_in: list[Text] | None = None
+from fishermix.mixture.em import FitProgress
+from fishermix.mixture.saved import StateConfig, pack_state, unpack_state
+from fishermix.mixture.sums import Sums
+from fishermix.rows import Block, RowSource
+from fishermix.saved import Count, Digest, FolderKind, Struct, is_vacant, load_folder, save_folder
 
 
 class CheckpointConfig(Struct, kw_only=True):
@@ -77,10 +44,10 @@ class Checkpoint:
     def __init__(self, folder: str | os.PathLike, parameters: dict[str, Any], source: RowSource):
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise FishermixError(f"checkpoint={self.folder} is a file. Name a folder.")
+            raise FishermixError(f"checkpoint={self.folder} is a file. Name a folder.", code="wrong_folder")
         digest = hashlib.sha256(json.dumps(parameters, sort_keys=True, default=repr).encode())
         digest.update(repr((source.shape, str(source.dtype))).encode())
-        for of_block in source.total(hash_block)["digests"]:
+        for of_block in source.total(hash_block).digests:
             digest.update(of_block)
         self.key = digest.hexdigest()
 
@@ -92,18 +59,20 @@ class Checkpoint:
             saved = load_folder(self.folder, CHECKPOINT_KIND)
             config, tensors = saved.config, saved.tensors
             states = [
-                FitState.from_tensors(state, _find_tensors(tensors, name), self.folder) if state else None
+                unpack_state(state, _find_tensors(tensors, name), self.folder) if state else None
                 for name, state in (("state", config.state), ("best", config.best))
             ]
         except FishermixError as error:
             raise FishermixError(
                 f"{error} The fit cannot be resumed from this checkpoint: name another folder, or delete "
-                f"the folder {self.folder} if it holds nothing else you need."
+                f"the folder {self.folder} if it holds nothing else you need.",
+                code="damaged",
             ) from error
         if config.key != self.key:
             raise FishermixError(
                 f"The checkpoint in {self.folder} belongs to a fit with other data or other parameters: "
-                "delete the folder to start again, or name another one."
+                "delete the folder to start again, or name another one.",
+                code="other_data",
             )
         assert states[0] is not None
         flags = config.best_converged, config.finished, config.converged
@@ -114,7 +83,7 @@ class Checkpoint:
         configs: list[StateConfig | None] = []
         tensors: dict[str, np.ndarray] = {}
         for name, state in (("state", progress.state), ("best", progress.best)):
-            packed, of_state = state.to_tensors() if state is not None else (None, {})
+            packed, of_state = pack_state(state) if state is not None else (None, {})
             configs.append(packed)
             tensors.update({f"{name}.{key}": value for key, value in of_state.items()})
         assert configs[0] is not None
@@ -130,12 +99,19 @@ class Checkpoint:
         save_folder(self.folder, CHECKPOINT_KIND, config, tensors)
 
 
-def hash_block(block: Block) -> Statistics:
+@dataclass
+class Digests(Sums):
+    """SHA-256 of the rows and weights of each block."""
+
+    digests: list[bytes]
+
+
+def hash_block(block: Block) -> Digests:
     """Hash the rows and weights of a block."""
     digest = hashlib.sha256(block.rows.data)
     if block.weight is not None:
         digest.update(np.ascontiguousarray(block.weight).data)
-    return Statistics(digests=[digest.digest()])
+    return Digests([digest.digest()])
 
 
 def _find_tensors(tensors: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

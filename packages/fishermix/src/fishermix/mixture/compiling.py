@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
-from fishermix.errors import warn_user
+from fishermix.errors import FishermixError, install_command, warn_user
 from fishermix.progress import tell_person
+
+HAS_NUMBA = find_spec("numba") is not None  # the extra `compiled`; photo search does without it
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
@@ -16,6 +19,10 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     numba writes it next to the module, or into the cache folder of the user, or to NUMBA_CACHE_DIR. If none
     of them is writable, as in a read-only container, every process compiles again, and one warning says so.
     """
+    if not HAS_NUMBA:
+        raise FishermixError(
+            f"This needs numba. Run: {install_command('fishermix[compiled]')}", code="missing_package"
+        )
     import numba
 
     _watch_compiler()

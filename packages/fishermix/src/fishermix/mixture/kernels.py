@@ -1,9 +1,9 @@
-"""Compiled inner loops of EM, each on a panel of a few hundred rows that stays in the cache.
+"""Compiled inner loops of EM, each on a tile of a few hundred rows that stays in the cache.
 
-All kernels release the GIL, so threads can work on different panels. Of fast math they use fused multiply-add
+All kernels release the GIL, so threads can work on different tiles. Of fast math they use fused multiply-add
 and, in two of them, sums in any order. What decides where a median is are sums of weights, which are exact in
-any order, so neither moves a median. Sums over a panel run in the type of the data and are then added to
-float64 arrays. The sparse posteriors of a panel are `start`, `row` and `row_weight` of `list_posteriors`.
+any order, so neither moves a median. Sums over a tile run in the type of the data and are then added to
+float64 arrays. The sparse posteriors of a tile are `start`, `row` and `row_weight` of `list_posteriors`.
 
 An allocation or a view takes the compiler up to a tenth of a second, as does the first call of min or max,
 and every operation two milliseconds. So most kernels are given their work space. `log_densities` allocates
@@ -17,9 +17,9 @@ import math
 import numpy as np
 
 from fishermix.mixture.compiling import njit, njit_inner
-from fishermix.mixture.e_step import UNROLLED
 
 TILE = 128  # rows per inner loop of the densities
+UNROLLED = 4  # dimensions per inner loop of the densities: their arguments are padded to a multiple of it
 ROUNDER = 1.5 * 2.0**52  # a float64 of at most 2^51 plus this is rounded to an integer
 DIMENSIONS_PER_SUM = 64  # dimensions summed in the type of the data before they are added to float64
 
@@ -282,10 +282,10 @@ def add_histogram(x, start, row, row_weight, seen, wanted, low, per_bin, place, 
 
 
 @njit(fastmath={"contract"})
-def collect_values(panel, brackets, work, found, progress):
-    """Append the values of the listed rows of a panel that are in their brackets to the entries found.
+def collect_values(tile, brackets, work, found, progress):
+    """Append the values of the listed rows of a tile that are in their brackets to the entries found.
 
-    panel: x (n, D), its sparse posteriors, and their weights in the type of x. work, each (D,): dimensions
+    tile: x (n, D), its sparse posteriors, and their weights in the type of x. work, each (D,): dimensions
     with a bracket (D + 1,), hits as bytes and as words of eight, and two sums. The other tuples are those of
     `weighted_median`, as plain ones: compiled code on disk would depend on the names of others. below += the
     weight of the values under a bracket; deviation += weight |x - center|. progress (3,) is the component
@@ -293,7 +293,9 @@ def collect_values(panel, brackets, work, found, progress):
     four more rows; progress then says where to continue, and the work space keeps the sums, so that their
     bits do not depend on the room.
     """
-    (_, start, _, _, _), (low, _, _), (_, _, _, under, away) = panel, brackets, work
+    _, start, _, _, _ = tile
+    low, _, _ = brackets
+    _, _, _, under, away = work
     below, deviation, _, _, where, _, _ = found
     k_count, d_count = low.shape
     for k in range(progress[0], k_count):
@@ -309,10 +311,10 @@ def collect_values(panel, brackets, work, found, progress):
             continue
         while entry < end and count + 4 * d_count <= len(where):
             if wanted_count * 8 < d_count:
-                _add_wanted(panel, brackets, work, k, entry, end)
+                _add_wanted(tile, brackets, work, k, entry, end)
             else:
-                _add_four_rows(panel, brackets, work, k, entry, end)
-            count = _append_hits(panel, work, found, k, entry, count)
+                _add_four_rows(tile, brackets, work, k, entry, end)
+            count = _append_hits(tile, work, found, k, entry, count)
             entry += 4
         progress[2] = count
         if entry < end:
@@ -327,7 +329,8 @@ def collect_values(panel, brackets, work, found, progress):
 @njit_inner()
 def _list_wanted(low, work):
     """List the dimensions that have a bracket in `wanted`, then -1; return their number."""
-    (wanted, hit, _, _, _), count = work, 0
+    wanted, hit, _, _, _ = work
+    count = 0
     for d in range(len(low)):
         hit[d] = 0
         if low[d] < np.inf:
@@ -338,11 +341,13 @@ def _list_wanted(low, work):
 
 
 @njit_inner(fastmath={"contract"})
-def _add_wanted(panel, brackets, work, k, entry, end):
+def _add_wanted(tile, brackets, work, k, entry, end):
     """Do what `_add_four_rows` does, for a few dimensions."""
-    (x, _, row, weight, light), (lows, highs, centers) = panel, brackets
+    x, _, row, weight, light = tile
+    lows, highs, centers = brackets
     wanted, hit, _, under, away = work
-    place, last = 0, entry + 4 if entry + 4 < end else end
+    last = entry + 4 if entry + 4 < end else end
+    place = 0
     while wanted[place] >= 0:
         d = wanted[place]
         low, high, center = lows[k, d], highs[k, d], centers[k, d]
@@ -356,18 +361,26 @@ def _add_wanted(panel, brackets, work, k, entry, end):
 
 
 @njit_inner(inline="always")
-def _add_four_rows(panel, brackets, work, k, entry, end):
+def _add_four_rows(tile, brackets, work, k, entry, end):
     """Add up to four rows to the sums: four at a time, because these are written to memory each time.
 
     Bit r of hit[d] says whether row r is in the bracket. At the end of the list missing rows weigh nothing.
     """
-    zero, none, one, rows = 0.0, np.uint8(0), np.uint8(1), end - entry
-    e1, e2, e3 = entry + (rows > 1), entry + 2 * (rows > 2), entry + 3 * (rows > 3)
-    x, _, row, weight, light = panel
+    zero = 0.0
+    none = np.uint8(0)
+    one = np.uint8(1)
+    two = np.uint8(2)
+    four = np.uint8(4)
+    eight = np.uint8(8)
+    rows = end - entry
+    e1 = entry + (rows > 1)
+    e2 = entry + 2 * (rows > 2)
+    e3 = entry + 3 * (rows > 3)
+    x, _, row, weight, light = tile
     x0, w0, v0 = x[row[entry]], weight[entry], light[entry]
-    x1, w1, v1, two = x[row[e1]], weight[e1], light[e1], np.uint8(2)
-    x2, w2, v2, four = x[row[e2]], weight[e2], light[e2], np.uint8(4)
-    x3, w3, v3, eight = x[row[e3]], weight[e3], light[e3], np.uint8(8)
+    x1, w1, v1 = x[row[e1]], weight[e1], light[e1]
+    x2, w2, v2 = x[row[e2]], weight[e2], light[e2]
+    x3, w3, v3 = x[row[e3]], weight[e3], light[e3]
     if rows < 2:
         w1, v1, two = zero, v1 * 0, none
     if rows < 3:
@@ -388,12 +401,13 @@ def _add_four_rows(panel, brackets, work, k, entry, end):
 
 
 @njit_inner(inline="always")
-def _append_hits(panel, work, found, k, entry, count):
+def _append_hits(tile, work, found, k, entry, count):
     """Append the values in the brackets of up to four rows; return the number of entries.
 
     A value equal to the newest of its bracket is merged into that, so that ties take little room.
     """
-    (x, _, row, weights, _), (_, _, eight_hits, under, _) = panel, work
+    x, _, row, weights, _ = tile
+    _, _, eight_hits, under, _ = work
     _, _, newest, newest_value, where, value, weight = found
     for word in range(len(eight_hits)):
         bits = np.int64(eight_hits[word])

@@ -17,18 +17,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from fishermix.errors import FishermixError, warn_user
-from fishermix.fisher.scores import FisherScores
-from fishermix.joint import unit_rows
-from fishermix.mixture.e_step import FEW_ROWS, MixtureParameters
+from fishermix.fisher.vectors import FisherVectors, Options
+from fishermix.joint.vectors import unit_rows
+from fishermix.mixture.compiling import HAS_NUMBA
+from fishermix.mixture.initialization import explain_infinite
+from fishermix.mixture.parameters import FEW_ROWS, MixtureParameters
 from fishermix.rows import cut, map_in_threads
-from fishermix.text.tokens import Sentence, WordBags, WordLookup
+from fishermix.text.lookup import WordBags, WordLookup
+from fishermix.text.tokens import Sentence
 from fishermix.text.word_vectors import WordVectors
 
 MOST_REMEMBERED_BYTES = 512 * 2**20  # of word scores per mixture; then they are computed again
 BLOCK_SENTENCES = 2048  # 150 MB of 18,000-D vectors
 SENTENCES_PER_RUN = 128  # of a thread
 WHITENINGS = ("ica", "pca", "none")
-WHITENING_TENSORS = {"whitening_mean": "d", "whitening_matrix": "d d", "whitening_flags": "int 3"}
+WHITENING_TENSORS = {"whitening_mean": "d", "whitening_matrix": "k d", "whitening_flags": "int 3"}
 
 
 class Transformer(Protocol):
@@ -43,7 +46,7 @@ class Transformer(Protocol):
 class WhiteningTransform:
     """x -> (x - mean) @ matrix.T, unless `kind` is "none".
 
-    l2_before, l2_after: scale each vector to length 1 before or after. mean (D,), matrix (D, D): float64.
+    l2_before, l2_after: scale each vector to length 1 before or after. mean (D,), matrix (d, D): float64.
     """
 
     kind: str
@@ -53,7 +56,7 @@ class WhiteningTransform:
     matrix: np.ndarray
 
     def transform(self, data: np.ndarray) -> np.ndarray:
-        """(n, D) -> (n, D) of the same type."""
+        """(n, D) -> (n, d) of the same type."""
         if self.l2_before:
             data = unit_rows(data, data.dtype)
         if self.kind != "none":
@@ -61,19 +64,21 @@ class WhiteningTransform:
             data = ((data - self.mean) @ self.matrix.T).astype(data.dtype, copy=False)
         return unit_rows(data, data.dtype) if self.l2_after else data
 
-    def to_tensors(self) -> dict[str, np.ndarray]:
+    def _to_tensors(self) -> dict[str, np.ndarray]:
         flags = np.array([WHITENINGS.index(self.kind), self.l2_before, self.l2_after], np.int64)
         return {"whitening_mean": self.mean, "whitening_matrix": self.matrix, "whitening_flags": flags}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
-        """What `to_tensors` wrote; the load of a folder has compared the shapes with `WHITENING_TENSORS`."""
+    def _from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WhiteningTransform:
+        """What `_to_tensors` wrote; the load of a folder has compared the shapes with `WHITENING_TENSORS`."""
         if missing := WHITENING_TENSORS.keys() - tensors.keys():
-            raise FishermixError(f"The whitening is damaged: it has no {', '.join(sorted(missing))}.")
+            raise FishermixError(
+                f"The whitening is damaged: it has no {', '.join(sorted(missing))}.", code="damaged"
+            )
         mean, matrix, flags = (tensors[name] for name in WHITENING_TENSORS)
         kind, before, after = flags.tolist()
         if not 0 <= kind < len(WHITENINGS):
-            raise FishermixError(f"The whitening is damaged: it has the unknown kind {kind}.")
+            raise FishermixError(f"The whitening is damaged: it has the unknown kind {kind}.", code="damaged")
         return cls(
             WHITENINGS[kind], bool(before), bool(after), mean.astype(np.float64), matrix.astype(np.float64)
         )
@@ -103,16 +108,22 @@ class SentenceVectors:
         transformer_weight: float = 1.0,
     ):
         if not isinstance(vectors, WordVectors):
-            raise FishermixError(f"vectors is a {type(vectors).__name__}, not WordVectors.")
-        _check_mixtures(mixtures, vectors.vectors.shape[1])
+            raise FishermixError(
+                f"vectors is a {type(vectors).__name__}, not WordVectors.", code="wrong_parameter"
+            )
+        check_norm(norm)
+        dimension = vectors.dimension
+        if whitening is not None:
+            dimension = whitening.transform(np.zeros((1, dimension), np.float32)).shape[1]
+        _check_mixtures(mixtures, dimension)
         self.vectors, self.whitening = vectors, whitening
         self.n_features = 0
         self._tables = []
         for mixture in mixtures:
-            scores = FisherScores(mixture, power, norm)
-            self._tables.append(_WordScores(scores, len(vectors.vectors), self.n_features))
+            fisher, options = FisherVectors(mixture), Options(power, norm)
+            self._tables.append(_WordScores(fisher, options, len(vectors.vectors), self.n_features))
             self.n_features += 2 * mixture.locations.size
-        self.n_features = self.n_features or vectors.vectors.shape[1]
+        self.n_features = self.n_features or dimension
         self.n_word_features = self.n_features
         self.transformer, self.transformer_weight = transformer, transformer_weight
         if transformer is not None:
@@ -123,6 +134,17 @@ class SentenceVectors:
         self._given = vectors, whitening, mixtures, power, norm, words, transformer, transformer_weight
 
     @property
+    def feature_names(self) -> list[str]:
+        """mean_d; or, of mixture i, mixture_i_location_k_d for all k and d, then mixture_i_scale_k_d.
+
+        The numbers of a transformer follow as transformer_d.
+        """
+        of_tables = [table.fisher.feature_names for table in self._tables]
+        names = [f"mixture_{i}_{name}" for i, of_table in enumerate(of_tables) for name in of_table]
+        names = names or [f"mean_{d}" for d in range(self.n_word_features)]
+        return names + [f"transformer_{d}" for d in range(self.n_features - self.n_word_features)]
+
+    @property
     def feature_groups(self) -> list[list[slice]] | None:
         """The columns of each component of the mixtures, or None without mixtures.
 
@@ -131,7 +153,7 @@ class SentenceVectors:
         """
         groups = []
         for table in self._tables:
-            n_components, width = table.scores.parameters.locations.shape
+            n_components, width = table.fisher.parameters.locations.shape
             starts = table.start + width * np.arange(2 * n_components).reshape(2, n_components)
             groups += [[slice(first, first + width) for first in column] for column in starts.T.tolist()]
         if groups and self.transformer is not None:
@@ -174,7 +196,7 @@ class SentenceVectors:
         return sum(not tokens for tokens in bags.tokens)
 
     def whiten_words(self, rows: np.ndarray) -> np.ndarray:
-        """The whitened vectors (m, D) float32 of rows of the vocabulary."""
+        """The whitened vectors (m, d) float32 of rows of the vocabulary."""
         found = np.asarray(self.vectors.vectors[rows], dtype=np.float32)
         return found if self.whitening is None or not len(found) else self.whitening.transform(found)
 
@@ -205,7 +227,7 @@ class SentenceVectors:
         texts = [sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences]
         out[rows] = self.transformer_weight * transformer.encode([texts[row] for row in rows])
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[SentenceVectors], tuple[Any, ...]]:
         return type(self), self._given  # without the lock and the scores of the words seen
 
 
@@ -215,8 +237,8 @@ class _WordScores:
     n_words: the size of the vocabulary. start: where the Fisher vectors begin in the sentence vectors.
     """
 
-    def __init__(self, scores: FisherScores, n_words: int, start: int):
-        self.scores, self.start = scores, start
+    def __init__(self, fisher: FisherVectors, options: Options, n_words: int, start: int):
+        self.fisher, self.options, self.start = fisher, options, start
         self._slot = np.full(n_words, -1, np.int32)
         self._forget()
 
@@ -224,7 +246,7 @@ class _WordScores:
         self._slot[:] = -1
         self._indptr = np.zeros(1, np.int64)
         self._components = np.zeros(0, np.int64)
-        self._entries = np.zeros((0, 2, self.scores.parameters.locations.shape[1]), np.float32)
+        self._entries = np.zeros((0, 2, self.fisher.parameters.locations.shape[1]), np.float32)
 
     def list_new(self, rows: np.ndarray) -> np.ndarray:
         """The words among these that have to be added first."""
@@ -236,14 +258,17 @@ class _WordScores:
 
     def add(self, rows: np.ndarray, vectors: np.ndarray) -> None:
         """Compute the scores of new words from their whitened vectors (m, D)."""
-        posteriors = self.scores.find_posteriors(vectors)
+        posteriors = self.fisher.find_posteriors(vectors, self.options)
         components = posteriors.components.astype(np.int64, copy=False)
         used, needed = len(self._components), len(self._components) + len(components)
         if needed > len(self._entries):  # they grow by half, so that few new words are a copy
             grown = np.zeros((max(needed, used * 3 // 2), *self._entries.shape[1:]), np.float32)
             grown[:used] = self._entries[:used]
             self._entries = grown
-        self.scores.score_entries(vectors, posteriors, self._entries[used:needed])
+        self.fisher.score_entries(vectors, posteriors, self._entries[used:needed])
+        if not np.isfinite(self._entries[used:needed]).all():
+            self._entries[used:needed] = 0  # the next words are added there
+            raise explain_infinite(vectors)
         self._slot[rows] = np.arange(len(rows)) + len(self._indptr) - 1
         self._indptr = np.concatenate([self._indptr, self._indptr[-1] + posteriors.indptr[1:]])
         self._components = np.concatenate([self._components, components])
@@ -251,50 +276,63 @@ class _WordScores:
     def encode(self, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         """Fisher vectors of the bags rows[offsets[s]:offsets[s + 1]] into the zeros out[:, start:]."""
         slots = self._slot[rows]
-        if len(rows) > FEW_ROWS:
+        if len(rows) > FEW_ROWS and HAS_NUMBA:
             from fishermix.fisher import kernels
 
             sum_entries: Any = kernels.sum_blocks
-            table = (
-                self._indptr,
-                self._components,
-                self._entries,
-                self.scores.factor.ravel().astype(np.float32),
-            )
-            options = self.scores.kernel_options
+            factor = self.fisher.factor.ravel().astype(np.float32)
 
             def encode_run(run: slice) -> None:
-                active = np.empty(self.scores.factor.shape[1], np.bool_)
-                bounds = offsets[run.start : run.stop + 1]
-                sum_entries(slots, bounds, *table, options, self.start, active, out[run])
+                sum_entries(
+                    words=slots,
+                    offsets=offsets[run.start : run.stop + 1],
+                    indptr=self._indptr,
+                    components=self._components,
+                    blocks=self._entries,
+                    factor=factor,
+                    options=self.options.of_kernels,
+                    start=self.start,
+                    active=np.empty(self.fisher.factor.shape[1], np.bool_),
+                    out=out[run],
+                )
 
             for _ in map_in_threads(encode_run, cut(len(out), SENTENCES_PER_RUN)):
                 pass
             return
-        summed = np.zeros((len(out), 2, *self.scores.parameters.locations.shape), np.float32)
+        summed = np.zeros((len(out), 2, *self.fisher.parameters.locations.shape), np.float32)
         for s in range(len(out)):
             for slot in slots[offsets[s] : offsets[s + 1]]:
                 for entry in range(self._indptr[slot], self._indptr[slot + 1]):
                     summed[s, :, self._components[entry]] += self._entries[entry]
-        flat = summed.reshape(len(out), self.scores.n_features)
-        self.scores.normalize(flat, np.diff(offsets))
+        flat = summed.reshape(len(out), self.fisher.n_features)
+        self.fisher.normalize(flat, np.diff(offsets), self.options)
         out[:, self.start : self.start + flat.shape[1]] = flat
 
 
 def _check_mixtures(mixtures: Sequence[Any], dimension: int) -> None:
     if not isinstance(mixtures, Iterable):
-        raise FishermixError(f"mixtures is a {type(mixtures).__name__}. Give a list, such as [mixture].")
+        raise FishermixError(
+            f"mixtures is a {type(mixtures).__name__}. Give a list, such as [mixture].",
+            code="wrong_parameter",
+        )
     for number, mixture in enumerate(mixtures):
         if not isinstance(mixture, MixtureParameters):
             kind = type(mixture)
             raise FishermixError(
                 f"mixtures[{number}], a {kind.__module__}.{kind.__qualname__}, is not a fitted mixture of "
-                "fishermix. Call its fit, or load one."
+                "fishermix. Call its fit, or load one.",
+                code="not_fitted",
             )
         if (found := mixture.locations.shape[1]) != dimension:
             raise FishermixError(
-                f"The word vectors have {dimension} dimensions, but mixtures[{number}] has {found}."
+                f"The word vectors have {dimension} dimensions, but mixtures[{number}] has {found}.",
+                code="wrong_shape",
             )
+
+
+def check_norm(norm: object) -> None:
+    if norm not in ("l2", None):
+        raise FishermixError(f"norm={norm!r} is not 'l2' or None.", code="wrong_parameter")
 
 
 def warn_if_empty(n_empty: int, n: int) -> None:

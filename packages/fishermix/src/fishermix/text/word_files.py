@@ -35,6 +35,7 @@ FIRST_ROWS = 1024  # the array of vectors starts with this many and doubles
 WORDS_PER_STEP = 1000  # of the progress bar
 HINT = 'errors="skip" (fishermix vectors import --skip-bad-words) skips such words.'
 GZIP = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # that editors on Windows put before text
 HEADER = re.compile(rb"(\d{1,15}) (\d{1,15})[ \r]*")
 
 
@@ -50,7 +51,7 @@ class ByteSource:
     def fail(self, message: str, offset: int | None = None) -> FishermixError:
         of = " of the decompressed data" if self.zipped else ""
         at = self.file.tell() if offset is None else offset
-        return FishermixError(f"{self.path}, byte {at}{of}: {message}")
+        return FishermixError(f"{self.path}, byte {at}{of}: {message}", code="damaged", byte=at)
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer at the end of the file."""
@@ -81,7 +82,7 @@ class Layout:
 
 
 def read_vectors(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     limit: int | None = None,
     vocabulary: Collection[str] | None = None,
@@ -96,9 +97,9 @@ def read_vectors(
     """
     path = Path(path)
     if not path.exists():
-        raise FishermixError(f"{path} does not exist.")
+        raise FishermixError(f"{path} does not exist.", code="not_found")
     if not path.is_file():
-        raise FishermixError(f"{path} is not a file.")
+        raise FishermixError(f"{path} is not a file.", code="wrong_file")
     with open(path, "rb") as file:
         source = ByteSource(path, file)
         layout = _detect_layout(source)
@@ -112,11 +113,13 @@ def read_vectors(
 
 def _detect_layout(source: ByteSource) -> Layout:
     """The format; the next byte to read is that of the first word."""
+    mark = len(BYTE_ORDER_MARK) if source.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
+    source.file.seek(mark)
     first, second = source.read_line(), source.read_line()
     if not (first + second).strip():
         raise source.fail("The file is empty.", 0)
     header = HEADER.fullmatch(first.rstrip(b"\n"))
-    source.file.seek(len(first) if header else 0)
+    source.file.seek(mark + len(first) if header else mark)
     if not header:
         fields = split_line(first)
         if len(fields) < 2 or not all(_is_number(field) for field in fields[1:]):
@@ -132,7 +135,7 @@ def _detect_layout(source: ByteSource) -> Layout:
     fields = split_line(second, dimension)
     binary = len(fields) <= dimension or not all(_is_number(field) for field in fields[-dimension:])
     least = count * (1 + (4 if binary else 2) * dimension)
-    there = source.path.stat().st_size - len(first)
+    there = source.path.stat().st_size - mark - len(first)
     if not source.zipped and there < least:
         raise source.fail(
             f"The header announces {count} words of {dimension} numbers, at least {least} bytes, "
@@ -194,7 +197,8 @@ def _read_binary(source: ByteSource, layout: Layout, limit: int | None) -> Itera
 def _read_text(source: ByteSource, layout: Layout, limit: int | None, errors: str) -> Iterator[Record]:
     done = 0
     while (layout.count is None or done < layout.count) and (limit is None or done < limit):
-        at, line = source.file.tell(), source.read_line()
+        at = source.file.tell()
+        line = source.read_line()
         whole = line.endswith(b"\n")
         if len(line) == MAX_LINE_BYTES and not whole:
             raise source.fail(f"A line is longer than {MAX_LINE_BYTES} bytes. The file is damaged.", at)

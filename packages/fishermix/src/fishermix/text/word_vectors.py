@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from fishermix.errors import FishermixError
-from fishermix.storage import Count, FolderKind, Struct, load_folder, save_folder
-from fishermix.text.tokens import Vocabulary
+from fishermix.saved import Count, FolderKind, Struct, load_folder, save_folder
+from fishermix.text.vocabulary import Vocabulary
 from fishermix.text.word_files import read_vectors
 
 VECTORS_AT_ONCE = 65_536  # of memory-mapped vectors that are compared with a query in one go
@@ -35,7 +35,7 @@ class WordVectors:
     Parameters
     ----------
     words : sequence of str
-        n different words.
+        n different words. Or gensim's `KeyedVectors`, without `vectors`.
     vectors : array of shape (n, D)
         Their vectors, float32 or float16; may be memory-mapped.
 
@@ -59,20 +59,38 @@ class WordVectors:
     ['cat', 'car']
     """
 
-    def __init__(self, words: Iterable[str], vectors):
+    def __init__(self, words: Any, vectors: Any = None):
+        if vectors is None:
+            if not hasattr(words, "index_to_key"):
+                raise FishermixError(
+                    "Give words and their vectors, or gensim's KeyedVectors.", code="wrong_parameter"
+                )
+            words, vectors = words.index_to_key, words.vectors
         self.words: Vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.from_words(words)
         self.vectors: np.ndarray = np.asanyarray(vectors)
         if self.vectors.dtype not in (np.float32, np.float16):
             self.vectors = self.vectors.astype(np.float32)
         if self.vectors.ndim != 2 or len(self.vectors) != len(self.words):
             raise FishermixError(
-                f"There are {len(self.words)} words, but the array of vectors has shape {self.vectors.shape}."
+                f"There are {len(self.words)} words, but the array of vectors has shape "
+                f"{self.vectors.shape}.",
+                code="wrong_shape",
+            )
+        if not isinstance(self.vectors, np.memmap):  # a mapped file was checked when it was written
+            self._check_finite()
+
+    def _check_finite(self) -> None:
+        finite = np.isfinite(self.vectors).all(axis=1)
+        if not finite.all():
+            word = self.words[int(np.argmin(finite))]
+            raise FishermixError(
+                f"The vector of {word!r} has numbers that are not finite.", code="not_finite"
             )
 
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike,
+        path: str | os.PathLike[str],
         *,
         limit: int | None = None,
         vocabulary: Collection[str] | None = None,
@@ -101,7 +119,7 @@ class WordVectors:
         path = Path(path)
         if not path.is_dir():
             return cls(*read_vectors(path, limit=limit, vocabulary=vocabulary, dtype=dtype, errors=errors))
-        found = cls.from_tensors(load_folder(path, VECTORS_KIND, mapped=True, verified=False).tensors)
+        found = cls._from_tensors(load_folder(path, VECTORS_KIND, mapped=True, verified=False).tensors)
         if limit is not None:
             found = found[:limit]
         if vocabulary is not None:
@@ -109,24 +127,30 @@ class WordVectors:
             found = found[np.unique(rows[rows >= 0])]
         return found
 
-    def save(self, folder: str | os.PathLike, dtype: Literal["float32", "float16"] | None = None) -> None:
+    def save(
+        self, folder: str | os.PathLike[str], dtype: Literal["float32", "float16"] | None = None
+    ) -> None:
         """Write a folder that `load` maps; "float16" halves its size and keeps about three digits."""
         with np.errstate(over="ignore"):
             vectors = self.vectors if dtype is None else self.vectors.astype(dtype, copy=False)
         if dtype == "float16" and not np.isfinite(vectors).all():
-            raise FishermixError("Some numbers are too large for float16. Save the vectors as float32.")
+            raise FishermixError(
+                "Some numbers are too large for float16. Save the vectors as float32.", code="not_finite"
+            )
         config = VectorsConfig(len(self), self.dimension, str(vectors.dtype))  # type: ignore[arg-type]
-        save_folder(folder, VECTORS_KIND, config, {**self.to_tensors(), "vectors": vectors})
+        save_folder(folder, VECTORS_KIND, config, {**self._to_tensors(), "vectors": vectors})
 
-    def to_tensors(self) -> dict[str, np.ndarray]:
+    def _to_tensors(self) -> dict[str, np.ndarray]:
         """The arrays that hold everything, to store in another file."""
         return {**self.words.to_tensors(), "vectors": self.vectors}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
-        """The vectors whose `to_tensors` a model stored."""
+    def _from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> WordVectors:
+        """The vectors whose `_to_tensors` a model stored."""
         if "vectors" not in tensors:
-            raise FishermixError("The word vectors are damaged: the tensor 'vectors' is missing.")
+            raise FishermixError(
+                "The word vectors are damaged: the tensor 'vectors' is missing.", code="damaged"
+            )
         return cls(Vocabulary.from_tensors(tensors), tensors["vectors"])
 
     @property
@@ -146,7 +170,7 @@ class WordVectors:
     def __getitem__(self, key: str | int | np.integer) -> np.ndarray: ...
     @overload
     def __getitem__(self, key: slice | np.ndarray | list[int]) -> WordVectors: ...
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         """The float32 vector of a word or a row; for a slice or several rows, these as `WordVectors`."""
         if isinstance(key, str):
             if (row := self.words.rows([key])[0]) < 0:
@@ -172,14 +196,17 @@ class WordVectors:
         if isinstance(query, str):
             itself = self.words.rows([query])[0]
             if itself < 0:
-                raise FishermixError(f"'{query}' is not in the vocabulary of {len(self)} words.")
+                raise FishermixError(
+                    f"'{query}' is not in the vocabulary of {len(self)} words.", code="unknown_word"
+                )
             target = self[query]
         else:
             itself, target = -1, np.asarray(query, np.float32)
             if target.shape != (self.dimension,):
                 raise FishermixError(
                     f"The query must be a word or a vector of {self.dimension} numbers; its shape is "
-                    f"{target.shape}."
+                    f"{target.shape}.",
+                    code="wrong_shape",
                 )
         cosines = np.empty(len(self), np.float32)
         target = target / max(float(np.linalg.norm(target)), SMALLEST_LENGTH)

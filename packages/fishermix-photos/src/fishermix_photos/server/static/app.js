@@ -1,22 +1,23 @@
 // The page: what the address says is what it shows.
 
-import { $, send } from "./dom.js";
+import { $, ask, parameters, send, toast } from "./dom.js";
 import * as filters from "./filters.js";
 import "./keys.js";
-import { follow } from "./live.js";
-import { isStarting, load, place, refresh, reload, setFile } from "./results.js";
-import { ALL_PHOTOS, go, listKey, start } from "./route.js";
+import { follow, mayChange } from "./live.js";
+import { choosePlace, explainOwner } from "./places.js";
+import { isStarting, load, place, refresh, reload, tell } from "./results.js";
+import { ALL_PHOTOS, current, go, listKey, start } from "./route.js";
 import { caption, hide, show } from "./viewer.js";
 
 let shown = null;
-let upload = 0;
+let turn = 0; // of photos that are sent
 
 function apply(route, kept) {
-  if (route.upload && route.upload !== upload) route = { ...route, upload: 0 }; // dropped before the page was loaded again
   const key = listKey(route);
   $("query").value = route.q;
   document.title = route.q && !route.q.startsWith("photo:") ? `${route.q} · fishermix` : "fishermix";
   filters.draw(route);
+  drawLike(route.like);
   if (key !== shown) {
     shown = key;
     load(route, kept);
@@ -29,7 +30,15 @@ $("form").addEventListener("submit", (event) => {
   event.preventDefault();
   const q = $("query").value.trim();
   $("completions").replaceChildren();
-  go({ q, view: "", photo: "", upload: 0 });
+  go({ q, view: "", photo: "" });
+});
+// The cross in the box: what it found goes with the words. Enter in an empty box submits the form.
+$("query").addEventListener("search", () => $("query").value || go({ q: "", photo: "" }));
+$("query").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  event.preventDefault(); // the browser would empty the box and leave what was found
+  $("query").value = current().q;
+  $("query").blur();
 });
 $("home").addEventListener("click", (event) => {
   event.preventDefault();
@@ -40,20 +49,45 @@ $("show-duplicates").addEventListener("click", (event) => {
   go({ ...ALL_PHOTOS, view: "duplicates" });
 });
 
-// A photo that is dropped or chosen
+// A photo to search with: one of the library, or one that is dropped or chosen
 
-function useFile(file) {
+function drawLike(id) {
+  const panel = $("dropped");
+  panel.hidden = !id;
+  if (!id || panel.dataset.id === id) return;
+  panel.dataset.id = id;
+  $("dropped-photo").src = `/api/photos/${id}`;
+  const isCurrent = () => panel.dataset.id === id && !panel.hidden;
+  caption($("dropped-caption"), () => ask(`/api/caption?${parameters({ id })}`), isCurrent);
+}
+
+/** Send a photo; the server keeps it for a while, so that the address can name it. */
+async function useFile(file) {
   if (!file) return;
   hide();
-  setFile(file);
-  URL.revokeObjectURL($("dropped-photo").src);
-  $("dropped-photo").src = URL.createObjectURL(file);
-  $("dropped").hidden = false;
-  const number = ++upload;
-  const isCurrent = () => number === upload && !$("dropped").hidden;
-  go({ ...ALL_PHOTOS, upload });
-  caption($("dropped-caption"), send("/api/caption", file), isCurrent);
+  const mine = ++turn;
+  tell("Analyzing your photo…");
+  try {
+    const { id } = await send("/api/uploads", file);
+    if (mine === turn) go({ ...ALL_PHOTOS, like: id });
+  } catch (problem) {
+    if (mine === turn) tell(problem.message, true);
+  }
 }
+
+$("forget-photo").addEventListener("click", () => go({ like: "", photo: "" }));
+
+// A folder to add
+
+function addFolder() {
+  if (!mayChange()) return explainOwner();
+  choosePlace("Add a folder", "Add this folder", false, async (path) => {
+    const { name, photos } = await send("/api/folders", JSON.stringify({ path }));
+    toast(`Adding ${photos.toLocaleString("en")} ${photos === 1 ? "photo" : "photos"} of ${name}.`);
+  });
+}
+
+for (const id of ["add-folder", "add-first-folder"]) $(id).addEventListener("click", addFolder);
 
 $("file").addEventListener("change", () => {
   useFile($("file").files[0]);

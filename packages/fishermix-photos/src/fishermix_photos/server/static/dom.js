@@ -10,6 +10,8 @@ export function make(tag, className, ...children) {
   return element;
 }
 
+export const GONE = 0; // the status if there is no response
+
 export class Refusal extends Error {
   constructor(status, detail) {
     super(detail);
@@ -18,7 +20,12 @@ export class Refusal extends Error {
 }
 
 export async function ask(path, options) {
-  const response = await fetch(path, options);
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Refusal(GONE, "The server does not respond. Is fishermix serve still running?");
+  }
   if (response.status === 204) return {};
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
@@ -28,7 +35,8 @@ export async function ask(path, options) {
   return answer;
 }
 
-export const send = (path, body) => ask(path, { method: "POST", body });
+/** Send a file, or JSON. */
+export const send = (path, body) => ask(path, { method: "POST", body, headers: typeof body === "string" ? { "Content-Type": "application/json" } : {} });
 
 /** The parameters of a URL, without the empty ones. */
 export function parameters(values) {

@@ -45,9 +45,11 @@ export function draw(route = current()) {
   $("filter-in").textContent = `Folder: ${route.in.split("/").at(-1) || "all"} ▾`;
   drawFolders(facets.folders, route.in, (path) => go({ in: path, photo: "" }));
   fill($("filter-kind"), [["", "all kinds"], ...counted(facets.kinds)], route.kind);
-  const sorts = SORTS[route.q ? "search" : "browse"];
+  $("filter-undated").checked = Boolean(route.undated);
+  for (const name of ["camera", "near"]) $(`filter-${name}`).value = route[name];
+  const sorts = SORTS[route.q || route.like ? "search" : "browse"];
   fill($("filter-sort"), sorts, sorts.some(([value]) => value === route.sort) ? route.sort : "");
-  $("show-filters").hidden = Boolean(route.upload || route.view);
+  $("show-filters").hidden = Boolean(route.view);
   if ($("show-filters").hidden) openFilters(false);
   const on = FILTERS.filter((name) => name !== "sort" && name !== "before" && route[name]).length || (route.before ? 1 : 0);
   $("filters-on").textContent = on ? ` (${on})` : "";
@@ -76,11 +78,24 @@ function drawTopics() {
   const chips = words.map((word) => {
     const button = make("button", "quiet chip", word);
     button.type = "button";
-    button.addEventListener("click", () => go({ q: word, view: "", photo: "", sort: "", upload: 0 }));
+    button.addEventListener("click", () => go({ q: word, view: "", photo: "", sort: "" }));
     return button;
   });
   $("topics").replaceChildren(...chips);
+  $("topics").hidden = !chips.length;
+  hideCutOff();
 }
+
+/** Hide the suggestions for which there is no room. */
+function hideCutOff() {
+  const chips = [...$("topics").children];
+  for (const chip of chips) chip.hidden = false;
+  const room = $("topics").clientHeight;
+  const cutOff = chips.filter((chip) => chip.offsetTop + chip.offsetHeight > room);
+  for (const chip of cutOff) chip.hidden = true;
+}
+
+new ResizeObserver(hideCutOff).observe($("topics"));
 
 /** Complete the last word that is typed. */
 function complete() {
@@ -106,6 +121,7 @@ for (const id of ["filter-after", "filter-to"]) {
     go({ after: $("filter-after").value, before: to && shift(to, 1), photo: "" });
   });
 }
-for (const name of ["kind", "sort"]) $(`filter-${name}`).addEventListener("change", (event) => go({ [name]: event.target.value, photo: "" }));
+for (const name of ["camera", "near", "kind", "sort"]) $(`filter-${name}`).addEventListener("change", (event) => go({ [name]: event.target.value.trim(), photo: "" }));
+$("filter-undated").addEventListener("change", (event) => go({ undated: event.target.checked ? "true" : "", photo: "" }));
 $("clear-filters").addEventListener("click", () => go({ ...Object.fromEntries(FILTERS.map((name) => [name, ""])), photo: "" }));
 $("show-filters").addEventListener("click", () => openFilters($("filters").hidden));

@@ -1,14 +1,18 @@
 // The list of photos: cards in sections, more of them while the page is scrolled, and the selection.
 
-import { $, clock, copy, count, make, picture, size, when } from "./dom.js";
+import { $, clock, copy, count, make, picture, send, size, toast, when } from "./dom.js";
+import { mayChange } from "./live.js";
+import { choosePlace, explainOwner } from "./places.js";
 
 export const grid = { items: [], cards: new Map(), selected: new Map(), open: () => {} };
 const MOST_LISTED = 1000;
+// Why a copy is the one to keep.
+const REASONS = { larger: "larger", has_exif: "has date or camera", less_compressed: "less compressed", older: "older", original_name: "not named as a copy" };
 let last = -1; // the card that was selected last, for ranges
 
 function badge(photo) {
   if (photo.time !== null && photo.kind === "video") return make("span", "badge", `▶ ${clock(photo.time)}`);
-  if (photo.keep) return make("span", "badge", "keep");
+  if (photo.keep) return make("span", "badge", REASONS[photo.reason] ? `keep: ${REASONS[photo.reason]}` : "keep");
   if (photo.page) return make("span", "badge", `page ${photo.page}`);
   return "";
 }
@@ -170,12 +174,23 @@ function drawSelection() {
   $("selected-count").textContent = chosen > MOST_LISTED ? `${count(chosen, "photo")}: too many to list` : `${chosen.toLocaleString("en")} selected`;
   if (chosen && chosen <= MOST_LISTED) $("save-paths").href = `/api/export?${[...grid.selected.keys()].map((id) => `id=${id}`).join("&")}`;
   else $("save-paths").removeAttribute("href");
-  $("copy-paths").disabled = !$("save-paths").href;
+  $("copy-paths").disabled = $("copy-files").disabled = !$("save-paths").href;
+  if ($("save-paths").href) $("save-zip").href = $("save-paths").href.replace("/api/export?", "/api/zip?");
+  else $("save-zip").removeAttribute("href");
   for (const button of buttons()) button.parentElement.classList.toggle("chosen", grid.selected.has(button.dataset.id));
 }
 
 $("select-none").addEventListener("click", selectNone);
 $("select-copies").addEventListener("click", selectCopies);
+$("copy-files").addEventListener("click", () => {
+  if (!mayChange()) return explainOwner();
+  const ids = [...grid.selected.keys()];
+  choosePlace(`Copy ${count(ids.length, "photo")}`, "Copy here", true, async (folder) => {
+    const { copied, left_out: missing } = await send("/api/copies", JSON.stringify({ ids, folder }));
+    toast(`Copied ${count(copied, "photo")}.${missing ? ` ${count(missing, "file")} could not be read.` : ""}`);
+    selectNone();
+  });
+});
 $("copy-paths").addEventListener("click", async () => {
   const paths = (await (await fetch($("save-paths").href)).text()).trimEnd();
   copy(paths, count(paths.split("\n").length, "path"));

@@ -6,6 +6,7 @@ import { buttons, grid, select, selectNone } from "./grid.js";
 import { loadMore } from "./results.js";
 import { ALL_PHOTOS, go } from "./route.js";
 import { copyPath, isOpen, open, pick, searchWithPhoto, step } from "./viewer.js";
+import { reset, zoomIn, zoomOut } from "./zoom.js";
 
 const IN_VIEWER = {
   ArrowLeft: () => step(-1),
@@ -14,6 +15,10 @@ const IN_VIEWER = {
   d: () => $("download").click(),
   c: copyPath,
   m: searchWithPhoto,
+  "+": zoomIn,
+  "=": zoomIn,
+  "-": zoomOut,
+  0: () => reset(),
   x: pick,
 };
 const IN_LIST = {
@@ -29,7 +34,7 @@ const IN_LIST = {
 const isTyping = (target) => target.matches("input:not([type=checkbox]):not([type=file]), textarea, select");
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("folders").matches(":popover-open")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("places").open || $("folders").matches(":popover-open")) return;
   if (isTyping(event.target)) {
     if (event.key === "ArrowDown" && event.target === $("query") && !$("completions").children.length) {
       event.preventDefault();

@@ -1,8 +1,9 @@
-// Asks for photos page by page: for a query, without one, or for a photo that was dropped on the page.
+// Asks for photos page by page: for a query of words and a photo, or without one.
 
-import { $, ask, count, make, parameters, send, size } from "./dom.js";
+import { $, ask, count, GONE, make, parameters, size } from "./dom.js";
 import { draw, firstVisible, grid } from "./grid.js";
-import { FILTERS, go } from "./route.js";
+import { drawNotes } from "./notes.js";
+import { FILTERS } from "./route.js";
 import { byMonth, drawYears, markYear } from "./timeline.js";
 
 const PAGE = 60;
@@ -17,18 +18,18 @@ export function tell(message, problem = false) {
 const filtersOf = (route) => Object.fromEntries(FILTERS.map((name) => [name, route[name]]));
 
 function request(route, offset, n) {
-  if (route.upload) return send(`/api/similar?n=${MOST_AT_ONCE}`, list.file);
   if (route.view) return compare();
   const only = filtersOf(route);
-  if (route.q) return ask(`/api/search?${parameters({ q: route.q, ...only, sort: only.sort === "date" ? "date" : "", offset, n })}`);
+  const q = [route.q, route.like && `photo:${route.like}`].filter(Boolean).join(" + ");
+  if (q) return ask(`/api/search?${parameters({ q, ...only, sort: only.sort === "date" ? "date" : "", offset, n })}`);
   return ask(`/api/browse?${parameters({ ...only, offset, n })}`);
 }
 
 /** The groups of duplicates as one list; the first photo of a group is best kept. */
 async function compare() {
   const { groups, more } = await ask("/api/duplicates");
-  const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0 })));
-  return { photos, groups, cut: more, more: false, remarks: [] };
+  const photos = groups.flatMap((group, number) => group.photos.map((photo, index) => ({ ...photo, group: number, keep: index === 0, reason: group.reason })));
+  return { photos, groups, cut: more, more: false, notes: [] };
 }
 
 /** How much of the list is shown, and where. */
@@ -38,9 +39,9 @@ export const place = () => ({ count: grid.items.length, start: list.start, scrol
 export async function load(route, kept = {}) {
   const turn = ++list.turn;
   Object.assign(list, { route, start: kept.start || 0, more: false, busy: true });
-  if (!route.upload) $("dropped").hidden = true;
   $("remarks").hidden = true;
-  tell(route.upload ? "Analyzing your photo…" : route.view ? "Comparing your photos…" : route.q ? "Searching…" : "");
+  $("fresh").hidden = true;
+  tell(route.view ? "Comparing your photos…" : isSearch(route) ? "Searching…" : "");
   $("select-copies").hidden = true;
   try {
     const photos = [];
@@ -49,9 +50,9 @@ export async function load(route, kept = {}) {
       found = await request(route, list.start + photos.length, Math.min(MOST_AT_ONCE, Math.max(PAGE, (kept.count || 0) - photos.length)));
       if (turn !== list.turn) return;
       photos.push(...found.photos);
-    } while (found.more && photos.length < (kept.count || 0) && !route.upload);
+    } while (found.more && photos.length < (kept.count || 0));
     list.found = found;
-    list.more = Boolean(found.more) && !route.upload;
+    list.more = Boolean(found.more);
     draw(photos, sections(route, found, photos));
     describe(route, found, photos);
     scrollTo(0, kept.scroll || 0);
@@ -63,9 +64,11 @@ export async function load(route, kept = {}) {
   fill();
 }
 
-/** Ask again for what is shown, after photos have changed; nothing jumps. */
+const isSearch = (route) => Boolean(route.q || route.like);
+
+/** Ask again for what is shown, after photos have changed; nothing jumps. New photos of a search wait for a click. */
 export async function refresh() {
-  if (!list.route || list.route.upload || list.route.view || list.busy) return;
+  if (!list.route || list.route.view || list.busy) return;
   const { route, turn } = list;
   const photos = [];
   let found;
@@ -78,11 +81,25 @@ export async function refresh() {
     return; // the next change asks again
   }
   if (turn !== list.turn || list.busy) return;
+  if (isSearch(route) && grid.items.length && offer(photos)) return;
   Object.assign(list, { found, more: found.more });
   keepPlace(() => draw(photos, sections(route, found, photos)));
   describe(route, found, photos);
   fill();
 }
+
+/** Offer photos of a search that would move those that are shown; others follow them. Returns whether there are any. */
+function offer(photos) {
+  const known = new Set(grid.items.map((photo) => photo.id));
+  const last = photos.findLastIndex((photo) => known.has(photo.id));
+  const fresh = photos.slice(0, last + 1).filter((photo) => !known.has(photo.id));
+  const right = fresh.filter(({ band }) => band !== "unlikely"); // they are counted if there are any
+  $("fresh").hidden = !fresh.length;
+  $("fresh").textContent = `${count((right.length ? right : fresh).length, "new result")}, show`;
+  return fresh.length > 0;
+}
+
+$("fresh").addEventListener("click", () => load(list.route));
 
 export async function loadMore() {
   if (!list.more || list.busy) return;
@@ -144,7 +161,6 @@ function jump(position) {
 }
 
 export const hasMore = () => list.more;
-export const setFile = (file) => (list.file = file);
 const isNearEnd = () => $("end").getBoundingClientRect().top < innerHeight + 800;
 /** Ask for more while the end is near. An IntersectionObserver would miss an end that leaves and returns between two frames. */
 const fill = () => requestAnimationFrame(() => {
@@ -155,31 +171,22 @@ const fill = () => requestAnimationFrame(() => {
 for (const event of ["scroll", "resize"]) addEventListener(event, fill, { passive: true });
 
 /** Whether photos are listed by date: without a query, or with one that is only a date. */
-const isListed = (route, photos) => !route.upload && photos.every((photo) => photo.score === null);
+const isListed = (route, photos) => photos.every((photo) => photo.score === null);
 
 /** The section of each photo: its group, how likely it is right, or its month. */
 function sections(route, found, photos) {
   if (route.view) return ({ group }) => [`group ${group}`, headingOf(found.groups[group])];
   if (isListed(route, photos)) return route.sort === "name" ? () => ["all", ""] : byMonth(photos);
-  if (route.upload || route.sort === "date") return () => ["found", ""];
+  if (route.sort === "date") return () => ["found", ""];
   const headings = { maybe: "Maybe", unlikely: "Unlikely" };
   return ({ band }) => [band || "found", band !== photos[0].band && headings[band] || ""]; // the line above speaks of the first ones
 }
 
 const headingOf = ({ exact, photos }) => (exact ? count(photos.length, "equal file") : `${photos.length} copies of one picture`);
 
-/** A remark; one with a query is a link to it. */
-function remarkOf(remark) {
-  if (!remark.query) return make("span", "", `${remark.text} `);
-  const button = make("button", "", remark.text);
-  button.type = "button";
-  button.addEventListener("click", () => go({ q: remark.query, photo: "" }));
-  return make("span", "", button, " ");
-}
-
 function describe(route, found, photos) {
-  $("remarks").replaceChildren(...found.remarks.map(remarkOf));
-  $("remarks").hidden = !found.remarks.length;
+  $("remarks").replaceChildren(...drawNotes(found.notes));
+  $("remarks").hidden = !found.notes.length;
   $("select-copies").hidden = !route.view || !photos.length;
   document.body.classList.toggle("duplicates", Boolean(route.view));
   drawYears(isListed(route, photos) && !route.view && route.sort !== "name" && found.years || [], jump);
@@ -196,22 +203,23 @@ function describeCopies(found, photos) {
 
 function summarize(route, found, photos) {
   const filtered = FILTERS.some((name) => name !== "sort" && route[name]);
-  if (!photos.length) return filtered || route.q ? "No photo meets all conditions." : "There are no photos in this folder yet.";
-  if (route.upload) return "Photos that are similar to yours, best first.";
-  if (isListed(route, photos)) return filtered || route.q ? count(found.total, "photo") : "";
+  if (!photos.length) return filtered || isSearch(route) ? "No photo meets all conditions." : $("empty").hidden ? "There are no photos here yet." : "";
+  if (isListed(route, photos)) return filtered || isSearch(route) ? count(found.total, "photo") : "";
   const order = route.sort === "date" ? ", newest first" : "";
   if (found.verdict) return found.verdict.replace(/:$/, `${order}:`);
   const counted = ["likely", "maybe"].map((band) => [photos.filter((photo) => photo.band === band).length, band]).filter(([number]) => number);
-  if (counted.length) return `${counted.map(([number, band]) => `${number} ${band}`).join(", ")}${order}.`;
-  return order ? "Newest first." : "Best first.";
+  const follow = ([, band]) => found.more && (order || photos.at(-1).band === band); // photos that are not here yet
+  if (counted.length) return `${counted.map((some) => `${some[0]}${follow(some) ? " or more" : ""} ${some[1]}`).join(", ")}${order}.`;
+  if (order) return "Newest first.";
+  return route.like && !route.q ? "Photos that are similar to yours, best first." : "Best first.";
 }
 
 function fail(problem) {
   draw([], () => ["", ""]);
-  if (list.route.upload) $("dropped").hidden = true;
   list.starting = problem.status === 503 && problem.message.startsWith("The server is starting");
   if (problem.status === 401) tell("You are signed out. Open the link that `fishermix serve` shows again.", true);
-  else tell(list.starting ? "" : problem.message, true); // what it is loading is shown above
+  else if (problem.status === 404 && list.route.like && problem.message.includes(list.route.like)) tell("Your photo is not kept any more. Drop it again.", true);
+  else tell(list.starting || problem.status === GONE ? "" : problem.message, true); // what it is loading, or that it is gone, is shown above
 }
 
 export function reload() {

@@ -1,8 +1,8 @@
-// The address of the page says what it shows: the query, the filters and the open photo.
+// The address of the page says what it shows: the query, the photo that is searched with, the filters and the open photo.
 
-export const FILTERS = ["after", "before", "in", "kind", "sort"];
-const NAMES = ["q", "view", ...FILTERS, "photo"];
-export const ALL_PHOTOS = { ...Object.fromEntries(NAMES.map((name) => [name, ""])), upload: 0 };
+export const FILTERS = ["after", "before", "in", "camera", "near", "kind", "undated", "sort"];
+const NAMES = ["q", "like", "view", ...FILTERS, "photo"];
+export const ALL_PHOTOS = Object.fromEntries(NAMES.map((name) => [name, ""]));
 let apply = () => {};
 let waiting = null; // while the browser goes back: where to go from there
 
@@ -15,11 +15,10 @@ export function back() {
   history.back();
 }
 
-/** What the address says; `upload` is the number of a photo that was dropped on this page. */
+/** What the address says; `like` is the id of a photo of the library, or of one that was dropped on the page. */
 export function read() {
   const given = new URLSearchParams(location.search);
-  const route = Object.fromEntries(NAMES.map((name) => [name, given.get(name) || ""]));
-  return { ...route, upload: history.state?.upload || 0 };
+  return Object.fromEntries(NAMES.map((name) => [name, given.get(name) || ""]));
 }
 
 export const current = read;
@@ -37,7 +36,7 @@ export function go(changes, { replace = false, opened = history.state?.opened &&
     return;
   }
   const route = { ...read(), ...changes };
-  const state = { upload: route.upload, opened: Boolean(opened) };
+  const state = { opened: Boolean(opened) };
   if (replace) {
     history.replaceState({ ...history.state, ...state }, "", address(route));
   } else {
@@ -67,5 +66,5 @@ export function start(onChange, onMeasure) {
 
 /** What the list of photos depends on. */
 export function listKey(route) {
-  return JSON.stringify([route.upload, route.q, route.view, ...FILTERS.map((name) => route[name])]);
+  return JSON.stringify([route.q, route.like, route.view, ...FILTERS.map((name) => route[name])]);
 }

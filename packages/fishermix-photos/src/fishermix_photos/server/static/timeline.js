@@ -8,7 +8,7 @@ const FEWEST_OF_A_SECTION = 12; // photos: months with fewer share a section wit
 export function drawYears(years, onJump) {
   let position = 0;
   const made = years.map(({ name, photos }) => {
-    const [first, button] = [position, make("button", "", name || "?")];
+    const [first, button] = [position, make("button", "", name || "no date")];
     position += photos;
     button.type = "button";
     button.dataset.year = name;
@@ -21,9 +21,12 @@ export function drawYears(years, onJump) {
   $("years").replaceChildren(...made);
 }
 
+/** The month of a photo with a date of its own; the time of a file may be that of a copy. */
+const monthOf = (photo) => (photo && photo.taken_from !== "file" && photo.taken?.slice(0, 7)) || "";
+
 /** Mark the year of the photo at the top of the window. */
 export function markYear(photo) {
-  const year = photo?.taken?.slice(0, 4) || "";
+  const year = monthOf(photo).slice(0, 4);
   for (const button of $("years").children) button.setAttribute("aria-current", button.dataset.year === year);
 }
 
@@ -32,7 +35,7 @@ export function byMonth(photos) {
   const groups = [];
   const groupOf = new Map();
   for (const photo of photos) {
-    const month = photo.taken?.slice(0, 7) || "";
+    const month = monthOf(photo);
     let group = groups.at(-1);
     const isFull = group?.size >= FEWEST_OF_A_SECTION && month !== group.last;
     if (!group || isFull || month.slice(0, 4) !== group.last.slice(0, 4)) {
@@ -47,7 +50,7 @@ export function byMonth(photos) {
 }
 
 function headingOf({ first, last }) {
-  if (!first) return "Without a date";
+  if (!first) return "No date";
   const [from, to] = [first, last].sort().map((month) => when(`${month}-01T00:00:00`, "month"));
   return from === to ? from : `${from.split(" ")[0]} – ${to}`;
 }

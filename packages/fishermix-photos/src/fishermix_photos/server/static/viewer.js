@@ -4,8 +4,10 @@ import { $, ask, copy, make, original, parameters, picture, size, toast, when } 
 import { find, focusCard, grid, select } from "./grid.js";
 import { hasMore, loadMore } from "./results.js";
 import { back, current, go, isReturning } from "./route.js";
+import { isZoomed, reset } from "./zoom.js";
 
 const MOST_COPIES = 24;
+const MOST_SIMILAR = 8;
 const SMALL_WORDS = /^(an?|the|of|[io]n|at|by|to|with|and|is|are)$/;
 const LEAST_SHARE = 0.1; // of the word that counts most: a word with less hardly counts
 const viewer = { photo: null, details: {} };
@@ -72,8 +74,10 @@ function drawPicture(photo) {
   image.alt = photo.path;
   image.src = picture(photo, "small"); // already loaded; the large one replaces it
   const large = new Image();
+  delete image.dataset.sharp;
+  reset(photo);
   large.onload = () => {
-    if (shows(photo.id)) image.src = large.src;
+    if (shows(photo.id) && !image.dataset.sharp) image.src = large.src;
   };
   large.src = picture(photo, "large");
   const video = $("viewer-video");
@@ -115,10 +119,20 @@ function facts(details) {
   return known.flatMap((fact, number) => (number ? [" · ", fact] : [fact]));
 }
 
-/** Show a caption when it comes, unless the model is unsure of it. */
-export function caption(element, promise, isCurrent) {
+// Captions can be switched off
+
+const wantsCaptions = () => localStorage.getItem("captions") !== "off";
+$("want-captions").checked = wantsCaptions();
+$("want-captions").addEventListener("change", (event) => {
+  localStorage.setItem("captions", event.target.checked ? "on" : "off");
+  for (const id of ["viewer-caption", "dropped-caption"]) $(id).hidden = true; // those that are shown next have one
+});
+
+/** Ask for a caption and show it, unless the model is unsure of it or nobody wants captions. */
+export function caption(element, request, isCurrent) {
   element.hidden = true;
-  promise.then(({ sentence, confidence, unsure }) => {
+  if (!wantsCaptions()) return;
+  request().then(({ sentence, confidence, unsure }) => {
     if (!isCurrent() || unsure) return;
     const sure = confidence == null ? [] : [" ", make("small", "", `(${Math.round(100 * confidence)} % sure)`)];
     element.replaceChildren("Looks like: ", sentence, ...sure);
@@ -148,10 +162,14 @@ function look(photo) {
     $("viewer-facts").replaceChildren(...facts(details));
   }, () => {});
   // The fast ones first: the server computes two at once.
-  ask(`/api/similar?${parameters({ id, n: 8 })}`).then(({ photos }) => isCurrent() && $("viewer-similar").replaceChildren(...photos.map((other) => likeness(other, "Similar"))), () => {});
+  const isCopy = new Set(photo.similar); // they have a list of their own
+  ask(`/api/similar?${parameters({ id, n: MOST_SIMILAR + Math.min(isCopy.size, MOST_COPIES) })}`).then(({ photos }) => {
+    const others = photos.filter((other) => !isCopy.has(other.id)).slice(0, MOST_SIMILAR);
+    if (isCurrent()) $("viewer-similar").replaceChildren(...others.map((other) => likeness(other, "Similar")));
+  }, () => {});
   drawCopies(photo, isCurrent);
   if (q) ask(`/api/explain?${parameters({ q, id })}`).then((why) => isCurrent() && explain(why), (problem) => isCurrent() && ($("why-words").textContent = problem.message));
-  caption($("viewer-caption"), ask(`/api/caption?${parameters({ id })}`), isCurrent);
+  caption($("viewer-caption"), () => ask(`/api/caption?${parameters({ id })}`), isCurrent);
 }
 
 /** The near copies that share a place in the list with this photo. */
@@ -209,7 +227,7 @@ export function pick() {
   drawPick();
 }
 export function searchWithPhoto() {
-  go({ q: `photo:${viewer.photo.id}`, photo: "", upload: 0 });
+  go({ q: "", like: viewer.photo.id, view: "", photo: "" });
 }
 
 $("copy-path").addEventListener("click", copyPath);
@@ -229,6 +247,6 @@ let touched = null;
 $("viewer").querySelector(".frame").addEventListener("touchstart", (event) => (touched = event.touches.length === 1 ? event.touches[0] : null), { passive: true });
 $("viewer").querySelector(".frame").addEventListener("touchend", (event) => {
   const moved = touched ? event.changedTouches[0].clientX - touched.clientX : 0;
-  if (Math.abs(moved) > 60) step(moved < 0 ? 1 : -1);
+  if (Math.abs(moved) > 60 && !isZoomed()) step(moved < 0 ? 1 : -1);
   touched = null;
 });

@@ -1,0 +1,1 @@
+"""Train, measure and reproduce: everything that the paper needs and a photo library does not."""

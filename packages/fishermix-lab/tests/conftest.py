@@ -1,0 +1,3 @@
+"""A small network and pictures for it."""
+
+from tiny_network import pictures, tiny  # noqa: F401 - fixtures

@@ -1,0 +1,21 @@
+"""What a photo loses if it shows something that a query subtracts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+UNRELATED = 0.2  # what a photo may score with a sentence that it does not show
+
+
+def subtract_scores(scores: np.ndarray, unwanted: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """Scores (n,) of what a query wants, less those of what it subtracts: s - sum_j w_j max(0, u_j - 0.2).
+
+    So a photo that shows nothing of it loses nothing, and no photo gains.
+
+    unwanted : (n, m) the scores of the photos with the m subtracted terms
+    weights : (m,) of the terms
+    """
+    losses = np.maximum(unwanted - UNRELATED, 0)
+    return scores - losses @ np.asarray(weights, scores.dtype)

@@ -1,0 +1,57 @@
+// How a query was understood, in words: a sentence for each note of the server, and what may be searched for instead.
+
+import { make } from "./dom.js";
+import { go } from "./route.js";
+
+const photos = (count) => `${count.toLocaleString("en")} ${count === 1 ? "photo" : "photos"}`;
+const asWords = "Search for the words instead";
+
+function period(meaning) {
+  const [first, last] = meaning.split("/");
+  if (first === last) return `on ${first}`;
+  return [first && `from ${first}`, last && `until ${last}`].filter(Boolean).join(" ");
+}
+
+// Of each kind of note: what is said, the text of the button that searches for its suggestion, and what follows it.
+const SENTENCES = {
+  date: ({ name, meaning }) => [`'${name}' was read as a date: only photos taken ${period(meaning)}.`, asWords],
+  several_dates: () => ["The dates were not read: only one date, or one range such as 2018 to 2020, is understood."],
+  no_such_date: ({ name, meaning }) => meaning
+    ? [`'${name}' is not a day of the calendar.`, `Search for ${meaning} instead`]
+    : [`'${name}' was not read as a date: there is no such day, or it is in the future. Dates are 2019, 2019-07 or 2019-07-14.`],
+  undated: () => ["Only photos without a date of their own."],
+  left_out: ({ count }) => [`Left out: ${photos(count)} without a date of their own.`, "Search them"],
+  corrected: ({ name, meaning }) => [`Showing results for ${meaning}.`, `Search instead for ${name}`],
+  excluded: ({ meaning }) => [`Searching for: ${meaning}.`, asWords],
+  required: ({ name, count }) => [`Only photos named '${name}': ${count.toLocaleString("en")}.`, "Search all photos for these words"],
+  preferred: ({ name, count }) => [`Photos named '${name}' come first: ${count.toLocaleString("en")}.`],
+  country: ({ meaning }) => [`Photos of ${meaning}.`],
+  near: ({ name, meaning }) => [`Photos taken within ${meaning} km of ${name}.`],
+  ignored: ({ name }) => [`Unknown words, ignored: ${name}.`],
+  guessed: ({ name }) => [`Unknown words, guessed from their spelling: ${name}.`],
+  month: ({ name }) => [`A month is a date only with a year: ${name} 2024.`],
+  similar_word: ({ name, meaning }) => ["Did you mean", meaning, ` instead of ${name}?`],
+};
+
+/** The notes with one in place of all about unknown words. */
+function joinUnknown(notes) {
+  const joined = [];
+  for (const note of notes) {
+    const first = ["ignored", "guessed"].includes(note.kind) && joined.find(({ kind }) => kind === note.kind);
+    if (first) first.name += `, ${note.name}`;
+    else joined.push({ ...note });
+  }
+  return joined;
+}
+
+/** Notes as elements; one with a suggestion ends with a button that searches for it. */
+export function drawNotes(notes) {
+  return joinUnknown(notes).filter((note) => SENTENCES[note.kind]).map((note) => {
+    const [said, offer, end] = SENTENCES[note.kind](note);
+    if (!offer || !note.suggestion) return make("span", "", end ? `${said} ${offer}${end} ` : `${said} `);
+    const button = make("button", "", offer);
+    button.type = "button";
+    button.addEventListener("click", () => go({ q: note.suggestion, photo: "" }));
+    return make("span", "", `${said} `, button, `${end || "."} `);
+  });
+}
