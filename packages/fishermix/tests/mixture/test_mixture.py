@@ -134,9 +134,8 @@ def test_random_state_decides_everything(X, init_params):
     first, second = (HybridMixture(3, init_params=init_params, random_state=5).fit(X) for _ in range(2))
     same(first, second)
     same(first, clone(first).fit(X))
-    assert (
-        HybridMixture(3, init_params=init_params, random_state=6).fit(X).lower_bounds_ != first.lower_bounds_
-    )
+    others = (HybridMixture(3, init_params=init_params, random_state=seed).fit(X) for seed in range(6, 14))
+    assert any(other.lower_bounds_ != first.lower_bounds_ for other in others)  # some may start alike
 
 
 @pytest.mark.parametrize("init_params", ["k-means++", "kmeans", "random"])
