@@ -8,7 +8,7 @@ import { byMonth, drawYears, markYear } from "./timeline.js";
 
 const PAGE = 60;
 const MOST_AT_ONCE = 200;
-const list = { route: null, start: 0, more: false, busy: false, turn: 0, found: null };
+const list = { route: null, start: 0, more: false, busy: false, missed: false, turn: 0, found: null };
 
 export function tell(message, problem = false) {
   $("status").textContent = message;
@@ -59,7 +59,7 @@ export async function load(route, kept = {}) {
   } catch (problem) {
     if (turn === list.turn) fail(problem);
   } finally {
-    if (turn === list.turn) list.busy = false;
+    finish(turn);
   }
   fill();
 }
@@ -68,7 +68,9 @@ const isSearch = (route) => Boolean(route.q || route.like);
 
 /** Ask again for what is shown, after photos have changed; nothing jumps. New photos of a search wait for a click. */
 export async function refresh() {
-  if (!list.route || list.route.view || list.busy) return;
+  if (!list.route || list.route.view) return;
+  list.missed = list.busy; // the answer on its way may be older than this change
+  if (list.busy) return;
   const { route, turn } = list;
   const photos = [];
   let found;
@@ -80,12 +82,25 @@ export async function refresh() {
   } catch {
     return; // the next change asks again
   }
-  if (turn !== list.turn || list.busy) return;
+  if (turn !== list.turn) return;
+  if (list.busy) {
+    list.missed = true;
+    return;
+  }
   if (isSearch(route) && grid.items.length && offer(photos)) return;
   Object.assign(list, { found, more: found.more });
   keepPlace(() => draw(photos, sections(route, found, photos)));
   describe(route, found, photos);
   fill();
+}
+
+/** A request of `turn` has been answered: changes that came meanwhile are asked for. */
+function finish(turn) {
+  if (turn !== list.turn) return;
+  list.busy = false;
+  if (!list.missed) return;
+  list.missed = false;
+  refresh();
 }
 
 /** Offer photos of a search that would move those that are shown; others follow them. Returns whether there are any. */
@@ -117,7 +132,7 @@ export async function loadMore() {
     if (turn === list.turn) tell(problem.message, true);
     return; // scrolling on asks again
   } finally {
-    if (turn === list.turn) list.busy = false;
+    finish(turn);
   }
   fill();
 }
@@ -138,7 +153,7 @@ async function loadBefore() {
   } catch {
     return; // scrolling on asks again
   } finally {
-    if (turn === list.turn) list.busy = false;
+    finish(turn);
   }
   fill();
 }
