@@ -208,7 +208,7 @@ class Searcher:
         self.reads_unknown_words, self.vocabulary = model.reads_unknown_words, model.vocabulary
         self._terms = {text: read_terms(parse_query(text), HAS_DATE).terms for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
-        self._points = dict(zip(texts, model.encode_text(texts)))  # at once: ten times as fast
+        self._points = dict(zip(texts, model.encode_queries(texts)))  # at once: ten times as fast
 
     # What `embed_terms` asks a model for.
 
@@ -325,7 +325,7 @@ def summarize(probabilities: np.ndarray, trials: Trials) -> tuple[np.ndarray, np
 
 def fit_understood(model: ImageTextModel, questions: Sequence[Question]) -> float:
     """The nearness that nearly all single words of captions have."""
-    points = model.encode_text([question.text for question in questions if question.kind == "word"])
+    points = model.encode_queries([question.text for question in questions if question.kind == "word"])
     hubness = model.joint_space.hubness
     assert hubness is not None, "the model has no training sentences to compare with"
     nearness = [hubness.find_nearness(point) for point in points if point.any()]

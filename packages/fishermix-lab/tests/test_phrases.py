@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from fishermix_lab.datasets.dataset import Dataset
-from fishermix_lab.phrases import AT_NO_END, FIRST, find_phrases, list_phrases, measure_phrases
+from fishermix_lab.phrases import (
+    AT_NO_END,
+    FIRST,
+    average_captions,
+    find_phrases,
+    list_phrases,
+    measure_phrases,
+)
 from fishermix_lab.training import image_features
 from fishermix_photos import ImageTextModel
 from hypothesis import given
@@ -34,6 +41,17 @@ def test_a_photo_has_a_phrase_if_one_of_its_captions_does():
     assert found == {"red": [0, 1, 2], "red car": [0, 2], "car": [0, 2], "bus": [1, 3]}
 
 
+def test_a_phrase_leads_from_all_captions_to_those_that_contain_it():
+    sentences = ["a red car", "the red car", "a red bus", "a bus"]
+    embeddings = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    found = average_captions(sentences, embeddings, 2, 0.5)
+    assert set(found.phrases) == {"red", "red car", "car", "bus"}
+    for phrase, direction in zip(found.phrases, found.directions, strict=True):
+        with_it = [row for row, text in enumerate(sentences) if phrase in find_phrases(text)]
+        naive = embeddings[with_it].mean(axis=0) - embeddings.mean(axis=0)
+        np.testing.assert_allclose(direction, naive / np.linalg.norm(naive), atol=1e-5)
+
+
 def test_the_precision_of_the_first_five(tmp_path):
     random, paths, sentences = np.random.default_rng(0), [], []
     for number in range(96):
@@ -56,7 +74,7 @@ def test_the_precision_of_the_first_five(tmp_path):
         if 6 <= sum(phrase in find_phrases(text) for text in sentences) <= 8
     ]
     for phrase in asked:
-        scores = embeddings @ space.csls_right(model.encode_text([phrase]))[0]
+        scores = embeddings @ space.csls_right(model.encode_query(phrase)[0][None])[0]
         best = np.argsort(-scores)[:FIRST]
         right.append(np.mean([phrase in find_phrases(sentences[photo]) for photo in best]))
     assert measured.n_phrases == len(asked) > 0

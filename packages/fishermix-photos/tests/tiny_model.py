@@ -92,6 +92,8 @@ class TinyModel:
         counts = np.array([[_words(s).count(name) for name in NAMES] for s in sentences], np.float32)
         return _unit(counts.reshape(-1, len(NAMES)))
 
+    encode_queries = encode_text
+
     def encode_query(self, sentence):
         return self.encode_text([sentence])[0], [word for word in _words(sentence) if word not in NAMES]
 

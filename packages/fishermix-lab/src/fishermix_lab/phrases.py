@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from fishermix.text.tokens import NUMBER_WORDS, STOP_WORDS, tokenize
+from fishermix.joint.vectors import unit_rows
+from fishermix.text.tokens import tokenize
 from fishermix_photos.model.model import ImageTextModel
+from fishermix_photos.model.phrases import AT_NO_END, MOST_WORDS, Phrases
 from scipy.sparse import csr_array
 
 from fishermix_lab.datasets.dataset import Dataset
 from fishermix_lab.training import image_features
 
-MOST_WORDS = 3
 FIRST = 5  # photos that a searcher looks at
 FEWEST_PHOTOS = 6
 MOST_PHOTOS = 1 / 12
-AT_NO_END = STOP_WORDS - set(NUMBER_WORDS[2:])
 
 
 def find_phrases(sentence: str) -> Iterator[str]:
@@ -61,6 +61,16 @@ def list_phrases(
     return [names[number] for number in kept], csr_array(has[:, kept])
 
 
+def average_captions(sentences: Sequence[str], embeddings: np.ndarray, fewest: int, weight: float) -> Phrases:
+    """What completes short queries: for each phrase that at least `fewest` of the sentences contain, the
+    direction from the mean of all embeddings (sentences, d) to the mean of theirs.
+    """
+    n = len(sentences)
+    phrases, has = list_phrases(sentences, np.arange(n), n, fewest, n)
+    sums = has.T.astype(np.float32) @ (embeddings - embeddings.mean(axis=0))
+    return Phrases(phrases, unit_rows(sums), weight)
+
+
 class PhrasePrecision(NamedTuple):
     """The share of the first five photos that are right, over all phrases.
 
@@ -87,7 +97,7 @@ def measure_phrases(
         return PhrasePrecision(float("nan"), 0)
     space = model.joint_space
     photos = space.csls_left(space.embed_left(features))
-    queries = space.csls_right(model.encode_text(phrases))
+    queries = space.csls_right(model.encode_queries(phrases))
     first = np.argsort(-(queries @ photos.T), axis=1, kind="stable")[:, :FIRST]
     right = has.toarray()[first, np.arange(len(phrases))[:, None]]
     return PhrasePrecision(float(right.mean()), len(phrases))

@@ -67,7 +67,7 @@ def explain_score(
     words = tokenize(sentence)
     space = model.joint_space
     whole, unknown = encode(sentence)
-    without = model.encode_text([words[:i] + words[i + 1 :] for i in range(len(words))])
+    without = model.encode_queries([words[:i] + words[i + 1 :] for i in range(len(words))])
     others = [encode(text)[0] for text, _ in subtracted]
     photo = space.csls_left(np.asarray(point, np.float32)[None])[0]
     scores = space.csls_right(np.vstack([whole, without, *others])) @ photo

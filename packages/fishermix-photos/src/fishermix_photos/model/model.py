@@ -24,9 +24,11 @@ from fishermix.text.tokens import STOP_WORDS
 from fishermix.text.vocabulary import Vocabulary
 
 from fishermix_photos.model.calibration import Calibration
+from fishermix_photos.model.phrases import Phrases, split_query
 from fishermix_photos.model.saved import (
     CAPTIONER,
     MODEL_KIND,
+    PHRASES,
     SENTENCES,
     SHIPPED,
     load_joint_space,
@@ -68,6 +70,8 @@ class ImageTextModel:
         Writes new sentences.
     pool : PooledSentences or None
         The sentences that are ranked for a photo if no others are given.
+    phrases : Phrases or None
+        What captions say where they use a phrase, for short queries.
     calibration : Calibration or None
         Turns scores into probabilities.
 
@@ -99,6 +103,7 @@ class ImageTextModel:
         self.report: dict[str, Any] = dict(report or {})
         self.captioner = None
         self.pool = None
+        self.phrases = None
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str] | None = None) -> ImageTextModel:
@@ -117,6 +122,8 @@ class ImageTextModel:
             self.captioner.save(Path(folder) / CAPTIONER)
         if self.pool is not None:
             self.pool.save(Path(folder) / SENTENCES, self.key)
+        if self.phrases is not None:
+            self.phrases.save(Path(folder) / PHRASES, self.key)
         if self.calibration is not None:
             self.calibration.save(Path(folder))
 
@@ -143,14 +150,24 @@ class ImageTextModel:
         return np.concatenate(blocks)
 
     def encode_query(self, sentence: str | Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """The point (d,) of a sentence, or of its tokens, and its out-of-vocabulary words.
+        """The point (d,) of a query, or of its tokens, and its out-of-vocabulary words.
 
-        The sentence is tokenized once. The point is zero if no word is known. Words such as "a" and "of" are
-        not reported.
+        As that of `encode_text`, but a short phrase is completed by what captions say (`model.phrases`). The
+        point is zero if no word is known. Words such as "a" and "of" are not reported.
         """
-        vectors, bags = self.sentence_vectors.encode([sentence])
+        words = split_query(sentence)
+        vectors, bags = self.sentence_vectors.encode([words])
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in STOP_WORDS]
-        return self.joint_space.embed_right(vectors)[0], unknown
+        return self._complete(words, self.joint_space.embed_right(vectors)[0]), unknown
+
+    def encode_queries(self, queries: Sequence[str | Sequence[str]]) -> np.ndarray:
+        """The points (n, d) that `encode_query` gives."""
+        points = self.encode_text(queries)
+        completed = [self._complete(split_query(query), point) for query, point in zip(queries, points)]
+        return np.array(completed, np.float32).reshape(points.shape)
+
+    def _complete(self, words: Sequence[str], point: np.ndarray) -> np.ndarray:
+        return point if self.phrases is None else self.phrases.complete(words, point)
 
     @property
     def reads_unknown_words(self) -> bool:
@@ -371,6 +388,12 @@ class ImageTextModel:
         from fishermix_photos.model.sentences import PooledSentences
 
         return PooledSentences.load(folder, self.key, self.dimension)
+
+    @cached_property
+    def phrases(self) -> Phrases | None:
+        """What completes short queries; None if the folder has no phrases."""
+        folder = self._find_folder(PHRASES)
+        return None if folder is None else Phrases.load(folder, self.key, self.dimension)
 
     def _find_folder(self, name: str) -> Path | None:
         """An optional folder inside the model's, if it is there."""

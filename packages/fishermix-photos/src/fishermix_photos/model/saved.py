@@ -5,6 +5,7 @@ tensors-HASH.safetensors   words.*, whitening_*, mixtureN.*, cca.*
 hubness-HASH/              the hubness correction
 captioner/                 optional
 sentences/                 optional: what is ranked for a photo if no sentences are given
+phrases/                   optional: what completes short queries
 calibration.json           optional: what turns scores into probabilities
 """
 
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from fishermix_photos.model.model import ImageTextModel
 
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "model"
-CAPTIONER, HUBNESS, SENTENCES = "captioner", "hubness", "sentences"  # folders inside the model's
+CAPTIONER, HUBNESS = "captioner", "hubness"  # folders inside the model's
+SENTENCES, PHRASES = "sentences", "phrases"
 
 
 class TransformerConfig(Struct):
