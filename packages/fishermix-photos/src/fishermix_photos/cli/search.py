@@ -120,6 +120,7 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
     is_limited : False: a query that is only a date or a name finds all photos
     """
     from fishermix_photos.cli.wording import word_notes
+    from fishermix_photos.search.notes import REASONS
 
     prepared = library.prepare(query)
     if update:
@@ -128,7 +129,7 @@ def _find(library: PhotoLibrary, query: Query, update: bool, is_limited: bool) -
     if results.more and results.total is not None and not is_limited:
         results = library.search(replace(query, n=results.total))
     remarks = word_notes(results.notes)
-    if not results.photos:
+    if not results.photos and not any(note.kind in REASONS for note in results.notes):
         count = library.count(query.folders)
         nothing = _explain_nothing(count, query) if count else explain_empty(library, query.folders, update)
         remarks.append(nothing)
@@ -227,7 +228,7 @@ def _explain_nothing(count: int, query: Query) -> str:
     """Why a search of photos found none."""
     if not query.filter and (query.min_score is not None or query.min_probability is not None):
         return f"Nothing in {count_photos(count)} looks like this. Omit --min-score to see the closest ones."
-    return f"Not one of {count_photos(count)} meets all conditions."
+    return f"None of {count_photos(count)} meets all conditions together."
 
 
 def _write_contact_sheet(out: Path, query: str, results: Results, names: PathNames) -> None:

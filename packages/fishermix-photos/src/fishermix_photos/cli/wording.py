@@ -61,6 +61,31 @@ def word_note(note: Note) -> str:
         case "corrected":
             instead = f" Search instead for {note.name}: {_write_command(note)}" if note.suggestion else ""
             return f"Showing results for {note.meaning}.{instead}"
+        case "no_coordinates":
+            count = note.count or 0
+            none = (
+                "The only photo here has no" if count == 1 else f"None of the {count_photos(count)} here has"
+            )
+            return f"{none} coordinates, so --near finds nothing."
+        case "none_near":
+            places = f" Places: {note.meaning}." if note.meaning else ""
+            return (
+                f"None of the {count_photos(note.count or 0)} with coordinates is near {note.name}.{places}"
+            )
+        case "no_folder":
+            return f"There is no folder called '{note.name}'. Folders: {note.meaning}."
+        case "no_camera":
+            return f"No photo here was taken with a camera called '{note.name}'."
+        case "no_kind":
+            return f"There are no {note.name} files here. Kinds: {note.meaning}."
+        case "none_undated":
+            return "All photos here have a date of their own."
+        case "none_then":
+            first, _, last = note.meaning.partition("/")
+            if not first:
+                return "No photo here has a date of its own."
+            years = first if first == last else f"{first} to {last}"
+            return f"No photo here is from that time: their dates are from {years}."
         case _:
             return f"{note.kind}: {note.name} {note.meaning}"
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from fishermix_photos.index.filters import Filter
 from fishermix_photos.index.names import NameCounts, fold
+from fishermix_photos.index.photo import name_folders
+from fishermix_photos.search.facets import Facets, count_facets
 
 if TYPE_CHECKING:
     from fishermix_photos.index.protocol import PhotoIndex
@@ -40,6 +42,11 @@ class Catalog:
     def count_photos(self, filter: Filter) -> int:
         """The number of photos that meet a filter."""
         return sum(self.index.count_years(self.scope.prefixes, filter).values())
+
+    @property
+    def facets(self) -> Facets:
+        """The years, folders and kinds of the photos."""
+        return count_facets(self.index.files(self.scope.prefixes), name_folders(self.index.folders()))
 
     @property
     def places(self) -> Sequence[PlaceOfPhotos]:

@@ -21,7 +21,18 @@ NoteKind = Literal[
     "month",  # `name` is a month, which is a date only with a year
     "similar_word",  # the word `meaning` may be meant instead of `name`
     "corrected",  # `name` was taken for a typing mistake: the search is for `meaning` instead
+    # Why nothing was found
+    "no_coordinates",  # a place was asked for, and not one of `count` photos has coordinates
+    "none_near",  # not one of `count` photos with coordinates is of the place `name`; `meaning` lists others
+    "no_folder",  # no folder is called `name`; `meaning` lists folders
+    "no_camera",  # no photo was taken with a camera called `name`
+    "no_kind",  # no photo has the format `name`; `meaning` lists formats
+    "none_undated",  # all photos have a date of their own
+    "none_then",  # no photo is of that time; `meaning` is "FIRST/LAST", the years of photos, if any has a date
 ]
+REASONS = frozenset(
+    ("no_coordinates", "none_near", "no_folder", "no_camera", "no_kind", "none_undated", "none_then")
+)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fishermix_photos.search.absence import explain_absence
 from fishermix_photos.search.catalog import Catalog, ListPlaces
 from fishermix_photos.search.facets import sort_years
 from fishermix_photos.search.judging import judge
@@ -52,7 +53,8 @@ def run_search(
     """
     query = prepared.query
     scope = index.scope(query.folders)
-    reading = understand(query, Catalog(index, scope, list_places), model)
+    catalog = Catalog(index, scope, list_places)
+    reading = understand(query, catalog, model)
     if not reading.terms:
         return list_photos(query, reading, index, scope)
     scope.expect_model(model().key)
@@ -62,6 +64,8 @@ def run_search(
         hits = find_nearest(query, reading, vector, index, scope.prefixes, limit)
         results = judge(hits, query, vector, model(), index)
         limit *= 4
+    if not results.photos and not query.offset:
+        reading = explain_absence(query.filter, reading, catalog)
     unknown = explain_unknown(vector.unknown_words, model(), query.terms, reading.notes)
     rare = explain_rare(query.terms, model(), [note.name for note in (*reading.notes, *unknown)])
     return replace(results, notes=(*reading.notes, *unknown, *rare))
@@ -73,6 +77,9 @@ def list_photos(query: Query, reading: Reading, index: PhotoIndex, scope: Scope)
     photos = index.list_files(scope.prefixes, reading.filter, order, query.n, query.offset)
     years = index.count_years(scope.prefixes, reading.filter)
     total = sum(years.values())
+    if not total:
+        catalog = Catalog(index, scope, lambda scope: index.places(scope.prefixes))
+        reading = explain_absence(query.filter, reading, catalog)
     return Results(
         photos=tuple(photos),
         more=total > query.offset + query.n,

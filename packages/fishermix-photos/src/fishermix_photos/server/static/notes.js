@@ -12,6 +12,11 @@ function period(meaning) {
   return [first && `from ${first}`, last && `until ${last}`].filter(Boolean).join(" ");
 }
 
+function years(meaning) {
+  const [first, last] = meaning.split("/");
+  return first === last ? first : `${first} to ${last}`;
+}
+
 // Of each kind of note: what is said, the text of the button that searches for its suggestion, and what follows it.
 const SENTENCES = {
   date: ({ name, meaning }) => [`'${name}' was read as a date: only photos taken ${period(meaning)}.`, asWords],
@@ -30,6 +35,13 @@ const SENTENCES = {
   ignored: ({ name }) => [`Unknown words, ignored: ${name}.`],
   guessed: ({ name }) => [`Unknown words, guessed from their spelling: ${name}.`],
   month: ({ name }) => [`A month is a date only with a year: ${name} 2024.`],
+  no_coordinates: ({ count }) => [`${count === 1 ? "The only photo here has no" : `None of the ${photos(count)} here has`} coordinates, so no place can be searched.`],
+  none_near: ({ name, meaning, count }) => [`None of the ${photos(count)} with coordinates is near ${name}.${meaning ? ` Places: ${meaning}.` : ""}`],
+  no_folder: ({ name, meaning }) => [`There is no folder called '${name}'. Folders: ${meaning}.`],
+  no_camera: ({ name }) => [`No photo here was taken with a camera called '${name}'.`],
+  no_kind: ({ name, meaning }) => [`There are no ${name} files here. Kinds: ${meaning}.`],
+  none_undated: () => ["All photos here have a date of their own."],
+  none_then: ({ meaning }) => [meaning ? `No photo here is from that time: their dates are from ${years(meaning)}.` : "No photo here has a date of its own."],
   similar_word: ({ name, meaning }) => ["Did you mean", meaning, ` instead of ${name}?`],
 };
 

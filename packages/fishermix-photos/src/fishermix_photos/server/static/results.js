@@ -218,7 +218,7 @@ function describeCopies(found, photos) {
 
 function summarize(route, found, photos) {
   const filtered = FILTERS.some((name) => name !== "sort" && route[name]);
-  if (!photos.length) return filtered || isSearch(route) ? "No photo meets all conditions." : $("empty").hidden ? "There are no photos here yet." : "";
+  if (!photos.length) return filtered || isSearch(route) ? "No photos found." : $("empty").hidden ? "There are no photos here yet." : "";
   if (isListed(route, photos)) return filtered || isSearch(route) ? count(found.total, "photo") : "";
   const order = route.sort === "date" ? ", newest first" : "";
   if (found.verdict) return found.verdict.replace(/:$/, `${order}:`);
