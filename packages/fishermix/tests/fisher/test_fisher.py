@@ -445,7 +445,7 @@ def test_sparse_sets_are_refused_by_name(kind):
 def test_rows_that_are_not_finite_are_refused_by_name(wrong, dtype):
     rows = ROWS[:100].astype(dtype)
     rows[50, 1] = wrong
-    with pytest.raises(ValueError, match="Input X contains"):
+    with refuses("not_finite", set=0, row=50):
         FisherEncoder.from_fitted(mixture_of(Gaussian())).transform([rows])
 
 

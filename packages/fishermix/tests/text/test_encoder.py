@@ -219,6 +219,10 @@ def test_fit_fits_clones_to_the_words_of_the_sentences(weights):
         encoder.fit(["zzz yyy"])
     with refuses("wrong_shape"):
         encoder.fit(SENTENCES, sample_weight=[1.0])
+    wrong = np.ones(len(SENTENCES))
+    wrong[2] = -1
+    with refuses("out_of_range", sentence=2):
+        encoder.fit(SENTENCES, sample_weight=wrong)
 
 
 def test_whitening_and_mixture_are_tuned_in_a_pipeline():

@@ -14,8 +14,6 @@ from fishermix.callbacks import CallbackSupportMixin, with_callbacks
 from fishermix.errors import FishermixError, warn_user
 from fishermix.fisher.sets import Sets, parse_rows, weigh_rows
 
-ROWS_OF_AN_IMAGE = 100  # this many rows in one array are more often an image than sets of one row
-
 
 class SetEncoder(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Map sets of vectors to one vector each. A subclass fits to rows and encodes rows."""
@@ -109,7 +107,7 @@ class SetEncoder(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """Fit to the rows of the sets; return the rows and the form of the sets."""
         self._check_options()
         rows, sets = parse_rows(self, X, offsets, fitted=False)
-        weight = None if sample_weight is None else weigh_rows(sample_weight, sets, len(rows))
+        weight = None if sample_weight is None else weigh_rows(sample_weight, sets)
         self._fit_rows(rows, weight)
         if rows.shape[1] != self.n_features_in_:
             raise FishermixError(
@@ -120,15 +118,14 @@ class SetEncoder(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _encode(self, rows: np.ndarray, sets: Sets) -> np.ndarray:
         """The vectors of sets that `parse_rows` read."""
-        if sets.offsets is None and len(rows) >= ROWS_OF_AN_IMAGE:
+        rows_of_an_image = 100  # this many rows in one array are more often an image than sets of one row
+        if sets.kind == "rows" and len(rows) >= rows_of_an_image:
             warn_user(
                 f"X is one array: each of its {len(rows)} rows was taken as a set. If they belong to one "
                 "image, pass [X]. If not, offsets=range(len(X) + 1) says so, without this warning."
             )
-        offsets = np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
-        out = self._encode_rows(rows, offsets)
-        if n_empty := int((offsets[1:] == offsets[:-1]).sum()):
-            warn_user(f"{n_empty} of {len(out)} sets are empty. Their vectors are 0.")
+        out = self._encode_rows(rows, sets.offsets)
+        sets.warn_of_empty()
         return out
 
     def __sklearn_tags__(self) -> Tags:

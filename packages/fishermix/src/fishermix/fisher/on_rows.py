@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fishermix.errors import FishermixError
-from fishermix.fisher.sets import Sets, open_sets
+from fishermix.fisher.sets import Sets, open_sets, weigh_rows
 
 
 class OnRows(TransformerMixin, BaseEstimator):
@@ -103,7 +103,9 @@ class OnRows(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "transformer_")
         rows, form = open_sets(X, self.n_features_in_)
         if form.kind == "rows" or len(rows):
-            out = self._check_rows(self.transformer_.transform(rows), _num_samples(rows))
+            with form.name_not_finite(rows):
+                transformed = self.transformer_.transform(rows)
+            out = self._check_rows(transformed, _num_samples(rows))
         else:  # scikit-learn's transformers refuse an array without rows
             out = self._check_rows(self.transformer_.transform(np.zeros((1, self.n_features_in_))), 1)[:0]
         return form.restore(out)
@@ -129,8 +131,11 @@ class OnRows(TransformerMixin, BaseEstimator):
         if get_config()["enable_metadata_routing"]:
             params = process_routing(self, method, **params)["transformer"][method]
         of_rows = {name: form.repeat(value) for name, value in params.items()}
+        if params.get("sample_weight") is not None:
+            of_rows["sample_weight"] = weigh_rows(params["sample_weight"], form)
         self.transformer_ = clone(self.transformer)
-        out = getattr(self.transformer_, method)(rows, None if y is None else form.repeat(y), **of_rows)
+        with form.name_not_finite(rows):
+            out = getattr(self.transformer_, method)(rows, form.repeat(y), **of_rows)
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.transformer_, "feature_names_in_"):
             self.feature_names_in_ = self.transformer_.feature_names_in_

@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from fishermix.errors import FishermixError, warn_user
+from fishermix.errors import FishermixError
 from fishermix.fisher.sets import Sets, parse_rows
 
 
@@ -129,23 +129,19 @@ class SpatialPyramid(TransformerMixin, BaseEstimator):
             raise FishermixError(
                 f"The rows have {rows.shape[1]} columns. The last two must be positions.", code="wrong_shape"
             )
-        _check_positions(rows[:, -2:])
+        _check_positions(rows, sets)
         if get_config()["enable_metadata_routing"]:
             params = process_routing(self, method, **params)["encoder"]["fit"]
-        offsets = np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
-        self.encoder_ = clone(self.encoder).fit((rows[:, :-2], offsets), y, **params)
+        self.encoder_ = clone(self.encoder).fit((rows[:, :-2], sets.offsets), y, **params)
         self.n_features_in_ = rows.shape[1]
         return rows, sets
 
     def _encode(self, rows: np.ndarray, sets: Sets) -> np.ndarray:
         self._check_grids()
-        _check_positions(rows[:, -2:])
-        offsets = np.arange(len(rows) + 1) if sets.offsets is None else sets.offsets
-        n_sets = len(offsets) - 1
-        if n_empty := int((offsets[1:] == offsets[:-1]).sum()):
-            warn_user(f"{n_empty} of {n_sets} sets are empty. Their vectors are 0.")
-        of_sets = np.repeat(np.arange(n_sets), np.diff(offsets))
-        return np.hstack([self._encode_grid(rows, of_sets, n_sets, grid) for grid in self.grids])
+        _check_positions(rows, sets)
+        sets.warn_of_empty()
+        set_of_row = np.repeat(np.arange(sets.n_sets), sets.sizes)
+        return np.hstack([self._encode_grid(rows, set_of_row, sets.n_sets, grid) for grid in self.grids])
 
     def _check_grids(self) -> None:
         grids = np.asarray(self.grids)
@@ -156,12 +152,12 @@ class SpatialPyramid(TransformerMixin, BaseEstimator):
             )
 
     def _encode_grid(
-        self, rows: np.ndarray, of_sets: np.ndarray, n_sets: int, grid: tuple[int, int]
+        self, rows: np.ndarray, set_of_row: np.ndarray, n_sets: int, grid: tuple[int, int]
     ) -> np.ndarray:
         """The vectors (n_sets, n_cells * n_features) of the cells of a grid; cells without rows stay zero."""
         n_cells = grid[0] * grid[1]
         column, row = np.minimum((rows[:, -2:] * grid).astype(np.int64), np.array(grid) - 1).T
-        cells = of_sets * n_cells + row * grid[0] + column
+        cells = set_of_row * n_cells + row * grid[0] + column
         order = np.argsort(cells, kind="stable")
         filled, first = np.unique(cells[order], return_index=True)
         descriptors = np.ascontiguousarray(rows[order, :-2])
@@ -171,10 +167,15 @@ class SpatialPyramid(TransformerMixin, BaseEstimator):
         return out.reshape(n_sets, -1)
 
 
-def _check_positions(positions: np.ndarray) -> None:
-    if not ((positions >= 0) & (positions <= 1)).all():
+def _check_positions(rows: np.ndarray, sets: Sets) -> None:
+    """Reject rows whose last two columns are not positions from 0 to 1."""
+    outside = ~((rows[:, -2:] >= 0) & (rows[:, -2:] <= 1)).all(axis=1)
+    if outside.any():
+        number, row = sets.locate(int(outside.argmax()))
         raise FishermixError(
-            "The last two columns must be positions from 0 to 1. Divide x by the width of the image and "
-            "y by its height.",
+            f"The last two columns must be positions from 0 to 1, but those of row {row} of set {number} are "
+            "not. Divide x by the width of the image and y by its height.",
             code="out_of_range",
+            set=number,
+            row=row,
         )

@@ -208,15 +208,20 @@ def _parse_weight(weight: Any, rows: int) -> np.ndarray:
 
 def check_finite(rows: np.ndarray, position: int | np.ndarray) -> None:
     """Reject NaN and infinity in rows that start at `position`, or are at these positions."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):  # the quick test; a finite row can overflow it, so look again if it fails
-            return
-    bad = ~np.isfinite(rows).all(axis=1)
-    if bad.any():
-        first = int(bad.argmax())
-        row = position + first if isinstance(position, int) else position[first]
+    found = find_not_finite(rows)
+    if found is not None:
+        row = int(position + found if isinstance(position, int) else position[found])
         raise FishermixError(
             f"Row {row} contains NaN or infinity. Remove such rows before fitting.",
             code="not_finite",
-            row=int(row),
+            row=row,
         )
+
+
+def find_not_finite(rows: np.ndarray) -> int | None:
+    """The number of the first row (n, D) with NaN or infinity, or None."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):  # the quick test; a finite row can overflow it, so look again if it fails
+            return None
+    bad = ~np.isfinite(rows).all(axis=1)
+    return int(bad.argmax()) if bad.any() else None

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fishermix.errors import FishermixError
 from fishermix.fisher.fitted import check_mixture, fit_mixture, freeze, own_mixture
+from fishermix.fisher.sets import parse_weights
 from fishermix.mixture import Mixture
 from fishermix.text.lookup import WordLookup
 from fishermix.text.sentences import (
@@ -187,12 +188,9 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
                 "No word of the sentences is in the vocabulary: there is nothing to fit to.",
                 code="wrong_parameter",
             )
-        weights = np.ones(len(sentences)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        if weights.shape != (len(sentences),):
-            raise FishermixError(
-                f"sample_weight has the shape {weights.shape}, but there are {len(sentences)} sentences.",
-                code="wrong_shape",
-            )
+        weights = np.ones(len(sentences))
+        if sample_weight is not None:
+            weights = parse_weights(sample_weight, len(sentences), "sentence")
         rows, positions = np.unique(bags.rows, return_inverse=True)
         return rows, np.bincount(positions, weights=np.repeat(weights, np.diff(bags.offsets)))
 
