@@ -5,7 +5,7 @@ import logging
 
 import pytest
 from fishermix.errors import FishermixError
-from fishermix_lab.datasets.readers import open_dataset, parse_image_name
+from fishermix_lab.datasets.readers import READERS, open_dataset, parse_image_name
 from refuses import refuses
 
 
@@ -24,7 +24,7 @@ def test_what_is_not_a_data_set_name(spec):
         open_dataset(spec)
 
 
-@pytest.mark.parametrize("kind", ["flickr8k", "flickr30k", "pascal1k", "coco", "folder"])
+@pytest.mark.parametrize("kind", READERS)
 def test_a_missing_file_is_named_with_the_place_and_the_source(tmp_path, kind):
     with refuses("not_found") as failure:
         open_dataset(f"{kind}:{tmp_path}")

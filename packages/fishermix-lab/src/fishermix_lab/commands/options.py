@@ -13,8 +13,8 @@ RECIPE_HELP = "One of paper, best, shipped."
 PAPER_VARIANTS = ("mean", "gmm", "lmm", "hglmm", "gmm+hglmm")
 VARIANT_HELP = ", ".join(PAPER_VARIANTS)
 DATA_HELP = (
-    "A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or "
-    "folder:DIR."
+    "A data set: flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, folder:DIR or "
+    "karpathy:FILE.json:IMAGES_DIR."
 )
 
 # Training

@@ -260,6 +260,7 @@ def open_training_data(data: Sequence[str], data_only_train: Sequence[str] = ())
 
 
 def _print_figures(title: str, figures: dict[str, dict[str, float]]) -> None:
-    columns = ("r@1", "r@5", "r@10", "median", "mean")
-    rows = [(task, *(f"{measures[column]:.1f}" for column in columns)) for task, measures in figures.items()]
-    say_table(title, ("task", *columns), rows)
+    from fishermix_lab.tables import MEASURES
+
+    rows = [(task, *(f"{measures[name]:.1f}" for name in MEASURES)) for task, measures in figures.items()]
+    say_table(title, ("task", *MEASURES), rows)

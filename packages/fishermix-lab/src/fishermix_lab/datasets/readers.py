@@ -36,7 +36,6 @@ SPLIT_OF = {
 }
 FEW_MISSING = 0.01  # a few photos are missing in most copies; more means a wrong folder
 LISTED = 3  # names in a message
-FORMS = "flickr8k:DIR, flickr30k:DIR, pascal1k:DIR, coco:DIR, karpathy:FILE.json:IMAGES_DIR or folder:DIR"
 
 
 def open_dataset(spec: str) -> Dataset:
@@ -45,8 +44,7 @@ def open_dataset(spec: str) -> Dataset:
     Parameters
     ----------
     spec : str
-        `flickr8k:DIR`, `flickr30k:DIR`, `pascal1k:DIR`, `coco:DIR`, `karpathy:FILE.json:IMAGES_DIR` or
-        `folder:DIR`.
+        `flickr8k:DIR`, `folder:DIR` or another kind of `READERS`, or `karpathy:FILE.json:IMAGES_DIR`.
 
     Returns
     -------
@@ -453,3 +451,4 @@ READERS: dict[str, Callable[[Path], Dataset]] = {
     "folder": read_folder,
 }
 KINDS = ("karpathy", *READERS)
+FORMS = f"{', '.join(f'{kind}:DIR' for kind in READERS)} or karpathy:FILE.json:IMAGES_DIR"
