@@ -10,8 +10,8 @@ from refuses import refuses
 
 @pytest.fixture
 def phrases():
-    directions = np.array([[0, 1, 0], [0, 0, 1]], np.float32)
-    return Phrases(["red car", "two dogs"], directions, weight=0.5)
+    directions = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]], np.float32)
+    return Phrases(["red car", "two dogs", "blue", "bus"], directions, weight=0.5)
 
 
 @pytest.mark.parametrize("query", ["red car", "a red car", "The red car on"])
@@ -21,7 +21,15 @@ def test_a_phrase_moves_toward_its_captions(phrases, query):
     np.testing.assert_allclose(phrases.complete(split_query(query), point), moved, atol=1e-6)
 
 
-@pytest.mark.parametrize("query", ["car", "old red car", "red cars", "car red", "a", ""])
+@pytest.mark.parametrize("query", ["blue bus", "a bus on the blue", "bus of blue"])
+def test_a_phrase_of_few_captions_has_the_directions_of_its_words(phrases, query):
+    point = np.array([0.0, 0, 1], np.float32)
+    moved = np.array([0.5 / np.sqrt(2), 0.5 / np.sqrt(2), 1])
+    expected = moved / np.linalg.norm(moved) if len(find_phrase(query.split())) <= 3 else point
+    np.testing.assert_allclose(phrases.complete(split_query(query), point), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("query", ["car", "blue car", "old red car", "red cars", "car red", "a", ""])
 def test_other_queries_stay_as_they_are(phrases, query):
     point = np.array([0.6, 0, 0.8], np.float32)
     assert phrases.complete(split_query(query), point) is point
@@ -33,7 +41,7 @@ def test_a_query_without_a_known_word_stays_zero(phrases):
 
 @given(st.lists(st.sampled_from(["the", "of", "two", "bowl", "soup"]), max_size=6))
 def test_only_words_at_the_ends_are_dropped(words):
-    found = find_phrase(words).split()
+    found = find_phrase(words)
     assert found == [] or {found[0], found[-1]} <= {"two", "bowl", "soup"}
     starts = [start for start in range(len(words) + 1) if words[start : start + len(found)] == found]
     assert starts

@@ -7,7 +7,8 @@ waves and swimmers, too, so photos of beaches are nearer to
 
 where the unit vector d has the direction from the mean of all training captions to the mean of those that
 contain the phrase, and w is a weight. That is query expansion (Rocchio 1971) by captions in place of results.
-A query is completed if it is such a phrase, but for words such as "a" at its ends. Longer queries stay as
+A query is completed if it is such a phrase, but for words such as "a" at its ends. A query of three words or
+fewer that is none, such as "red kayak", gets the sum of the directions of its words. Longer queries stay as
 they are: they say enough.
 """
 
@@ -49,10 +50,21 @@ class Phrases:
 
     def complete(self, query: Sequence[str], embedding: np.ndarray) -> np.ndarray:
         """The embedding (d,) of a query, given as tokens, moved as the module says; zero stays zero."""
-        row = self._rows.get(find_phrase(query))
-        if row is None or not embedding.any():
+        direction = self._find_direction(find_phrase(query))
+        if direction is None or not embedding.any():
             return embedding
-        return unit_rows(embedding[None] + np.float32(self.weight) * self.directions[row])[0]
+        return unit_rows(embedding[None] + np.float32(self.weight) * direction)[0]
+
+    def _find_direction(self, phrase: Sequence[str]) -> np.ndarray | None:
+        """That of a phrase (d,), or else of its words, or None if one of them is in few captions."""
+        row = self._rows.get(" ".join(phrase))
+        if row is not None:
+            return self.directions[row]
+        telling = [word for word in phrase if word not in AT_NO_END]
+        rows = [self._rows[word] for word in telling if word in self._rows]
+        if len(phrase) > MOST_WORDS or not rows or len(rows) < len(telling):
+            return None
+        return unit_rows(self.directions[rows].sum(axis=0, keepdims=True))[0]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -82,14 +94,14 @@ class Phrases:
         return cls(config.phrases, from_bytes(directions), config.weight)
 
 
-def find_phrase(words: Sequence[str]) -> str:
+def find_phrase(words: Sequence[str]) -> Sequence[str]:
     """The words without those at their ends that say nothing alone.
 
     >>> find_phrase(["a", "bowl", "of", "soup"])
-    'bowl of soup'
+    ['bowl', 'of', 'soup']
     """
     telling = [position for position, word in enumerate(words) if word not in AT_NO_END]
-    return " ".join(words[telling[0] : telling[-1] + 1]) if telling else ""
+    return words[telling[0] : telling[-1] + 1] if telling else []
 
 
 def split_query(query: str | Sequence[str]) -> list[str]:
