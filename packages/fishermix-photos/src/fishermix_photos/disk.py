@@ -118,6 +118,11 @@ def data_folder() -> Path:
     return user_data_path("fishermix", appauthor=False)
 
 
+def lacks_named_home() -> bool:
+    """Whether FISHERMIX_HOME names a folder that does not exist: its disk may not be mounted."""
+    return bool(os.environ.get("FISHERMIX_HOME")) and not data_folder().is_dir()
+
+
 def make_private_folder(folder: Path) -> None:
     """Create a folder, and the missing ones above it, that only their owner can enter. The umask does not
     matter; a folder that exists keeps its permissions.

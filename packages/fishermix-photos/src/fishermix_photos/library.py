@@ -17,7 +17,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.progress import listen_to_progress
 
-from fishermix_photos.disk import data_folder
+from fishermix_photos.disk import data_folder, lacks_named_home
 from fishermix_photos.index.errors import LibraryAway
 from fishermix_photos.index.photo import name_folders
 from fishermix_photos.index.scan import add_slash, find_covering, resolve, scan_folder
@@ -127,8 +127,11 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         self.close()
 
     def expect_there(self) -> None:
-        """Raise `LibraryAway` if a place was named and has no library: its disk may not be mounted."""
-        if self._is_named and not self._store.exists():
+        """Raise `LibraryAway` if a place was named and has no library: its disk may not be mounted.
+
+        A data folder that FISHERMIX_HOME names may be empty, as a new volume of a container is, but not gone.
+        """
+        if not self._store.exists() and (self._is_named or lacks_named_home()):
             raise LibraryAway(
                 f"There is no photo library in {self.place}. Is its disk mounted? `fishermix library add` "
                 "makes a new one there.",
@@ -197,6 +200,7 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         place = resolve(folder)
         root = self.covering(place)
         if root is None:
+            self.expect_there()
             raise NotInLibrary(f"{place} is not in the photo library.", folder=place, covering=None)
         found = self._describe_folder(place)
         if not found.exists:
@@ -229,6 +233,7 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         """
         place = resolve(folder)
         if str(place) not in self._store.state().folders:
+            self.expect_there()
             covering = self.covering(place)
             inside = f" It is part of {covering}." if covering else ""
             raise NotInLibrary(

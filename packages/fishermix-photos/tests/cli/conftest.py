@@ -42,7 +42,9 @@ class Runner:
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """Run a command with the tiny model in place of the shipped one and a library in a temporary place."""
-    monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path / "home"))
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("FISHERMIX_HOME", str(home))
     monkeypatch.setattr(ImageTextModel, "load", TinyModel.load)
     was_shown = is_shown()
     show_progress()

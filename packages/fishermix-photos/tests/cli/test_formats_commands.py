@@ -88,13 +88,13 @@ def test_hints_quote_paths(tiny, photos, remarks):
 def test_a_folder_after_a_sign_indexes_nothing(tiny, photos, monkeypatch, tmp_path, query):
     monkeypatch.chdir(photos)
     tiny("search", *query, fails=True)
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "library").exists()
 
 
 def test_a_missing_file_is_an_error_and_nothing_is_indexed(tiny, photos, tmp_path):
     for query in (["IMG_9000.HEIC"], ["missing.jpg", "+", "red"]):
         assert "There is no photo" in tiny("search", *query, photos, fails=True)
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "library").exists()
 
 
 def test_a_video_frame_says_its_time(tiny, photos, monkeypatch):

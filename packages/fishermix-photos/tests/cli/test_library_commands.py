@@ -42,25 +42,34 @@ def test_the_verbs_of_a_library(tiny, photos, remarks, tmp_path):
     assert "library is empty" in tiny("library", "update", fails=True)
 
 
+@pytest.mark.parametrize("is_home", [False, True], ids=["--library", "FISHERMIX_HOME"])
 @pytest.mark.parametrize(
     "command",
     [
         ("library", "list"),
+        ("library", "list", "/mnt/camera"),
         ("library", "update"),
+        ("library", "update", "/mnt/camera"),
+        ("library", "remove", "/mnt/camera"),
         ("search", "red", "--no-update"),
         ("duplicates", "--no-update"),
         ("doctor",),
         ("serve",),
     ],
 )
-def test_a_library_on_a_disk_that_is_not_mounted_is_gone_and_not_empty(tiny, tmp_path, command, photos):
+def test_a_library_on_a_disk_that_is_not_mounted_is_gone_and_not_empty(
+    tiny, tmp_path, command, photos, is_home, monkeypatch
+):
     gone = tmp_path / "disk" / "library"
-    message = tiny(*command, "--library", gone, fails=True)
+    place = () if is_home else ("--library", gone)
+    if is_home:
+        monkeypatch.setenv("FISHERMIX_HOME", str(gone.parent))
+    message = tiny(*command, *place, fails=True)
     assert f"no photo library in {gone}" in message
     assert "empty" not in message
-    assert not gone.exists()
-    tiny("library", "add", photos, "--library", gone)  # a new one needs no command of its own
-    assert json.loads(tiny("library", "list", "--library", gone, "--json"))[0]["photos"] == 8
+    assert not gone.parent.exists()
+    tiny("library", "add", photos, *place)  # a new one needs no command of its own
+    assert json.loads(tiny("library", "list", *place, "--json"))[0]["photos"] == 8
 
 
 @pytest.mark.parametrize("mistake", ["no folder", "a file", "no library"])
@@ -133,7 +142,7 @@ def test_a_folder_is_added_only_when_it_is_named(tiny, elsewhere, tmp_path):
     for command in (["search", "red"], ["duplicates"]):
         message = tiny(*command, fails=True)
         assert message.startswith("Your library is empty. Name the folder that contains your photos")
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "library").exists()
     tiny("search", "red", elsewhere)
     assert tiny("library", "list") == f"1  {elsewhere}\n"
 
