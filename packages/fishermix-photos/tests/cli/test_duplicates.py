@@ -41,6 +41,22 @@ def folder(tmp_path):
     return place
 
 
+def test_a_new_folder_is_announced_before_it_is_added(tiny, photos, tmp_path):
+    tiny("duplicates", photos)
+    assert tiny.remarks[0] == f"Adding 8 photos of {photos} to your library first."
+    tiny.remarks.clear()
+    tiny("duplicates", photos)
+    tiny("search", "red", photos / "sub")
+    (tmp_path / "empty").mkdir()
+    tiny("duplicates", tmp_path / "empty")
+    paint(tmp_path / "more" / "red.png", "red")
+    assert "no word" in tiny("search", "zorblax", tmp_path / "more", fails=True)  # and adds nothing
+    tiny("duplicates", tmp_path / "more", "--no-update")
+    assert not any(line.startswith("Adding") for line in tiny.remarks)
+    tiny("search", "red", photos, tmp_path / "more")
+    assert f"Adding 1 photo of {tmp_path / 'more'} to your library first." in tiny.remarks
+
+
 @pytest.mark.slow
 def test_groups_are_copies_with_the_largest_first(tiny, folder):
     groups = json.loads(tiny("duplicates", folder, "--json"))

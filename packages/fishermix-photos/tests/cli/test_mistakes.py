@@ -79,8 +79,8 @@ def test_empty_quotes_are_an_empty_query(tiny, photos, query):
 def test_dates_that_are_none_are_reported(tiny, photos, monkeypatch):
     remarks = tiny.remarks
     tiny("search", "red 2019-02-31", photos)
-    assert "'2019-02-31'" in remarks[0]
-    assert remarks[0].endswith("fishermix search 'red 2019-02'")
+    assert "'2019-02-31'" in remarks[1]
+    assert remarks[1].endswith("fishermix search 'red 2019-02'")
     message = tiny("search", "red", photos, "--after", "2020", "--before", "2019", fails=True)
     assert message.startswith("--after 2020 is later than --before 2019.")
     assert tiny("search", "red", photos, "--after", "1970", "--before", "2100")

@@ -264,7 +264,7 @@ def test_the_command_reads_dates_and_several_folders(tiny, photos, tmp_path, mon
     assert found[0]["path"] == f"{photos}/IMG_20190704_120000.png"  # the option decides
     remarks.clear()
     assert tiny("search", "red without blue", photos, "-f").splitlines()[-1].endswith("blue.png")
-    assert remarks[0].startswith("Searching for: red - blue.")
+    assert remarks[-1].startswith("Searching for: red - blue.")
 
 
 @pytest.mark.parametrize(

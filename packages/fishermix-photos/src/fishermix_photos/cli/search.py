@@ -263,12 +263,26 @@ def update_folders(
     """Update folders and report problems; the photos of a folder that is away or busy stay in the library."""
     if not folders:
         return
+    _announce(library, folders, query)
     try:
         tell_changes(library, library.update(folders, query=query))
     except FishermixError as error:
         if error.code not in ("library_busy", "folder_away"):
             raise
         tell(f"Not updated. {error}")
+
+
+def _announce(library: PhotoLibrary, folders: Sequence[Path], query: PreparedQuery | None) -> None:
+    """Say which folders an update will add, unless it will refuse the query."""
+    from fishermix_photos.index.scan import resolve, scan_folder
+
+    for folder in folders:
+        place = resolve(folder)
+        photos = scan_folder(place).photos if library.covering(place) is None and place.is_dir() else {}
+        if photos and query is not None:
+            library.check(query, {os.path.basename(path).lower() for path in photos})
+        if photos:
+            tell(f"Adding {count_photos(len(photos))} of {folder} to your library first.")
 
 
 def tell_changes(library: PhotoLibrary, changes: Changes) -> None:

@@ -28,7 +28,7 @@ NoteKind = Literal[
     "no_camera",  # no photo was taken with a camera called `name`
     "no_kind",  # no photo has the format `name`; `meaning` lists formats
     "none_undated",  # all photos have a date of their own
-    "none_then",  # no photo is of that time; `meaning` is "FIRST/LAST", the years of photos, if any has a date
+    "none_then",  # no photo is of that time; `meaning` is "FIRST/LAST", years of photos
 ]
 REASONS = frozenset(
     ("no_coordinates", "none_near", "no_folder", "no_camera", "no_kind", "none_undated", "none_then")
