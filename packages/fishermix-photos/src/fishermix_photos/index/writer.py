@@ -14,6 +14,7 @@ import numpy as np
 from fishermix.errors import FishermixError
 
 from fishermix_photos.disk import (
+    FULL_BELOW,
     LOCKS_MISSING,
     DiskFull,
     create_private_file,
@@ -125,10 +126,20 @@ class LocalIndex(LocalReader):
     def remove_folder(self, folder: str) -> None:
         try:
             super().remove_folder(folder)
+            return
         except DiskFull:
             self._codes.clear()
             self._embeddings.remove_codes()
+        try:
             super().remove_folder(folder)
+        except DiskFull as error:
+            # SQLite keeps what a change replaces until it is committed: at most the whole database once more.
+            needed = FULL_BELOW + self._connections.file.stat().st_size
+            raise DiskFull(
+                f"{folder} cannot be removed from the photo library in {self.folder}, because the disk is full. "
+                f"Free {needed / 1e6:.1f} MB on it and run the command again.",
+                needed=needed,
+            ) from error
 
     def compact(self, all_orphaned: bool = False) -> None:
         """Remove what a killed writer left, and the embeddings that have been orphaned for weeks if they are
