@@ -136,8 +136,8 @@ class LocalIndex(LocalReader):
             # SQLite keeps what a change replaces until it is committed: at most the whole database once more.
             needed = FULL_BELOW + self._connections.file.stat().st_size
             raise DiskFull(
-                f"{folder} cannot be removed from the photo library in {self.folder}, because the disk is full. "
-                f"Free {needed / 1e6:.1f} MB on it and run the command again.",
+                f"{folder} cannot be removed from the photo library in {self.folder}: the disk is full. Free "
+                f"{needed / 1e6:.1f} MB on it and run the command again.",
                 needed=needed,
             ) from error
 
