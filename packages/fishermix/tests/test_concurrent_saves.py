@@ -67,6 +67,7 @@ def test_processes_that_save_one_folder_at_once_wait_for_each_other(tmp_path):
     check_whole(folder)
 
 
+@pytest.mark.slow
 def test_threads_that_save_one_folder_at_once_wait_for_each_other(tmp_path):
     folder = tmp_path / "x"
     before = os.umask(0o027)

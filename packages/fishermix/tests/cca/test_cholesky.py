@@ -33,7 +33,7 @@ def test_every_operation_equals_the_dense_one(size, width, seed):
     )
 
 
-@pytest.mark.parametrize("size", [10, 65, 256])
+@pytest.mark.parametrize("size", [10, 65, pytest.param(256, marks=pytest.mark.slow)])
 def test_the_inverses_of_ill_conditioned_panels_are_exact_on_both_sides(size):
     matrix = SymmetricPanels(size, np.float64, size)
     matrix.panels[0][:] = hilbert(size)
@@ -55,6 +55,7 @@ def test_the_largest_eigenvalue_of_nothing_is_nothing():
     assert SymmetricPanels(100, np.float32).largest_eigenvalue() == 0
 
 
+@pytest.mark.slow
 def test_single_precision_stays_single_and_close():
     rows = np.random.default_rng(0).standard_normal((900, 700)).astype(np.float32)
     matrix = panels_of(rows, np.float32, 128)

@@ -24,7 +24,9 @@ def data(images=60, per_image=3, noise=1.0, seed=0):
 
 
 @pytest.mark.filterwarnings("ignore::fishermix.errors.FishermixWarning")
-@pytest.mark.parametrize("options", [{}, {"standardize": True}, {"method": "dual"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"standardize": True}, pytest.param({"method": "dual"}, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("with_pairs", [True, False])
 def test_the_ridges_are_those_of_a_grid_search_on_repeated_rows(with_pairs, options):
     X, Y, pairs = data()

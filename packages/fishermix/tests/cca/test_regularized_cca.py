@@ -466,6 +466,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_components", [100, None])
 def test_fewer_images_than_features_do_not_change_the_number_of_components(n_components):
     """80 images span 79 directions; the others have no correlation in either method."""

@@ -537,6 +537,7 @@ def test_a_diagonal_mixture_of_scikit_learn_will_do(fitted):
         FisherEncoder(TheirMixture(2, covariance_type="full")).fit(SETS)
 
 
+@pytest.mark.slow
 def test_cross_validation_fits_the_mixture_on_each_fold_unless_it_is_frozen(monkeypatch):
     rng = np.random.default_rng(0)
     sets = object_array([rng.normal(size=(20, 3)) + (i % 2 - 0.5) for i in range(24)])

@@ -106,6 +106,7 @@ def test_empty_sets_are_zero_and_the_type_is_kept(make, dtype):
     assert len(encoder.get_feature_names_out()) == found.shape[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [VLADEncoder, BagOfWordsEncoder])
 def test_they_classify_in_a_pipeline(make):
     rng = np.random.default_rng(0)

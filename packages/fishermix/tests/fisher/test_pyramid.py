@@ -43,6 +43,7 @@ def test_a_cell_is_encoded_as_a_set_of_its_own():
     assert names[12] == "cell_1_location_0_0"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([[(1, 1)], [(3, 1)], [(2, 2), (1, 4)]]))
 def test_the_counts_of_the_cells_are_those_of_the_image(seed, grids):

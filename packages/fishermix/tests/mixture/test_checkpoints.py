@@ -70,6 +70,7 @@ def test_a_single_changed_number_is_other_data(X, folder, tmp_path):
         clone(mixture).fit(tmp_path / "changed.npy", sample_weight=weight)
 
 
+@pytest.mark.slow
 def test_the_same_rows_in_a_file_are_the_same_data(X, folder, tmp_path, monkeypatch):
     mixture = HybridMixture(3, random_state=0, max_iter=4, checkpoint=folder)
     whole = clone(mixture).fit(X)

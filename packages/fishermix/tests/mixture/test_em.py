@@ -192,6 +192,7 @@ def test_no_bit_depends_on_the_number_of_threads(name):
             np.testing.assert_array_equal(getattr(other, attribute), getattr(fits[0], attribute))
 
 
+@pytest.mark.slow
 def test_what_a_pass_keeps_for_the_next_may_be_lost():
     X = clusters(np.random.default_rng(4), 3000, 5, 3)
     state = start(FAMILIES["hybrid"], X, 3, np.random.default_rng(0))

@@ -83,6 +83,7 @@ def test_a_custom_family_reaches_the_maximum_of_scipy(family, of):
     assert (np.diff(mixture.lower_bounds_) > -1e-12).all()
 
 
+@pytest.mark.slow
 def test_each_component_has_its_own():
     X = np.vstack([heavy((1.5, 1.5)), 40 + heavy((100, 100), seed=1)])
     mixture = Mixture(2, families=FREE, tol=1e-5, n_init=3, random_state=0).fit(X)

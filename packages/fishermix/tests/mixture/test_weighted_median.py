@@ -133,6 +133,7 @@ def test_ties_of_thousands_of_rows_are_equal_to_sorting(seed, kind, n, k, dtype,
     assert passes <= 16
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -208,6 +209,7 @@ def test_cuts_change_no_bit_of_the_medians():
         np.testing.assert_array_equal(search(x, posterior, weight, cuts, *start)[0], whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

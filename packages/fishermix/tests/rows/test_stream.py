@@ -61,7 +61,7 @@ def test_parts_in_a_list_of_paths(rows, tmp_path, in_memory):
     assert same_bits(fit([tmp_path / f"{number}.npy" for number in range(3)]), in_memory)
 
 
-@pytest.mark.parametrize("limit", [1e-9, 0.01, 4096])
+@pytest.mark.parametrize("limit", [1e-9, pytest.param(0.01, marks=pytest.mark.slow), 4096])
 def test_the_working_memory_changes_no_bit(limit, rows, path, in_memory):
     for source in (rows, path, [rows[:5000], rows[5000:]]):
         assert same_bits(fit(source, working_memory=limit), in_memory)

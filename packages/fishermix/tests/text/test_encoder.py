@@ -225,6 +225,7 @@ def test_fit_fits_clones_to_the_words_of_the_sentences(weights):
         encoder.fit(SENTENCES, sample_weight=wrong)
 
 
+@pytest.mark.slow
 def test_whitening_and_mixture_are_tuned_in_a_pipeline():
     labels = SentenceEncoder(VECTORS).transform(SENTENCES)[:, 0] > 0
     encoder = SentenceEncoder(VECTORS, Whitening("pca"), GaussianMixture(2, random_state=0, tol=0.1))

@@ -44,6 +44,7 @@ def test_tokens_hold_neither_spaces_nor_capitals_and_are_stable(sentence):
         assert not any(c.isspace() for c in token)
 
 
+@pytest.mark.slow
 @given(st.lists(st.from_regex(r"[a-z]{1,8}(-[a-z]{1,8})?", fullmatch=True)))
 def test_plain_words_come_back_as_they_are(words):
     assert tokenize(" ".join(words)) == words

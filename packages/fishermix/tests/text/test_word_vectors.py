@@ -145,6 +145,7 @@ def test_damaged_folders(vectors, tmp_path):
         WordVectors.load(folder)
 
 
+@pytest.mark.slow
 def test_opening_reads_next_to_nothing(tmp_path):
     """200,000 x 300 (240 MB): opening and one lookup may not bring the vectors into memory."""
     n = 200_000
