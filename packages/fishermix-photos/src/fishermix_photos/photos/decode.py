@@ -58,7 +58,7 @@ PIXELS_PER_BYTE = {
     "BMP": 200,
     "TIFF": TIFF_PIXELS_PER_BYTE,
 }
-LEAST_OF_SIDE = 0.9  # an embedded thumbnail serves if no side is shorter than this share of `side`
+LEAST_OF_SIDE = 0.8  # an embedded thumbnail serves if no side is shorter than this share of `side`
 ORIENTATION = 0x0112  # the EXIF tag
 ORIENTATION_OF_FLIP = {0: 1, 3: 3, 5: 8, 6: 6}  # how LibRaw says that the camera was turned
 LARGEST_REDUCTION = 16  # a JPEG may have this many times the pixels it is decoded to
