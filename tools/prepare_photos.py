@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-EVERY = 17
-
 
 def read_captions(folder: Path) -> list[dict[str, Any]]:
     with (folder / "captions.jsonl").open(encoding="utf8") as lines:
@@ -36,7 +34,7 @@ def main(coco: Path, coco320: Path, iapr: Path, out: Path) -> None:
     rest = (row for row in read_captions(coco) if row["split"] == "train" and row["image"] not in unsqueezed)
     write_folder(out / "coco", coco / "images", rest)
     numbered = enumerate(read_captions(iapr))
-    rows = (row if number % EVERY else row | {"split": "val"} for number, row in numbered)
+    rows = (row if number % 17 else row | {"split": "val"} for number, row in numbered)
     write_folder(out / "iapr", iapr / "images", rows)
 
 
