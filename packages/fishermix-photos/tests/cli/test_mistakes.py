@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from fishermix.errors import FishermixError
 from fishermix_photos.cli import main
 from fishermix_photos.search.dates import parse_dates
 from tiny_model import paint
@@ -43,7 +44,10 @@ def test_explain_reports_mistakes_before_it_opens_the_network(tiny, tmp_path, mo
             'What are you looking for? For example: fishermix search "two dogs run on a beach" ~/Pictures',
         ),
         ("caption", "Which photo? For example: fishermix caption photo.jpg"),
-        ("explain dog", 'Which photo? For example: fishermix explain "two dogs run on a beach" photo.jpg'),
+        (
+            "explain photo.jpg",
+            'What are you looking for? For example: fishermix explain "two dogs run on a beach" photo.jpg',
+        ),
         ("library add", "Which folder? For example: fishermix library add ~/Pictures /mnt/camera"),
         ("train", "Missing option '--out'. See `fishermix train --help`."),
     ],
@@ -123,7 +127,18 @@ def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
         assert drop == pytest.approx(drop_of_blue if parts else 0, abs=1e-5)
         assert found.pop("score") == pytest.approx(plain["score"] - drop, abs=1e-5)
         assert (found["words"], found["out_of_vocabulary"]) == (plain["words"], [])
-    assert tiny("explain", "red - blue", photo).splitlines()[-1].split() == [f"{-drop_of_blue:+.3f}", "blue"]
+    lines = tiny("explain", "red", "-", "blue", photo).splitlines()  # as a search takes it
+    assert lines == tiny("explain", "red - blue", photo).splitlines()
+    assert lines[-1].split() == [f"{-drop_of_blue:+.3f}", "blue"]
+    assert lines[0].split()[1:] == [
+        f"{plain['score'] - drop_of_blue:.3f}",
+        "=",
+        f"{plain['score']:.3f}",
+        "-",
+        f"{drop_of_blue:.3f}",
+    ]
+    assert "`fishermix explain red - blue " in tiny("explain", "red", "-blue", photo, fails=True)
+    assert tiny("explain", "-", "blue", photo, fails=FishermixError).code == "wrong_query"
     remarks.clear()
     assert "not in the vocabulary" not in tiny("explain", "red yelow", photo)  # as a search reads it
     assert len(remarks) == 1

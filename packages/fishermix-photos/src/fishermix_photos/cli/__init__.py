@@ -73,7 +73,6 @@ QUESTIONS = {
     "folders": "Which folder?",
     "photos": "Which photo?",
     "photo": "Which photo?",
-    "sentence": "Which sentence?",
 }
 
 
@@ -92,6 +91,30 @@ class Command(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = super().collect_usage_pieces(ctx)
         return [re.sub(r"\[(\w+)\]\.\.\.", r"[\1...]", re.sub("[{}]", "", piece)) for piece in pieces]
+
+
+class QueryCommand(Command):
+    """A command whose first arguments are a query. Explains a minus without a space, which the command line
+    takes for options.
+    """
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
+        return ["[OPTIONS]", *(str(argument.metavar) for argument in arguments)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except UsageError:
+            word = next((arg for arg in args if re.fullmatch(r"-[^\W\d_][\w\s'-]+", arg)), None)
+            if word is None:
+                raise
+            terms = [part for arg in args for part in (("-", arg[1:]) if arg == word else (arg,))]
+            raise FishermixError(
+                f"{word} was read as options. To subtract a word, put a space after the minus: "
+                f"`fishermix {ctx.info_name} {shlex.join(terms)}`.",
+                code="wrong_query",
+            ) from None
 
 
 class CommandGroup(TyperGroup):

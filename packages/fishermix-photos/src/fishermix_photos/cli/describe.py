@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import app, options
+from fishermix_photos.cli import QueryCommand, app, options
 from fishermix_photos.cli.common import (
     open_library,
     require_captioner,
@@ -144,30 +144,40 @@ def _describe_each(
         )
 
 
-@app.command(examples=['fishermix explain "two dogs run on a beach" photo.jpg'])
+@app.command(
+    cls=QueryCommand,
+    examples=[
+        'fishermix explain "two dogs run on a beach" photo.jpg',
+        "fishermix explain beach - people photo.jpg",
+    ],
+)
 def explain(
-    sentence: Annotated[str, typer.Argument(help="A sentence, as in a search.")],
+    query: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several with + and - between them.")
+    ],
     photo: Annotated[Path, typer.Argument(help="A photo file.")],
     as_json: options.Json = False,
     max_pixels: options.MaxPixels = None,
     model: options.Model = None,
 ) -> None:
-    """Show why a photo matches a sentence: what each word contributes to the score.
+    """Show why a photo matches a query: what each word contributes to the score.
 
-    A word contributes what the score would lose without it. Dates are ignored. What the sentence excludes,
-    as in "without people", is listed with what the score loses for it.
+    A word contributes what the score would lose without it. Dates and photos in the query are ignored. What
+    it subtracts, as in "beach - people" or "a beach without people", is listed with what the score loses for
+    it.
     """
     from fishermix_photos.cli.wording import word_notes
     from fishermix_photos.search.reading import explain_unknown
     from fishermix_photos.search.results import Query
-    from fishermix_photos.search.terms import parse_query
+    from fishermix_photos.search.terms import parse_arguments
 
     _check_photo(photo)
+    asked = Query(parse_arguments(query))
     with open_library(None, model) as library:
-        library.check(Query(parse_query(sentence)))  # before the image network is opened, which takes seconds
-        explanation = library.explain(sentence, library.encode_photo(photo))
-        corrections = [note for note in library.read(sentence).notes if note.kind == "corrected"]
-        unknown = explain_unknown(explanation.out_of_vocabulary, library.model)
+        library.check(asked)  # before the image network is opened, which takes seconds
+        explanation = library.explain(asked, library.encode_photo(photo))
+        corrections = [note for note in library.read(asked).notes if note.kind == "corrected"]
+        unknown = explain_unknown(explanation.out_of_vocabulary, library.model, asked.terms)
         tell(*word_notes([*corrections, *unknown]))
     if as_json:
         say_json(asdict(explanation))
@@ -179,7 +189,9 @@ def format_explanation(explanation: Explanation) -> list[str]:
     """An explanation as lines of text."""
     widest = max(len(part.word) for part in explanation.words)
     most = max(1e-6, *(abs(part.drop) for part in explanation.words))
-    lines = [f"score {explanation.score:.3f}", "", "words: what the score would lose without each"]
+    lost = sum(part.drop for part in explanation.subtracted)
+    before = f" = {explanation.score + lost:.3f} - {lost:.3f}" if explanation.subtracted else ""
+    lines = [f"score {explanation.score:.3f}{before}", "", "words: what the score would lose without each"]
     for part in explanation.words:
         bar = ("█" if part.drop > 0 else "░") * round(BAR * abs(part.drop) / most)
         bar = "not in the vocabulary" if part.word in explanation.out_of_vocabulary else bar

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fishermix.errors import FishermixError
 
-from fishermix_photos.cli import Command, UsageError, app, options
+from fishermix_photos.cli import QueryCommand, app, options
 from fishermix_photos.cli.common import (
     check_output_file,
     open_library,
@@ -35,29 +34,8 @@ if TYPE_CHECKING:
 BEST = 10  # photos that are printed by default
 
 
-class SearchCommand(Command):
-    """Explains a minus without a space, which the command line takes for options."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["[OPTIONS]", "QUERY...", "[FOLDER...]"]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, list(args))
-        except UsageError:
-            word = next((arg for arg in args if re.fullmatch(r"-[^\W\d_][\w\s'-]+", arg)), None)
-            if word is None:
-                raise
-            terms = [part for arg in args for part in (("-", arg[1:]) if arg == word else (arg,))]
-            raise FishermixError(
-                f"{word} was read as options. To subtract a word, put a space after the minus: "
-                f"`fishermix search {shlex.join(terms)}`.",
-                code="wrong_query",
-            ) from None
-
-
 @app.command(
-    cls=SearchCommand,
+    cls=QueryCommand,
     examples=[
         'fishermix search "two dogs run on a beach" ~/Pictures',
         "fishermix search beach - people -n 5",

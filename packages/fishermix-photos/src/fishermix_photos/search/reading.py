@@ -92,7 +92,8 @@ def split_sentences(terms: Sequence[Term]) -> tuple[str, list[tuple[str, float]]
     wanted = [term.value for term in sentences if term.sign == "+"]
     if not wanted:
         raise FishermixError(
-            "Only sentences can be explained, and this query contains none.", code="wrong_query"
+            "This query adds no sentence, and only sentences can be explained. Put one before the minus.",
+            code="wrong_query",
         )
     return " ".join(wanted), [(term.value, term.weight) for term in sentences if term.sign == "-"]
 
