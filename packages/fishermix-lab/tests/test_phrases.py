@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from fishermix_lab.datasets.dataset import Dataset
 from fishermix_lab.phrases import (
     AT_NO_END,
@@ -52,6 +53,7 @@ def test_a_phrase_leads_from_all_captions_to_those_that_contain_it():
         np.testing.assert_allclose(direction, naive / np.linalg.norm(naive), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_precision_of_the_first_five(tmp_path):
     random, paths, sentences = np.random.default_rng(0), [], []
     for number in range(96):

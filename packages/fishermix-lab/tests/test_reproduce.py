@@ -118,6 +118,7 @@ def test_a_comparison_agrees_with_the_figures(world, work):
         assert comparison.low <= comparison.difference <= comparison.high
 
 
+@pytest.mark.slow
 def test_names_of_families_are_variants(world, work):
     same = measure(world, work, RECIPE, RECIPE.with_(variant="gaussian/laplace"))
     assert same[0].figures == same[1].figures
@@ -127,6 +128,7 @@ def test_names_of_families_are_variants(world, work):
         Recipe(variant="gaussian/cake")
 
 
+@pytest.mark.slow
 def test_a_custom_family_enters_the_experiment_as_an_object(world, work):
     """A Gaussian of another scale is the Gaussian: the scale of each component makes up for it."""
     custom, gaussian = measure(world, work, RECIPE.with_(families=[[Wide()]]), RECIPE.with_(variant="gmm"))

@@ -56,6 +56,7 @@ def fit(pairs, encoder, folder, recipe):
     return cca, ranks["search"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("csls", [0, 5])
 def test_few_sentences_take_the_dual_route_and_give_the_same_model(
     csls, pairs, encoder, tmp_path, monkeypatch
@@ -84,6 +85,7 @@ def test_the_ridges_of_the_large_side_are_reckoned_in():
     assert [choose_method(4000, 4000, 3000, 5000, ridges) for ridges in (1, 12)] == ["dual", "primal"]
 
 
+@pytest.mark.slow
 def test_one_map_for_all_ridges_equals_separate_fits(pairs, encoder):
     from fishermix.cca.covariances import CovarianceSums
     from fishermix.cca.dual import GramSums

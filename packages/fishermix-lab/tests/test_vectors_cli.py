@@ -36,6 +36,7 @@ def test_import_then_load(run, tmp_path):
     assert loaded.vectors.dtype == "float16"
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_one_line_and_makes_nothing(run, tmp_path):
     code, text = run("import", "broken.bin", "out")
     assert code == 1

@@ -21,9 +21,6 @@ from fishermix_lab.datasets.readers import Dataset
 from fishermix_lab.stages import Stages
 from fishermix_lab.training import image_features, with_dev
 
-FEWEST_TO_CALIBRATE = 100  # photos; fewer say little about how often a sentence is right
-CHECKPOINT = "captioner"  # in the work folder
-
 
 def train_captioner(
     model: ImageTextModel,
@@ -50,7 +47,8 @@ def train_captioner(
                 training.best.model_key = model.space_key
                 save(training.best, training.position.history, training.position.best_epoch)
         best = training.best
-        if best.confidence is None or len(training.dev.points) >= FEWEST_TO_CALIBRATE:
+        fewest = 100  # photos; fewer say little about how often a sentence is right
+        if best.confidence is None or len(training.dev.points) >= fewest:
             _calibrate(model, best, training.dev)
         training.remove_checkpoint()
     return best
@@ -77,7 +75,7 @@ def _prepare(model: ImageTextModel, dataset: Dataset, recipe: CaptionRecipe, wor
         dev=make_caption_set(model, dataset.part("dev"), work),
         encode_text=model.encode_text,
         recipe=recipe,
-        folder=work / CHECKPOINT,
+        folder=work / "captioner",
         start=model.captioner if is_fine_tuned else None,
     )
 

@@ -15,12 +15,10 @@ from fishermix_lab.datasets.dataset import Dataset
 from fishermix_lab.training import image_features
 from fishermix_lab.tuning.versions import Version
 
-QUALITY = 75
-
 
 def write_copies(dataset: Dataset, short_side: int, folder: Path) -> Dataset:
     """The data set with JPEG copies of its photos, written to a folder; no photo is enlarged."""
-    version = Version(short_side, Image.Resampling.BICUBIC, QUALITY)
+    version = Version(short_side, Image.Resampling.BICUBIC, quality=75)
     files = []
     for number, path in enumerate(dataset.image_paths):
         files.append(folder / f"{number}.jpg")

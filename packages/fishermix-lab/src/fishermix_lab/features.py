@@ -34,8 +34,6 @@ from fishermix_photos.photos.open import default_max_pixels, read_bytes
 
 FEATURES_FILE = "features.sqlite"
 SECONDS_BETWEEN_COMMITS = 3.0  # what a kill can lose; a commit takes milliseconds
-SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS = 60.0
-TABLE = "vectors (encoder TEXT, content BLOB, vector BLOB NOT NULL, PRIMARY KEY (encoder, content))"
 
 
 class WrongSize(sqlite3.DatabaseError):
@@ -47,7 +45,8 @@ class VectorCache:
 
     def __init__(self, database: sqlite3.Connection, encoder: str, n_features: int):
         self.database, self.encoder, self.n_features = database, encoder, n_features
-        database.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+        table = "vectors (encoder TEXT, content BLOB, vector BLOB NOT NULL, PRIMARY KEY (encoder, content))"
+        database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def list_keys(self) -> set[bytes]:
         query = "SELECT content FROM vectors WHERE encoder = ?"
@@ -79,9 +78,8 @@ def open_cache(file: Path, encoder: str, n_features: int) -> Iterator[VectorCach
             f"Cannot create {file} ({error.strerror}). {explain_os_error(error)}", code="wrong_folder"
         ) from error
     try:
-        with closing(
-            sqlite3.connect(file, timeout=SECONDS_TO_WAIT_FOR_ANOTHER_PROCESS, isolation_level=None)
-        ) as database:
+        patience = 60.0  # seconds, while another process writes
+        with closing(sqlite3.connect(file, timeout=patience, isolation_level=None)) as database:
             yield VectorCache(database, encoder, n_features)
     except DATABASE_ERRORS as error:
         reason = DAMAGED

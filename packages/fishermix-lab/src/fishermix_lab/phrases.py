@@ -21,8 +21,6 @@ from fishermix_lab.datasets.dataset import Dataset
 from fishermix_lab.training import image_features
 
 FIRST = 5  # photos that a searcher looks at
-FEWEST_PHOTOS = 6
-MOST_PHOTOS = 1 / 12
 
 
 def find_phrases(sentence: str) -> Iterator[str]:
@@ -91,8 +89,8 @@ def measure_phrases(
     work : a folder that keeps image features
     """
     dataset, features = image_features(dataset, model.image_encoder, work)
-    most = int(len(dataset) * MOST_PHOTOS)
-    phrases, has = list_phrases(dataset.sentences, dataset.image_of, len(dataset), FEWEST_PHOTOS, most)
+    n_photos = len(dataset)
+    phrases, has = list_phrases(dataset.sentences, dataset.image_of, n_photos, 6, n_photos // 12)
     if not phrases:
         return PhrasePrecision(float("nan"), 0)
     space = model.joint_space

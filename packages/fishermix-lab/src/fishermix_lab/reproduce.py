@@ -26,12 +26,6 @@ from fishermix_lab.record import describe_software, hash_dataset, hide_folders
 from fishermix_lab.stages import VERSIONS, Stages
 from fishermix_lab.training import describe_families, image_features, rank_answers, train_model
 
-COMPARED = {
-    f"{task} {name}": (task, at)
-    for task in ("search", "annotation")
-    for name, at in {"r@1": (1,), "r@1+5+10": (1, 5, 10)}.items()
-}
-
 
 @dataclass
 class Result:
@@ -181,10 +175,13 @@ class Experiment:
 
 def compare_variants(results: Sequence[Result]) -> dict[str, dict[str, Comparison]]:
     """For each pair of variants, the difference of their recalls, by a bootstrap over the test images."""
+    recalls = {"r@1": (1,), "r@1+5+10": (1, 5, 10)}
     pairs = [pair for pair in combinations(results, 2) if pair[0].ranks and pair[1].ranks]
     return {
         f"{second.label} - {first.label}": {
-            name: _compare(second, first, task, at) for name, (task, at) in COMPARED.items()
+            f"{task} {name}": _compare(second, first, task, at)
+            for task in ("search", "annotation")
+            for name, at in recalls.items()
         }
         for first, second in pairs
     }

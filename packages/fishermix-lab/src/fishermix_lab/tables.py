@@ -23,7 +23,6 @@ TABLE_COLUMNS = (
     *(("annotation", measure) for measure in MEASURES),
     ("similarity", "mean"),
 )
-SHORT_TASKS = {"search": "search", "annotation": "annot.", "similarity": "sent."}
 
 
 class TableRow(NamedTuple):
@@ -58,8 +57,9 @@ def as_text(table: str, results: Sequence[Result]) -> Table:
     """A table for the terminal: the published rows, then ours with their deviations over the seeds."""
     title = f"{table}: search | annotation | sentences"
     text = Table("images", "variant", title=title, title_justify="left")
+    short = {"search": "search", "annotation": "annot.", "similarity": "sent."}
     for task, measure in TABLE_COLUMNS:
-        text.add_column(f"{SHORT_TASKS[task]}\n{measure}", justify="right")
+        text.add_column(f"{short[task]}\n{measure}", justify="right")
     for row in read_published().get(table, []):
         cells = ("" if figure is None else f"{figure:.1f}" for figure in row.figures)
         text.add_row(row.encoder, row.variant, *cells)

@@ -37,8 +37,6 @@ from fishermix_lab.features import extract
 from fishermix_lab.recipe import Recipe
 from fishermix_lab.stages import CachedTransformer, Stages, make_key, open_stages
 
-HELD_OUT = 0.1
-
 
 class NoFields(Struct):
     """A finished whitening is all in its tensors."""
@@ -169,7 +167,7 @@ def with_dev(dataset: Dataset, seed: int) -> Dataset:
         )
     if has_dev:
         return dataset
-    held_out = np.random.default_rng(seed).permutation(rows)[: int(len(rows) * HELD_OUT)]
+    held_out = np.random.default_rng(seed).permutation(rows)[: int(len(rows) * 0.1)]
     splits[held_out] = "dev"
     return replace(dataset, splits=splits)
 

@@ -22,6 +22,7 @@ from tiny_model import NAMES, TinyImageEncoder, TinyModel, paint
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow  # a captioner is trained
 
 
 class Encoder(TinyImageEncoder):
@@ -95,7 +96,6 @@ def trained(data, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_train_writes_the_captioner_and_its_history_and_clears_up(trained):
     work = trained.with_name("model.work")
     history = json.loads((work / "captioner.json").read_text())
@@ -184,7 +184,6 @@ def test_mistakes_are_named(run, data, tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_training_without_torch_says_what_to_install(data, tmp_path):
     """In a process in which torch is not installed."""
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
@@ -199,7 +198,6 @@ def test_training_without_torch_says_what_to_install(data, tmp_path):
     assert install_command("fishermix-lab[torch]") in done.stderr
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_and_the_next_run_goes_on(run, data, tmp_path, monkeypatch):
     from fishermix_lab.captions.trainer import Training
 

@@ -149,6 +149,7 @@ def test_kill_9_and_resume(tmp_path):
     same(whole, resumed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_best_epoch_and_a_checkpoint(tmp_path):
     run = training(folder=tmp_path / "c")
     original = run._step

@@ -12,17 +12,12 @@ import numpy as np
 from fishermix.text.tokens import tokenize
 from fishermix_photos.model.captioner.consensus import Confidence, content_words
 
-RIGHT_SHARE = 0.5  # of the content words of a sentence
-RANDOM_SHARE = 0.95  # of random captions that must be unsure
-LEAST_CONFIDENCE = 1 / 3  # below it, a sentence is unsure in any case
-REGULARIZATION = 100.0  # scikit-learn's C: weak, since dev has many photos and two numbers each
-
 
 def is_right(sentence: str, references: Sequence[str]) -> bool:
     """Whether at least half of the content words of `sentence` are in one of the references."""
     content = content_words(sentence)
     known = {word for reference in references for word in tokenize(reference)}
-    return sum(word in known for word in content) >= RIGHT_SHARE * max(len(content), 1)
+    return sum(word in known for word in content) >= 0.5 * max(len(content), 1)
 
 
 def fit_confidence(
@@ -41,10 +36,13 @@ def fit_confidence(
         intercept = 4.0 if right.all() else -4.0
         weights = (0.0, 0.0)
     else:
-        fitted = LogisticRegression(C=REGULARIZATION).fit(features, right)
+        # A weak regularization: dev has many photos, and two numbers of each.
+        fitted = LogisticRegression(C=100.0).fit(features, right)
         intercept = float(fitted.intercept_[0])
         weights = fitted.coef_[0].tolist()
     found = Confidence(intercept, *weights, threshold=0.0)
     random = [found.estimate(*pair) for pair in zip(random_cosines.tolist(), agreements.tolist())]
-    threshold = max(float(np.quantile(random, RANDOM_SHARE)), LEAST_CONFIDENCE)
+    random_share = 0.95  # of random captions that must be unsure
+    least = 1 / 3  # below it, a sentence is unsure in any case
+    threshold = max(float(np.quantile(random, random_share)), least)
     return Confidence(intercept, *weights, threshold=threshold)

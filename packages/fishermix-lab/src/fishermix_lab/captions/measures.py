@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from fishermix.text.tokens import tokenize
 
 ORDERS = 4  # n-grams of one to four tokens
-ROUGE_BETA = 1.2  # recall weighs more than precision, as in the COCO tools
-CIDER_SIGMA = 6.0  # tokens: the width of the length penalty, as in the COCO tools
 
 _PLAIN = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
 _TOKEN = re.compile(
@@ -109,13 +107,14 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> f
 
     F = (1 + b²) P R / (R + b² P), b = 1.2, with the best precision and the best recall over the references.
     """
+    beta = 1.2  # recall weighs more than precision, as in the COCO tools
     total = 0.0
     for candidate, of_image in zip(candidates, references):
         common = [_measure_common_subsequence(candidate, text) for text in of_image]
         recall = max(c / len(text) if text else 0.0 for c, text in zip(common, of_image))
         precision = max(common) / len(candidate) if candidate else 0.0
         if precision and recall:
-            total += (1 + ROUGE_BETA**2) * precision * recall / (recall + ROUGE_BETA**2 * precision)
+            total += (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
     return total / len(candidates)
 
 
@@ -127,6 +126,7 @@ def cider_d(candidates: list[list[str]], references: list[list[list[str]]]) -> f
         CIDEr-D = 10/4 Σ_n mean over references of exp(-(l_c - l_r)²/72) min(g_c, g_r)·g_r
         / (norm(g_c) norm(g_r)).
     """
+    sigma = 6.0  # tokens: the width of the length penalty, as in the COCO tools
     total = 0.0
     for n in range(1, ORDERS + 1):
         counted = [[_count_ngrams(text, n) for text in of_image] for of_image in references]
@@ -143,7 +143,7 @@ def cider_d(candidates: list[list[str]], references: list[list[list[str]]]) -> f
             ours = weigh(_count_ngrams(candidate, n))
             for text, of_text in zip(texts, counts):
                 apart = len(candidate) - len(text)
-                closeness = math.exp(-(apart**2) / (2 * CIDER_SIGMA**2))
+                closeness = math.exp(-(apart**2) / (2 * sigma**2))
                 total += closeness * _clip_cosine(ours, weigh(of_text)) / len(texts)
     return 10 * total / ORDERS / len(candidates)
 

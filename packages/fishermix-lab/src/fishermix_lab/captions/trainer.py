@@ -42,8 +42,6 @@ from fishermix_lab.captions.network import CaptionNetwork, Dropout, copy_weights
 from fishermix_lab.captions.recipe import DEFAULT, CaptionRecipe
 
 SECONDS_BETWEEN_CHECKPOINTS = 120.0  # what a kill can lose
-SEED_STEP = 1_000_003  # a prime: seeds of dropout differ for all seeds and steps of a training
-DEV_BATCH_SIZE = 256
 
 
 @dataclass
@@ -73,7 +71,6 @@ class TrainingConfig(Struct):
     position: Position
 
 
-TRAINING_VERSION = 1  # increase it when a step of the training computes other numbers
 TRAINING_KIND = FolderKind("captioner training", 1, TrainingConfig)
 
 
@@ -138,7 +135,7 @@ class Training:
         """
         sets = [[part.points, part.sentences, part.image_of] for part in (self.train, self.dev)]
         return {
-            "version": TRAINING_VERSION,
+            "version": 1,  # increase it when a step of the training computes other numbers
             "recipe": asdict(self.recipe),
             "data": hash_values(*sets),
             "words": hash_values(list(self.table.vocabulary.words), self.table.points),
@@ -183,7 +180,7 @@ class Training:
 
     def _step(self, batch: Batch, step: int, total: int) -> None:
         recipe = self.recipe
-        seed = recipe.seed * SEED_STEP + step
+        seed = recipe.seed * 1_000_003 + step  # by a prime: it differs for all seeds and steps of a training
         dropout = Dropout(recipe.recurrent_dropout, recipe.output_dropout, seed)
         scores = self.network(
             self._train_inputs[torch.from_numpy(batch.images)],
@@ -293,8 +290,9 @@ class Training:
     @torch.no_grad()
     def compute_dev_loss(self) -> float:
         """The mean -log p per word of the dev sentences, with the mean weights."""
+        batch_size = 256  # sentences
         total, count = 0.0, 0
-        for batch in self.table.make_batches(self.dev, DEV_BATCH_SIZE):
+        for batch in self.table.make_batches(self.dev, batch_size):
             starts = self._dev_inputs[torch.from_numpy(batch.images)]
             inputs = (starts, torch.from_numpy(batch.inputs), self._word_inputs)
             scores = torch.func.functional_call(self.network, self.mean, inputs)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings")  # a dataclass
 
-REPRODUCE_WORK = Path(".cache/reproduce")
-
 
 @app.command(examples=["fishermix train --data flickr8k:DIR --out model/"])
 def train(
@@ -152,7 +150,9 @@ def reproduce(
     family: options.Family = [],  # noqa: B006
     vectors: options.Vectors = Path(".cache/word2vec"),
     test_images: options.TestImages = None,
-    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = REPRODUCE_WORK,
+    work: Annotated[Path, typer.Option(help="Folder for finished stages and variants.")] = Path(
+        ".cache/reproduce"
+    ),
     json_file: options.JsonFile = None,
 ) -> None:
     """Measure the variants of the paper and print them next to the published tables.

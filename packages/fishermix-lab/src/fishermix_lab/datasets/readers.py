@@ -34,8 +34,6 @@ SPLIT_OF = {
     "validation": "dev",
     "test": "test",
 }
-FEW_MISSING = 0.01  # a few photos are missing in most copies; more means a wrong folder
-LISTED = 3  # names in a message
 
 
 def open_dataset(spec: str) -> Dataset:
@@ -184,7 +182,7 @@ class Gatherer:
         )
 
     def _locate_photos(self, searched: str) -> dict[str, Path]:
-        """The file of each image that has captions, by name; up to FEW_MISSING may be missing."""
+        """The file of each image that has captions, by name; up to 1 % may be missing."""
         named = [name for name, captions in self.captions.items() if captions]
         if not named:
             raise FishermixError(f"{self.name} has no captions. Searched {searched}.", code="wrong_file")
@@ -192,12 +190,14 @@ class Gatherer:
         paths = {name: path for name, path in found.items() if path}
         missing = [name for name in named if name not in paths]
         if missing:
-            more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+            listed = 3  # names in the message
+            more = f" and {len(missing) - listed} more" if len(missing) > listed else ""
             report = (
                 f"{self.name}: {len(missing)} of the {len(named)} photos with captions do not exist: "
-                f"{', '.join(missing[:LISTED])}{more}. Searched {searched}."
+                f"{', '.join(missing[:listed])}{more}. Searched {searched}."
             )
-            if len(missing) > FEW_MISSING * len(named):
+            # A few photos are missing in most copies; more means a wrong folder.
+            if len(missing) > 0.01 * len(named):
                 raise FishermixError(
                     f"{report} Up to 1 % may be missing: add the photos, or remove their captions.",
                     code="wrong_file",

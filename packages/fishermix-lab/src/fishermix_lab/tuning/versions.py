@@ -15,16 +15,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-FILTERS = {
-    Image.Resampling.NEAREST: 0.05,
-    Image.Resampling.BOX: 0.2,
-    Image.Resampling.BILINEAR: 0.25,
-    Image.Resampling.BICUBIC: 0.25,
-    Image.Resampling.LANCZOS: 0.25,
-}
-UNCHANGED = 0.2  # of the copies are the file itself
-LOSSLESS = 0.2  # of the others
-
 
 @dataclass(frozen=True)
 class Version:
@@ -69,13 +59,19 @@ class Version:
 def draw_version(path: str | Path, number: int) -> Version | None:
     """Copy `number` of a photo: always the same for a file name and a number. None: the file itself."""
     random = np.random.default_rng([number, zlib.crc32(Path(path).name.encode())])
-    if random.random() < UNCHANGED:
+    if random.random() < 0.2:  # of the copies are the file itself
         return None
-    filters, shares = list(FILTERS), list(FILTERS.values())
+    filters = {
+        Image.Resampling.NEAREST: 0.05,
+        Image.Resampling.BOX: 0.2,
+        Image.Resampling.BILINEAR: 0.25,
+        Image.Resampling.BICUBIC: 0.25,
+        Image.Resampling.LANCZOS: 0.25,
+    }
     return Version(
         short_side=round(160 * (500 / 160) ** random.random()),
-        filter=filters[random.choice(len(filters), p=shares)],
-        quality=None if random.random() < LOSSLESS else int(random.integers(30, 96)),
+        filter=list(filters)[random.choice(len(filters), p=list(filters.values()))],
+        quality=None if random.random() < 0.2 else int(random.integers(30, 96)),
         blur=random.uniform(0.3, 1.2) if random.random() < 0.15 else 0.0,
         sharpening=int(random.integers(40, 160)) if random.random() < 0.15 else 0,
         noise=random.uniform(1, 8) if random.random() < 0.15 else 0.0,
