@@ -27,7 +27,6 @@ from PIL import Image
 from fishermix_lab.tuning.versions import draw_version
 
 BATCH = 4  # photos per run of the lower part
-THREADS_PER_CORE = 3  # they wait for the disk, and for the processes that decode some photos
 BATCHES_BETWEEN_SAVES = 500
 
 
@@ -97,7 +96,7 @@ class Activations:
             shape = len(self.photos), *self._run(session, 0).shape[1:]
             self.file.parent.mkdir(parents=True, exist_ok=True)
             rows = np.lib.format.open_memmap(self.file, "w+", np.float16, shape)
-        n_threads = THREADS_PER_CORE * count_threads(None)
+        n_threads = 3 * count_threads(None)  # they wait for the disk, and for decoding processes
         with progress("activations", len(self.photos)) as bar, ThreadPoolExecutor(n_threads) as pool:
             bar.advance(done)
             while done < len(self.photos):

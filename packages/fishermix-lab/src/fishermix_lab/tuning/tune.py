@@ -30,10 +30,6 @@ from torch.nn import functional
 from fishermix_lab.tuning.losses import contrast, contrast_many
 from fishermix_lab.tuning.upper_layers import UpperLayers
 
-SECONDS_BETWEEN_SAVES = 120.0
-WARM_UP = 200  # steps, at most; fewer in a short tuning
-SMALLEST = 1e-6  # added before the square root: its slope at 0 is infinite
-
 
 @dataclass(frozen=True)
 class TuningOptions:
@@ -146,7 +142,8 @@ class TunedSpace(torch.nn.Module):
     def image_points(self, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Unit points (n, d) of what the upper layers gave."""
         features = values[self.output]
-        prepared = torch.sign(features) * torch.sqrt(features.abs() + SMALLEST)
+        smallest = 1e-6  # added before the square root: its slope at 0 is infinite
+        prepared = torch.sign(features) * torch.sqrt(features.abs() + smallest)
         return functional.normalize(functional.normalize(prepared) @ self.image_map - self.image_origin)
 
     def sentence_points(self, sentences: torch.Tensor) -> torch.Tensor:
@@ -183,12 +180,13 @@ class Tuning:
             self._load()
 
     def _find_rate(self, step: int) -> float:
-        rise = min(WARM_UP, max(1, self.options.steps // 10))
+        rise = min(200, max(1, self.options.steps // 10))  # steps
         falling = 0.5 * (1 + math.cos(math.pi * min(1.0, step / self.options.steps)))
         return min((step + 1) / rise, 1.0) * falling
 
     def run(self, report: Callable[[Tuning, float], None] | None = None) -> TunedSpace:
         """Train to the end; returns the result. `report` gets every step's loss."""
+        seconds_between_saves = 120.0
         # The next batch is read while this one is computed.
         with progress("tuning", self.options.steps) as bar, ThreadPoolExecutor(1) as pool:
             bar.advance(self.step)
@@ -200,7 +198,7 @@ class Tuning:
                     bar.advance()
                     if report is not None:
                         report(self, loss)
-                    if time.monotonic() - self.saved > SECONDS_BETWEEN_SAVES:
+                    if time.monotonic() - self.saved > seconds_between_saves:
                         self.save()
             finally:
                 self.save()

@@ -42,14 +42,6 @@ from fishermix_lab.tuning.opposites import write_opposite
 from fishermix_lab.tuning.tune import TunedSpace, Tuning, TuningData, TuningOptions
 from fishermix_lab.tuning.upper_layers import UpperLayers
 
-CLASS_FORMS = "{}", "a {}", "a photo of a {}"
-FEWEST_WITH_PHRASE = 12  # photos
-MOST_WITH_PHRASE = 1 / 25  # of the training sentences
-SHOWN_PAIRS = 6000  # pairs that show which directions of two spaces matter
-CCA_SHARE = (
-    0.4  # of the CCA in the scores, if the result has nothing of the start, whose maps have such a part
-)
-
 
 @dataclass(frozen=True)
 class TuningSet:
@@ -131,7 +123,9 @@ class ModelTuning:
             tuned = Tuning(space=start, data=data, options=options, folder=self.stages.folder).run()
         tuned.layers.write_into(self.graph)
         name = _save_network(self.graph, self.network, network)
-        tuned_share = 1 - CCA_SHARE * options.toward
+        # 0.4 is the share of the CCA in the scores, if the result has nothing of the start, whose maps have
+        # such a part.
+        tuned_share = 1 - 0.4 * options.toward
         joint = self._solve(tuned, tuned_share, recipe)
         self.encoder.set_params(transformer=self.transformer)  # the work folder may go
         report = {"data": self.dataset.name, "images": self.dataset.counts(), "tuning": asdict(options)}
@@ -184,13 +178,15 @@ class ModelTuning:
             data = replace(data, opposites=self._map_sentences("opposites", texts), opposite_of=rows)
         if options.phrases:
             sentences = [dataset.sentences[row] for row in order]
-            most = int(is_train.sum() * MOST_WITH_PHRASE)
-            found, has = list_phrases(
-                sentences, of_sentence[order], len(self.photos), FEWEST_WITH_PHRASE, most
-            )
+            fewest = 12  # photos
+            most = int(is_train.sum()) // 25  # photos, by the number of training sentences
+            found, has = list_phrases(sentences, of_sentence[order], len(self.photos), fewest, most)
             data = replace(data, phrases=self._map_sentences("phrases", found), has_phrase=has)
         if class_names:
-            forms = [self._map_sentences("classes", map(form.format, class_names)) for form in CLASS_FORMS]
+            forms = [
+                self._map_sentences("classes", map(form.format, class_names))
+                for form in ("{}", "a {}", "a photo of a {}")
+            ]
             data = replace(data, class_names=np.stack([np.array(form) for form in forms]))
         return data
 
@@ -220,7 +216,8 @@ class ModelTuning:
         solved = fit_joint_space(dataset, features, widths, self.encoder, recipe, self.stages)[1]
         with torch.no_grad():
             maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
-        pairs = _draw_pairs(sets, max(SHOWN_PAIRS, recipe.csls_bank_size), recipe.seed)
+        n_shown = 6000  # pairs that show which directions of two spaces matter
+        pairs = _draw_pairs(sets, max(n_shown, recipe.csls_bank_size), recipe.seed)
         images = features[dataset.image_of[pairs]]
         texts = [dataset.sentences[row] for row in pairs]
         sentences = self.encoder.transform(texts)
