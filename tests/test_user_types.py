@@ -5,13 +5,17 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import fishermix
 import fishermix_photos
 import numpy as np
 import pytest
 from fishermix.text.whitening import Whitening
+from sklearn.cluster import KMeans
+from sklearn.preprocessing import StandardScaler
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.glob("packages/*/src"))
@@ -80,29 +84,36 @@ def test_help_lists_every_parameter(documented):
     assert list(list_entries(documented, "Parameters")) == list(inspect.signature(documented).parameters)
 
 
-def fit_all():
+@cache
+def fit_all() -> dict[type, Any]:
+    """A fitted object of each estimator, by its class."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     sets = [X[:30], X[30:]]
-    for kind in DOCUMENTED[:4]:
-        yield kind(2, random_state=0).fit(X)
-    yield fishermix.FisherEncoder(fishermix.GaussianMixture(1)).fit(sets)
-    from sklearn.cluster import KMeans
-    from sklearn.preprocessing import StandardScaler
-
-    yield fishermix.OnRows(StandardScaler()).fit(sets)
-    yield fishermix.VLADEncoder(KMeans(2)).fit(sets)
-    yield fishermix.BagOfWordsEncoder(KMeans(2)).fit(sets)
     placed = [np.hstack([one, rng.uniform(size=(30, 2))]) for one in sets]
-    yield fishermix.SpatialPyramid(fishermix.BagOfWordsEncoder(KMeans(2))).fit(placed)
-    yield fishermix.RegularizedCCA(1, reg_x=0.1, reg_y=0.1).fit(X, X)
-    yield fishermix.RegularizedCCACV(1, ridges=[0.1]).fit(X, X)
-    yield Whitening("pca").fit(X)
+    fitted = [
+        *(kind(2, random_state=0).fit(X) for kind in DOCUMENTED[:4]),
+        fishermix.FisherEncoder(fishermix.GaussianMixture(1)).fit(sets),
+        fishermix.OnRows(StandardScaler()).fit(sets),
+        fishermix.VLADEncoder(KMeans(2)).fit(sets),
+        fishermix.BagOfWordsEncoder(KMeans(2)).fit(sets),
+        fishermix.SpatialPyramid(fishermix.BagOfWordsEncoder(KMeans(2))).fit(placed),
+        fishermix.RegularizedCCA(1, reg_x=0.1, reg_y=0.1).fit(X, X),
+        fishermix.RegularizedCCACV(1, ridges=[0.1]).fit(X, X),
+        Whitening("pca").fit(X),
+    ]
+    return {type(one): one for one in fitted}
 
 
-@pytest.mark.parametrize("fitted", list(fit_all()), ids=lambda fitted: type(fitted).__name__)
-def test_help_lists_every_attribute_with_its_shape(fitted):
-    entries = list_entries(type(fitted), "Attributes")
+NOT_FITTED_HERE = {fishermix.SentenceEncoder, fishermix_photos.ImageEncoder}
+
+
+@pytest.mark.parametrize(
+    "estimator", [one for one in DOCUMENTED if one not in NOT_FITTED_HERE], ids=lambda one: one.__name__
+)
+def test_help_lists_every_attribute_with_its_shape(estimator):
+    fitted = fit_all()[estimator]
+    entries = list_entries(estimator, "Attributes")
     public = {name for name in dir(fitted) if name.endswith("_") and not name.startswith("_")}
     assert public <= set(entries), public - set(entries)
     for name in public:
