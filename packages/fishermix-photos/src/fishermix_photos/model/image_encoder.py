@@ -30,8 +30,9 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ImageVectors):
     view : {"squeeze", "flip", "center", "ten-crop"}, default "squeeze"
         "squeeze": the whole image, resized to a square. "flip": the same and its mirror image. "center": the
         middle square. "ten-crop": four corners and the middle, and their mirror images.
-    batch_size : int, default 4
-        The number of crops per run of the network.
+    batch_size : int, default 1
+        The number of crops per run of the network. Larger batches are not faster on a CPU, and each crop
+        takes about 20 MB per thread.
     threads : int, optional
         The number of threads; None uses all cores, or OMP_NUM_THREADS if that is less. Each thread decodes
         its own images and runs the network on them.
@@ -63,7 +64,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ImageVectors):
         self,
         encoder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = DEFAULT_NETWORK,
         view: str = DEFAULT_VIEW,
-        batch_size: int = 4,
+        batch_size: int = 1,
         threads: int | None = None,
         max_pixels: int | None = None,
     ):

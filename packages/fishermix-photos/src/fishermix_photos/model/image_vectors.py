@@ -40,7 +40,7 @@ class ImageVectors:
         self,
         encoder: str | os.PathLike | Sequence[str | os.PathLike] = DEFAULT_NETWORK,
         view: str = DEFAULT_VIEW,
-        batch_size: int = 4,
+        batch_size: int = 1,
         threads: int | None = None,
         max_pixels: int | None = None,
     ):
