@@ -23,6 +23,7 @@ from fishermix_photos.disk import explain_os_error
 from fishermix_photos.index.photo import name_folders
 from fishermix_photos.index.scan import Listing, scan_folder
 from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.photos.worker import stop_workers
 from fishermix_photos.search.results import Changes, Photo, UnknownPhoto, replace_undecodable
 
 State = Literal["starting", "updating", "ready"]
@@ -111,6 +112,10 @@ class LiveLibrary:
     open_library : opens the model and the library; may take long
     folders : what is served; empty: the whole library
     update : whether the folders are brought up to date, now and whenever they change
+
+    Requests read what the thread replaces as a whole: `_progress`, `_seen`, `_library`, `failure`. What
+    requests change, `folders` and `_added`, is changed with `_adding` held. `_woken` ends a wait, and an
+    update between two batches; `_stop` says that the thread shall end then.
     """
 
     def __init__(
@@ -159,15 +164,20 @@ class LiveLibrary:
 
     def progress(self) -> Progress:
         """What the thread is doing, and how many photos there are now."""
+        served = self._name_served()
         if self._library is None:
-            return self._progress
+            return replace(self._progress, folder=served)
         version = self._library.version
         if version != self._counted[0]:  # counting a large library takes a while
             has_folders = bool(self.folders or self._library.folders())
             self._counted = version, self._library.count(self.folders), has_folders
         _, photos, has_folders = self._counted
         return replace(
-            self._progress, version=version, photos=photos, has_folders=has_folders or bool(self._added)
+            self._progress,
+            folder=served,
+            version=version,
+            photos=photos,
+            has_folders=has_folders or bool(self._added),
         )
 
     def _set(self, state: State, message: str, done: int | None = None, total: int | None = None) -> None:
@@ -198,9 +208,8 @@ class LiveLibrary:
             )
         with self._adding:
             self._added.append(place)
-        if self.folders:
-            self.folders = (*self.folders, place)
-            self._progress = replace(self._progress, folder=self._name_served())
+            if self.folders:
+                self.folders = (*self.folders, place)
         self._woken.set()
         return place.name or str(place), len(listing.photos)
 
@@ -222,13 +231,13 @@ class LiveLibrary:
         try:
             self.open()
             while not self._follows and not self._stop.is_set():
-                self._pause(SECONDS_UNTIL_RETRY)
+                self._rest(SECONDS_UNTIL_RETRY)
             self._look()
             while not self._stop.is_set():
                 if self._update():
                     self._wait_for_change()
                 else:
-                    self._pause(SECONDS_UNTIL_RETRY)
+                    self._rest(SECONDS_UNTIL_RETRY)
         except Stopped:
             return
         except FishermixError as error:
@@ -262,7 +271,7 @@ class LiveLibrary:
         self.events.ready()
 
     def _describe_look(self) -> str:
-        return f"Looking for new, changed and deleted photos in {self._progress.folder}."
+        return f"Looking for new, changed and deleted photos in {self._name_served()}."
 
     def _list_folders(self) -> Sequence[Path]:
         """The folders to update: those that are served; of a whole library, those that exist now."""
@@ -271,8 +280,8 @@ class LiveLibrary:
         known = [status.folder for status in self.library.folders() if status.exists]
         return self.folders or [*self._added, *known]
 
-    def _pause(self, seconds: float) -> None:
-        """Wait, unless the server stops or a folder is added."""
+    def _rest(self, seconds: float) -> None:
+        """Forget what nobody has needed lately, then wait, unless the server stops or a folder is added."""
         if self.library.release(SECONDS_UNTIL_RELEASE):
             return_memory()
         self._woken.wait(seconds)
@@ -281,7 +290,7 @@ class LiveLibrary:
     def _wait_for_change(self) -> None:
         """Wait until photos were added, changed or deleted, or the server stops."""
         while not self._stop.is_set():
-            self._pause(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds))
+            self._rest(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds))
             if self._stop.is_set() or self._look():
                 return
 
@@ -309,6 +318,8 @@ class LiveLibrary:
                         f"{folder} was replaced by a link. Start the server again.", code="wrong_folder"
                     )
             changes = self.library.update(folders, self._hear)
+            if changes.encoded:
+                return_memory()
             problem = replace_undecodable(" ".join(map(str, changes.problems.values()))) or None
         except Stopped:
             if self._stop.is_set():
@@ -339,7 +350,8 @@ class LiveLibrary:
 
 
 def return_memory() -> None:
-    """Give the memory of what was just forgotten back to the system."""
+    """Give back to the system what is not in use: idle decoders, and memory that the C library keeps."""
+    stop_workers()
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):  # only the C library of most Linux systems can
         ctypes.CDLL(None).malloc_trim(0)
