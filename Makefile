@@ -114,8 +114,10 @@ model: $(START)/captioner/config.json $(CACHE)/word2vec-extended/config.json $(C
 	  --data-only-train folder:$(PREPARED)/iapr --classes $(CACHE)/classes.txt --steps $(STEPS) --toward $(TOWARD) \
 	  --share 0.2 --share 0.32 --share 0.27 --share 0.21 --copies 4 --copies 1 --copies 1 --copies 2 \
 	  --vectors $(CACHE)/word2vec-extended --words 20000 --set reg_x=0.03 --set reg_y=0.0005 --set correlation_powers=0 \
-	  --work $(CACHE)/tuning.work --out $(SHIPPED)
+	  --size 292 --work $(CACHE)/tuning.work --out $(SHIPPED)
 	$(BIN)/python tools/make_sentence_pool.py $(SHIPPED) --data folder:$(COCO) --source "$(SOURCE)"
+	$(BIN)/python tools/make_phrases.py $(SHIPPED) --data flickr8k:$(FLICKR8K) --data folder:$(COCO) \
+	  --data folder:$(PREPARED)/iapr --work $(CACHE)/tuning.work
 	$(BIN)/python tools/calibrate.py $(SHIPPED) --features $(CACHE)/model.work/features \
 	  --fit flickr8k:$(FLICKR8K) --fit folder:$(COCO) --fit folder:$(PREPARED)/iapr --judgments tools/judgments.json \
 	  --check flickr8k:$(FLICKR8K)

@@ -15,6 +15,7 @@ from fishermix.text.word_vectors import WordVectors
 from fishermix_photos import ImageTextModel
 from fishermix_photos.cli import load_commands
 from fishermix_photos.model.image_encoder import ImageEncoder
+from fishermix_photos.model.network import Network
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -67,16 +68,20 @@ def test_a_tuned_model_finds_colors_with_its_own_network(photos):
 
 
 @pytest.mark.slow
-def test_a_tuned_model_can_have_other_words(photos):
+def test_a_tuned_model_can_have_other_words_and_another_size(photos):
     known = ImageTextModel.load().sentence_encoder.vectors
     kept = np.flatnonzero(np.isin(known.words, ["a", "wall", "something", *COLORS]))
     words = [known.words[row] for row in kept] + ["zyzzyva", "qoph"]
     vectors = np.vstack([known.vectors[kept], np.eye(2, known.vectors.shape[1])])
     WordVectors(words, vectors.astype(np.float32)).save(photos / "vectors")
-    result = tune(photos, "--vectors", photos / "vectors", "--words", len(words) - 1)
+    result = tune(
+        photos, "--vectors", photos / "vectors", "--words", len(words) - 1, "--size", 196, "--cca", 0
+    )
     assert result.exit_code == 0, result.output
-    found = ImageTextModel.load(photos / "model").sentence_encoder.vectors.words
-    assert set(found) == set(words) - {"qoph"}
+    model = ImageTextModel.load(photos / "model")
+    assert set(model.sentence_encoder.vectors.words) == set(words) - {"qoph"}
+    assert Network.find(model.image_encoder.encoders[0]).size == 196
+    assert model.image_encoder.transform([photos / "one" / "0.png"]).any()
 
 
 def test_shares_are_given_once_per_set(photos):

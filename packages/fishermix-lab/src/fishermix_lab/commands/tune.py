@@ -33,6 +33,10 @@ def tune_network(
     classes: options.Classes = None,
     cut: options.Cut = "/_blocks.13/Add_output_0",
     changes: options.Changes = [],  # noqa: B006
+    size: Annotated[
+        int | None,
+        typer.Option(min=32, max=4096, help="Side of the network's input in pixels. Default: as it is."),
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Number of batches of 128 photos.")] = 3000,
     toward: Annotated[
         float,
@@ -43,6 +47,14 @@ def tune_network(
             "tuned before forgets less with 0.3.",
         ),
     ] = 1.0,
+    cca: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share in the scores, times --toward, of a CCA of the tuned vectors. 0: tuned maps alone.",
+        ),
+    ] = 0.4,
     work: options.Stages = None,
 ) -> None:
     """Let the network of a model learn from captions, and solve its joint space again.
@@ -74,9 +86,10 @@ def tune_network(
             cut=cut,
             n_words=words,
             vectors=WordVectors.load(vectors) if vectors else None,
+            size=size,
         )
         recipe = apply_changes(find_recipe("shipped"), changes)
-        tuning.run(TuningOptions(steps, toward=toward), recipe, network, names).save(out, half=True)
+        tuning.run(TuningOptions(steps, toward=toward, cca=cca), recipe, network, names).save(out, half=True)
     say(f"The model is in {out}, its network in {network}. You can delete {stages.folder}.")
 
 

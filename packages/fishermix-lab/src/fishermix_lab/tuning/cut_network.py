@@ -20,8 +20,9 @@ from fishermix.progress import progress
 from fishermix.rows import count_threads
 from fishermix.saved import sha256_of_file, write_atomically
 from fishermix_photos.model.image_vectors import cut_crops
-from fishermix_photos.model.network import Network, open_session
+from fishermix_photos.model.network import GRAPH, SIDECAR, Network, describe_network, open_session
 from fishermix_photos.photos.open import open_photo
+from msgspec import structs
 from PIL import Image
 
 from fishermix_lab.tuning.versions import draw_version
@@ -36,6 +37,21 @@ def cut_graph(network: Network, cut: str) -> bytes:
     if not any(cut in node.output for node in model.graph.node):
         raise FishermixError(f"{network.graph} has no activations named {cut}.", code="wrong_network")
     return onnx.utils.Extractor(model).extract_model([network.input], [cut]).SerializeToString()
+
+
+def resize_network(network: Network, size: int, folder: Path) -> Network:
+    """The same network for images of `size` x `size` pixels, written to a folder. Larger images show smaller
+    things. Sizes whose halves are rounded as those of the old size keep every convolution where it was.
+    """
+    model = onnx.load(network.graph)
+    (image,) = (value for value in model.graph.input if value.name == network.input)
+    for axis in (2, 3) if network.layout == "NCHW" else (1, 2):
+        image.type.tensor_type.shape.dim[axis].dim_value = size
+    del model.graph.value_info[:]  # the shapes of the old size
+    graph, resized = folder / GRAPH, structs.replace(network, size=size, graph=folder / GRAPH)
+    write_atomically(graph, model.SerializeToString(deterministic=True))
+    write_atomically(folder / SIDECAR, describe_network(resized).encode())
+    return resized
 
 
 def encode_activations(

@@ -57,6 +57,9 @@ class TuningOptions:
     # How far the result is from the weights at the start (0) to the tuned ones (1). A network that was tuned
     # before overfits less that way (Wortsman et al. 2022, Robust fine-tuning of zero-shot models).
     toward: float = 1.0
+    # The share in the scores, times `toward`, of a CCA that is solved on the tuned vectors. 0: the tuned maps
+    # alone. The maps of a model that was tuned before have such a part already.
+    cca: float = 0.4
     seed: int = 0
 
 

@@ -36,7 +36,7 @@ from fishermix_lab.phrases import find_phrases, list_phrases
 from fishermix_lab.recipe import Recipe
 from fishermix_lab.stages import CachedTransformer, Stages
 from fishermix_lab.training import fit_joint_space
-from fishermix_lab.tuning.cut_network import Activations, PhotoCopy, encode_activations
+from fishermix_lab.tuning.cut_network import Activations, PhotoCopy, encode_activations, resize_network
 from fishermix_lab.tuning.mixing import extend_sentences, make_tuned_space, mix_spaces
 from fishermix_lab.tuning.opposites import write_opposite
 from fishermix_lab.tuning.tune import TunedSpace, Tuning, TuningData, TuningOptions
@@ -65,6 +65,7 @@ class ModelTuning:
     cut : the activations of the graph after which the network learns
     n_words : the vocabulary of the result: all words of the sets, then the first others; None: the model's
     vectors : word vectors to choose it from, of the same kind as the model's; None: the model's
+    size : the side of the network's input in pixels; None: as it is
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ModelTuning:
         cut: str,
         n_words: int | None = None,
         vectors: WordVectors | None = None,
+        size: int | None = None,
     ):
         self.model = model
         self.stages = stages
@@ -83,6 +85,9 @@ class ModelTuning:
         self.dataset = combine([one.dataset for one in self.sets])
         self.encoder = self._prepare_encoder(n_words, vectors)
         self.network = Network.find(model.image_encoder.encoders[0])
+        if size is not None:
+            stages.folder.mkdir(parents=True, exist_ok=True)
+            self.network = resize_network(self.network, size, stages.folder)
         self.graph = onnx.load(self.network.graph)
         self.cut = cut
         outputs = {self.network.output} | {"logits"} & {value.name for value in self.graph.graph.output}
@@ -123,10 +128,7 @@ class ModelTuning:
             tuned = Tuning(space=start, data=data, options=options, folder=self.stages.folder).run()
         tuned.layers.write_into(self.graph)
         name = _save_network(self.graph, self.network, network)
-        # 0.4 is the share of the CCA in the scores, if the result has nothing of the start, whose maps have
-        # such a part.
-        tuned_share = 1 - 0.4 * options.toward
-        joint = self._solve(tuned, tuned_share, recipe)
+        joint = self._solve(tuned, options.cca * options.toward, recipe)
         self.encoder.set_params(transformer=self.transformer)  # the work folder may go
         report = {"data": self.dataset.name, "images": self.dataset.counts(), "tuning": asdict(options)}
         images = ImageEncoder(name, view=self.model.image_encoder.view)
@@ -134,7 +136,7 @@ class ModelTuning:
             sentence_encoder=self.encoder,
             image_encoder=images,
             joint_space=joint,
-            report=report | {"tuned_share": tuned_share},
+            report=report,
         )
         if self.model.captioner is not None:
             self.model.captioner.model_key = ""  # of any space: it is fine-tuned for this one
@@ -204,31 +206,40 @@ class ModelTuning:
                 bar.advance(len(block))
         return rows
 
-    def _solve(self, tuned: TunedSpace, tuned_share: float, recipe: Recipe) -> JointSpace:
-        """The mixture of the tuned maps with a CCA of the tuned vectors, and its hubness correction."""
+    def _solve(self, tuned: TunedSpace, cca_share: float, recipe: Recipe) -> JointSpace:
+        """The tuned maps, mixed with a CCA of the tuned vectors if it has a share in the scores, and the
+        hubness correction.
+        """
         start = self.space
         sets = [one.dataset for one in self.sets if one.weight >= 1]
         dataset = combine(sets)
-        rows = self.starts[self._find_photos(dataset)]
-        features = encode_activations(self.graph, self.cut, self.network.output, self.activations, rows)
-        recipe = recipe.with_(n_components=start.projections.x_weights.shape[1])
-        widths = list(start.left_widths)
-        solved = fit_joint_space(dataset, features, widths, self.encoder, recipe, self.stages)[1]
-        with torch.no_grad():
-            maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
         n_shown = 6000  # pairs that show which directions of two spaces matter
         pairs = _draw_pairs(sets, max(n_shown, recipe.csls_bank_size), recipe.seed)
-        images = features[dataset.image_of[pairs]]
         texts = [dataset.sentences[row] for row in pairs]
         sentences = self.encoder.transform(texts)
-        spaces = make_tuned_space(start, *maps), solved
-        joint = mix_spaces(spaces, tuned_share, images, sentences, start)
+        with torch.no_grad():
+            maps = [one.numpy() for one in (tuned.image_map, tuned.image_origin, tuned.sentence_map)]
+        joint = make_tuned_space(start, *maps)
+        if cca_share:
+            features = self._encode_photos(dataset, np.arange(len(dataset)))
+            recipe = recipe.with_(n_components=start.projections.x_weights.shape[1])
+            widths = list(start.left_widths)
+            solved = fit_joint_space(dataset, features, widths, self.encoder, recipe, self.stages)[1]
+            images = features[dataset.image_of[pairs]]
+            joint = mix_spaces((joint, solved), 1 - cca_share, images, sentences, start)
+        else:
+            images = self._encode_photos(dataset, dataset.image_of[pairs])
         if not recipe.csls_neighbors:
             return joint
         phrases = self.encoder.transform(_draw_phrases(texts, recipe.csls_bank_size // 2, recipe.seed))
         asked = np.vstack([sentences[: recipe.csls_bank_size - len(phrases)], phrases])
         points = joint.embed_left(images[: recipe.csls_bank_size]), joint.embed_right(asked)
         return replace(joint, hubness=HubnessCorrection.from_embeddings(*points, recipe.csls_neighbors))
+
+    def _encode_photos(self, dataset: Dataset, photos: np.ndarray) -> np.ndarray:
+        """The tuned network's vectors of some photos of a data set, from the first copy of each."""
+        rows = self.starts[self._find_photos(dataset)[photos]]
+        return encode_activations(self.graph, self.cut, self.network.output, self.activations, rows)
 
 
 def _keep_used(dataset: Dataset) -> Dataset:
