@@ -82,6 +82,7 @@ def test_a_beam_of_one_takes_the_best_word_of_each_step(seed):
             inputs = word_inputs[[word]]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.7, 1.0]))
 @settings(max_examples=15, deadline=None)
 def test_a_wide_beam_finds_the_best_of_all_sentences(seed, length_norm):

@@ -169,6 +169,7 @@ def test_ctrl_c_is_one_line_from_the_first_moments_on(tmp_path, name):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_serve_says_what_it_does_before_it_serves(tmp_path):
     paint(tmp_path / "photos" / "red.png", "red")

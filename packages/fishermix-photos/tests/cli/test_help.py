@@ -35,6 +35,7 @@ def test_commands_are_in_three_groups_and_search_comes_first():
     assert page.strip() == CliRunner().invoke(load_commands(), [], env={"COLUMNS": "100"}).stdout.strip()
 
 
+@pytest.mark.slow
 def test_no_help_shows_types_or_doubled_brackets():
     for names in list_commands(typer.main.get_command(load_commands())):
         page = read_help(*names)

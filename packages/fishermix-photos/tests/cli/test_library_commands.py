@@ -72,7 +72,9 @@ def test_a_library_on_a_disk_that_is_not_mounted_is_gone_and_not_empty(
     assert json.loads(tiny("library", "list", *place, "--json"))[0]["photos"] == 8
 
 
-@pytest.mark.parametrize("mistake", ["no folder", "a file", "no library"])
+@pytest.mark.parametrize(
+    "mistake", ["no folder", *(pytest.param(one, marks=pytest.mark.slow) for one in ("a file", "no library"))]
+)
 def test_serve_reports_mistakes_before_the_address(tmp_path, mistake):
     (tmp_path / "file.txt").touch()
     with socket.create_server(("127.0.0.1", 0)) as free:

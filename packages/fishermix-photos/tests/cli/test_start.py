@@ -185,6 +185,7 @@ def functions_called_by(*arguments):
     return called
 
 
+@pytest.mark.slow
 @shipped
 def test_the_light_path_gives_the_bits_of_the_estimators():
     light, whole = ImageTextModel.load(), ImageTextModel.load()

@@ -171,6 +171,7 @@ def test_the_tokenizer_says_how_long_a_sentence_may_be(files, tmp_path):
     np.testing.assert_allclose(vector, encode_by_hand(SENTENCE, most=5), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_both_sides_are_trained_and_searched(files, tmp_path):
     assert add_clip(files).exit_code == 0
     photos, names, sentences = tmp_path / "photos", [], []

@@ -265,6 +265,7 @@ def test_the_pages_of_a_file_share_its_seconds(tmp_path, tiny, monkeypatch):
         assert seconds == 1e-6
 
 
+@pytest.mark.slow
 def test_no_decoder_but_pillow_is_opened_in_the_process_of_a_user(tmp_path):
     """LibRaw, FFmpeg and libheif run in workers, also when only the details of a photo are read."""
     pytest.importorskip("av")

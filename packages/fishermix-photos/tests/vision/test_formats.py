@@ -152,6 +152,7 @@ def large_jpeg(width, height, **options):
     return odd_images.encoded(Image.new("RGB", (width, height), odd_images.RED), "JPEG", **options)
 
 
+@pytest.mark.slow
 def test_a_jpeg_of_200_megapixels_is_decoded_reduced():
     image = open_photo(large_jpeg(16_320, 12_240), 24_000_000, side=260)
     assert image.size == (2040, 1530)

@@ -132,6 +132,7 @@ def test_a_worker_takes_a_file_of_any_size_that_may_be_decoded(tmp_path):
     assert open_photo(path, side=260).size == (8000, 7500)
 
 
+@pytest.mark.slow
 def test_a_refused_file_does_not_stay_in_memory():
     gc.disable()
     try:
