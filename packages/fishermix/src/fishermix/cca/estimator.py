@@ -35,8 +35,7 @@ from fishermix.saved import (
     save_folder,
 )
 
-LEAST_RIDGE_IN_SINGLE = {"primal": 1e-3, "dual": 5e-3}  # below, the residual is nearly always too large
-LARGEST_RESIDUAL = 3e-5
+LARGEST_RESIDUAL = 3e-5  # of correlations that were computed in float32: above, `fit` starts again in float64
 
 
 class CCAParameters(Struct, kw_only=True):
@@ -197,7 +196,7 @@ class RegularizedCCA(BaseCCA):
             return self._set_fit(projections, fit)
         x, y, x_of_y = parse_sides(self, X, Y, pairs)
         method = self._choose(x, y, n_components=self.n_components)
-        if self._may_round(x, y, method):
+        if self._may_use_float32(x, y, method):
             with suppress(FishermixError, np.linalg.LinAlgError):
                 projections, fit = self._solve(_sum(x, y, x_of_y, method, rounded=True))
                 if _largest_residual(projections, fit, x, y, x_of_y) < LARGEST_RESIDUAL:
@@ -238,15 +237,16 @@ class RegularizedCCA(BaseCCA):
             return self.method
         return choose_method(len(X), len(Y), X.shape[1], Y.shape[1], n_ridges, n_components)
 
-    def _may_round(self, X: np.ndarray, Y: np.ndarray, method: str) -> bool:
+    def _may_use_float32(self, X: np.ndarray, Y: np.ndarray, method: str) -> bool:
         """Whether to try float32 first, which takes about half the time."""
-        in_single = X.dtype == Y.dtype == np.float32
+        least_ridge = {"primal": 1e-3, "dual": 5e-3}  # below, the residual is nearly always too large
+        are_float32 = X.dtype == Y.dtype == np.float32
         few = self.n_components is not None and self.n_components <= min(X.shape[1], Y.shape[1]) / 3
         return (
-            in_single
+            are_float32
             and few
             and not self.standardize
-            and min(self.reg_x, self.reg_y) >= LEAST_RIDGE_IN_SINGLE[method]
+            and min(self.reg_x, self.reg_y) >= least_ridge[method]
         )
 
     def _solve_grid(
@@ -270,8 +270,9 @@ class RegularizedCCA(BaseCCA):
         for pair in solve(statistics.problem(self.standardize), n_components, *regs):
             small = pair.reg_small, pair.ridge_small, pair.small_weights
             large = pair.reg_large, pair.ridge_large, pair.large_weights
-            x, y = (small, large) if x_is_small else (large, small)
-            x_weights, y_weights = x[2], y[2]
+            of_x, of_y = (small, large) if x_is_small else (large, small)
+            chosen_x, x_ridge, x_weights = of_x
+            chosen_y, y_ridge, y_weights = of_y
             if self.standardize:
                 x_weights = x_weights / statistics.x_deviation[:, None]
                 y_weights = y_weights / statistics.y_deviation[:, None]
@@ -282,7 +283,8 @@ class RegularizedCCA(BaseCCA):
                 statistics.x_mean,
                 statistics.y_mean,
             )
-            yield (x[0], y[0]), projections, CCAFit(statistics.method, x[1], y[1], pair.correlations.tolist())
+            fit = CCAFit(statistics.method, x_ridge, y_ridge, pair.correlations.tolist())
+            yield (chosen_x, chosen_y), projections, fit
 
     def path(
         self,

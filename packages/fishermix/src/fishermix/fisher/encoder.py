@@ -35,7 +35,7 @@ class FisherEncoder(SetEncoder):
         Posteriors below it count as 0; at least 0 and less than 1. None is 1e-6 for float32 rows and 1e-15
         for float64 rows, below which rounding hides them.
     weight_gradients : bool, default False
-        Append K gradients by the weights of the components. The paper does without.
+        Append K gradients by the weights of the components. The paper does not use them.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ def fit_mixture(
 def own_mixture(fitted: Any) -> Mixture:
     """A fitted mixture of fishermix that nobody else refits: a copy, if it is frozen."""
     mixture = copy.deepcopy(fitted.estimator) if isinstance(fitted, FrozenEstimator) else fitted
-    if not _is_ours(mixture):  # one of scikit-learn
+    if not isinstance(mixture, Mixture):  # one of scikit-learn
         check_is_fitted(mixture)
         deviations = np.sqrt(mixture.covariances_)
         return GaussianMixture.from_parameters(mixture.weights_, mixture.means_, deviations)
@@ -52,7 +52,7 @@ def own_mixture(fitted: Any) -> Mixture:
 def check_mixture(mixture: Any, name: str = "mixture") -> None:
     """Raise an error if this is neither a mixture of fishermix nor a diagonal one of scikit-learn."""
     inner = mixture.estimator if isinstance(mixture, FrozenEstimator) else mixture
-    if not _is_ours(inner) and getattr(inner, "covariance_type", None) != "diag":
+    if not isinstance(inner, Mixture) and getattr(inner, "covariance_type", None) != "diag":
         if isinstance(inner, type):
             raise FishermixError(
                 f"{name} is a class. Give an object, {inner.__name__}(…).", code="wrong_parameter"
@@ -63,7 +63,3 @@ def check_mixture(mixture: Any, name: str = "mixture") -> None:
             "GaussianMixture(covariance_type='diag') will do; from_parameters makes a mixture of arrays.",
             code="wrong_parameter",
         )
-
-
-def _is_ours(mixture: Any) -> bool:
-    return isinstance(mixture, Mixture)

@@ -154,7 +154,7 @@ def encode_sets(
 
 
 @njit(fastmath={"contract"})
-def word_blocks(x, indptr, components, posteriors, location, inverse_scale, linear, signed, out):
+def score_entries(x, indptr, components, posteriors, location, inverse_scale, linear, signed, out):
     """The scores of each (row, component) for themselves, into the zeros `out` (E, 2, D)."""
     for i in range(x.shape[0]):
         for e in range(indptr[i], indptr[i + 1]):
@@ -169,7 +169,7 @@ def _add_block(block, added):
 
 
 @njit()
-def sum_blocks(words, offsets, indptr, components, blocks, factor, options, start, active, out):
+def sum_entries(words, offsets, indptr, components, blocks, factor, options, start, active, out):
     """Fisher vectors of sets of words whose blocks are known, into the zeros `out[:, start:]`.
 
     words (n,): members of all sets, one after the other; entries indptr[w]:indptr[w + 1] of `components` (E,)

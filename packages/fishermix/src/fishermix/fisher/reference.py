@@ -14,9 +14,9 @@ from fishermix.errors import FishermixError
 def fisher_vector(X: ArrayLike, mixture: Any, power: float = 0.5, norm: str | None = "l2") -> np.ndarray:
     """Return the Fisher vector (2 K D,) of one set of vectors X (N, D), of which there must be at least one.
 
-    It is the gradient of the log likelihood of X by the locations and the scales of a fitted mixture, divided
-    by the standard deviation that it has in sets of N vectors. The `Mixture` has K components; each of their
-    dimensions has a family of its own.
+    It is the gradient of the log likelihood of X by the locations and the scales of a fitted `Mixture` with K
+    components. Each coordinate is divided by its standard deviation over sets of N vectors, the square root
+    of N times its Fisher information. Then come the signed power and the normalization.
 
     Examples
     --------

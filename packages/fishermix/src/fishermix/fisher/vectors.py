@@ -49,9 +49,14 @@ class Options:
         return NEGLIGIBLE[dtype.char] if self.threshold is None else float(self.threshold)
 
     @property
+    def unit_length(self) -> bool:
+        """Whether location and scale blocks together get unit length, because nothing is appended to them."""
+        return self.norm == "l2" and not self.weight_gradients
+
+    @property
     def of_kernels(self) -> tuple[float, bool]:
-        """The power, and whether the location and scale blocks have unit length, as the kernels take them."""
-        return float(self.power), self.norm == "l2" and not self.weight_gradients
+        """The power and `unit_length`, as the kernels take them."""
+        return float(self.power), self.unit_length
 
 
 class KernelConstants(NamedTuple):
@@ -167,7 +172,7 @@ class FisherVectors:
         if options.weight_gradients:
             of_weights = self._find_weight_gradients(rows, offsets, options)
             out = np.hstack([out, scale_rows(of_weights) if options.norm == "intra" else of_weights])
-        if options.norm is not None and not options.of_kernels[1]:
+        if options.norm is not None and not options.unit_length:
             scale_rows(out)
         return out
 
@@ -176,9 +181,8 @@ class FisherVectors:
         weights, sizes = self.parameters.weights, np.diff(offsets)
         sums = np.zeros((len(sizes), len(weights)))
         set_of_row = np.repeat(np.arange(len(sizes)), sizes)
-        rows_at_once = max(DENSE_NUMBERS // len(weights), PANEL)
-        for part in cut(len(rows), rows_at_once):
-            threshold = options.find_threshold(rows.dtype)
+        threshold = options.find_threshold(rows.dtype)
+        for part in cut(len(rows), self._rows_at_once):
             posteriors = self.parameters.sparse_posteriors(rows[part], threshold, few=0)
             set_of_entry = np.repeat(set_of_row[part], np.diff(posteriors.indptr))
             np.add.at(sums, (set_of_entry, posteriors.components), posteriors.values)
@@ -248,7 +252,7 @@ class FisherVectors:
             add_scores(**prepare(rows[part]), sums=sums)
             return sums
 
-        run_rows = max(DENSE_NUMBERS // len(self.parameters.weights), PANEL)
+        run_rows = self._rows_at_once
         runs, large = _find_runs(offsets, run_rows)
         for _ in map_in_threads(encode_run, runs):
             pass
@@ -259,6 +263,11 @@ class FisherVectors:
             for part in map_in_threads(sum_part, parts):
                 sums += part
             self.normalize(out[s : s + 1], end - begin, options)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """The rows of which `DENSE_NUMBERS` posteriors are computed together."""
+        return max(DENSE_NUMBERS // len(self.parameters.weights), PANEL)
 
     def _by_component(self, out: np.ndarray) -> np.ndarray:
         """Vectors (n, 2 K D) as a view (n, 2, K, D)."""
@@ -276,8 +285,8 @@ class FisherVectors:
             return
         from fishermix.fisher import kernels
 
-        score_rows: Any = kernels.word_blocks
-        score_rows(
+        score_entries: Any = kernels.score_entries
+        score_entries(
             x=rows,
             indptr=posteriors.indptr,
             components=posteriors.components,
@@ -307,7 +316,7 @@ class FisherVectors:
         out *= self.factor.reshape(-1).astype(out.dtype)
         out /= np.sqrt(np.maximum(sizes, 1)).astype(out.dtype)[..., None]
         apply_power(out, options.power)
-        if options.of_kernels[1]:
+        if options.unit_length:
             scale_rows(out)
 
     def _kernel_constants(self, dtype: np.dtype) -> KernelConstants:

@@ -1,4 +1,4 @@
-"""`Mixture`, the estimator, as scikit-learn has them."""
+"""`Mixture`, the scikit-learn estimator of mixtures."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ from fishermix.progress import progress as show
 from fishermix.rows import ArraySource, Block, RowSource, open_rows
 from fishermix.saved import hold_folder, load_folder, save_folder
 
-ITERATIONS_PER_CHECKPOINT = 5
-LIGHTEST, HEAVIEST = 1e-100, 1e100  # sums of sample weights that float64 can square
-# On the result of a fit:
-PARAMETERS_WITHOUT_EFFECT = ("n_jobs", "verbose", "warm_start", "checkpoint", "working_memory")
-Use = Callable[[np.ndarray, np.ndarray], Any]
+OfTile = Callable[[np.ndarray, np.ndarray], Any]  # of posteriors (K, n) and log likelihoods (n,)
 
 
 class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
@@ -222,8 +218,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """Fit the mixture to X (N, D) by EM; sample_weight (N,) counts rows.
 
         X may also be rows that are not in memory, which are read block by block with the same result: the
-        path of an .npy file, a list of such paths, a memory-mapped array, a
-        re-iterable of blocks, a `dask.array` on the current client, or any `fishermix.rows.RowSource`.
+        path of an .npy file, a list of such paths, a memory-mapped array, a re-iterable of blocks, a
+        `dask.array` on the current client, or any `fishermix.rows.RowSource`.
 
         On Ctrl-C the estimator keeps the last completed iteration, and KeyboardInterrupt is re-raised.
         With scikit-learn 1.9, `set_callbacks` takes callbacks that see every start and iteration and may end
@@ -250,7 +246,8 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: ArrayLike | None) -> Self:
         warm = self.warm_start and hasattr(self, "weights_")
-        source, families = self._open_source(X, sample_weight, reset=not warm), parse_families(self.families)
+        source = self._open_source(X, sample_weight, reset=not warm)
+        families = parse_families(self.families)
         if warm:
             self._check_continues(source, families)
             if self.checkpoint is not None:
@@ -259,8 +256,11 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                     "checkpoint=None for more iterations, or warm_start=False to resume.",
                     code="wrong_parameter",
                 )
-        starts = self._prepare_starts(source, families)[: 1 if warm else None]
-        checkpoint = progress = None
+        starts = self._prepare_starts(source, families)
+        if warm:
+            del starts[1:]  # the first stands for the state of the last fit, and is not called
+        checkpoint = None
+        progress = None
         if self.checkpoint is not None:
             checkpoint = Checkpoint(self.checkpoint, self._describe_fit(), source)
             if progress := checkpoint.read():
@@ -277,6 +277,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         def end_start() -> bool:
             return callbacks.end_start(describe)
 
+        iterations_per_checkpoint = 5
         description = f"fitting {type(self).__name__}"
         with show(description, len(starts) * self.max_iter, shown=True if self.verbose else None) as bar:
             try:
@@ -292,7 +293,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 ):
                     bar.advance(1, note=f"log likelihood {state.lower_bounds[-1]:.4f}")
                     progress.stopped = callbacks.end_iteration(describe)
-                    if checkpoint and state.iteration % ITERATIONS_PER_CHECKPOINT == 0:
+                    if checkpoint and state.iteration % iterations_per_checkpoint == 0:
                         checkpoint.write(progress)
             finally:
                 progress.keep_better()
@@ -341,8 +342,14 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         threads = effective_n_jobs(None) if self.n_jobs is None else self.n_jobs
         source = open_rows(X, sample_weight, threads)
         if source is None:
-            kinds, least = [np.float64, np.float32], fewest or 2
-            X = validate_data(self, X, reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                order="C",
+                ensure_min_samples=fewest or 2,
+            )
             source = ArraySource(X, sample_weight, threads)
         elif reset:
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a data frame
@@ -352,9 +359,10 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 f"X has {source.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        if not LIGHTEST <= source.total_weight <= HEAVIEST:
+        lightest, heaviest = 1e-100, 1e100  # sums of weights that float64 can square
+        if not lightest <= source.total_weight <= heaviest:
             raise ValueError(
-                f"Sample weights must sum to a number between {LIGHTEST:g} and {HEAVIEST:g}, but they sum to "
+                f"Sample weights must sum to a number between {lightest:g} and {heaviest:g}, but they sum to "
                 f"{source.total_weight:g}. Multiply all of them by the same factor."
             )
         if source.shape[0] < (fewest or self.n_components):
@@ -469,8 +477,9 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         if self.n_init == 1:
             del parameters["max_iter"]  # a single start can be continued, several cannot
         families = [(type(f).__qualname__, f.parameters()) for f in parse_families(self.families)]
-        unused = (*PARAMETERS_WITHOUT_EFFECT, "families")
-        kept = {name: value for name, value in parameters.items() if name not in unused}
+        without_effect = {"n_jobs", "verbose", "warm_start", "checkpoint", "working_memory"}
+        left_out = {*without_effect, "families"}
+        kept = {name: value for name, value in parameters.items() if name not in left_out}
         arrays = {name: np.asarray(value).tolist() for name, value in kept.items() if name.endswith("_init")}
         return {**kept, **arrays, "class": type(self).__name__, "families": families}
 
@@ -533,7 +542,7 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         mixture.n_features_in_ = locations.shape[1]
         return mixture
 
-    # What a fitted mixture says of rows, and rows that it draws
+    # Prediction and sampling
 
     @property
     def lower_bound_(self) -> float:
@@ -631,12 +640,12 @@ class Mixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return parameters.sample(n_samples, np.random.default_rng(seed))
 
-    def _map_tiles(self, X: Any, use: Use) -> list[Any]:
-        """Return use(posteriors, log likelihoods) of each tile of X, which may be all that `fit` takes."""
+    def _map_tiles(self, X: Any, of_tile: OfTile) -> list[Any]:
+        """Return `of_tile` of each tile of X, which may be all that `fit` takes."""
         parameters = self._parameters
         source = self._open_source(X, reset=False, fewest=1)
         loops = choose_loops(source.shape[0] * parameters.choice.size)
-        return source.total(partial(_use_tiles, parameters, loops, use)).results
+        return source.total(partial(_map_block, parameters, loops, of_tile)).results
 
     # Saving
 
@@ -676,6 +685,6 @@ class TileResults(Sums):
     results: list[Any]
 
 
-def _use_tiles(parameters: MixtureParameters, loops: Loops, use: Use, block: Block) -> TileResults:
-    """A step that keeps use(posteriors (K, n), log likelihoods (n,)) of each tile of a block."""
-    return TileResults([use(*parameters.posteriors(tile, loops)) for tile in cut_tiles(block.rows)])
+def _map_block(parameters: MixtureParameters, loops: Loops, of_tile: OfTile, block: Block) -> TileResults:
+    """Return `of_tile` of each tile of a block."""
+    return TileResults([of_tile(*parameters.posteriors(tile, loops)) for tile in cut_tiles(block.rows)])

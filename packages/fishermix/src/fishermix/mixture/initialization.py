@@ -51,7 +51,8 @@ def initialize(estimator: Any, source: RowSource, rng: np.random.RandomState) ->
         if chooses:
             seeds = _choose_seeds(rows, weight, n_components, estimator.init_params, rng)
             locations = rows[seeds].astype(np.float64)
-        scales = np.tile(_deviation(rows, weight), (n_components, 1))
+        if estimator.scales_init is None:
+            scales = np.tile(_deviation(rows, weight), (n_components, 1))
     if not chooses:
         locations = _parse_array("locations_init", estimator.locations_init, shape)
     if estimator.scales_init is not None:

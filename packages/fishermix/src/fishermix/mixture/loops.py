@@ -88,8 +88,8 @@ class PlainLoops(Loops):
         np.copyto(joint, -np.inf, where=~(joint > negligible))
         np.exp(joint, out=joint)
         joint[:, far] = prior[:, None]
-        total = joint.sum(axis=0)
-        joint[:, ~far] /= total[~far]
+        total = np.where(far, 1.0, joint.sum(axis=0))
+        joint /= total
         return np.where(far, -np.inf, top + np.log(total))
 
     def list_posteriors(

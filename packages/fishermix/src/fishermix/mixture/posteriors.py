@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from fishermix.mixture.loops import Loops
     from fishermix.mixture.parameters import MixtureParameters
 
-NEGLIGIBLE = {
-    "f": 1e-6,
-    "d": 1e-15,
-}  # hidden by rounding of the densities, by type of the rows
+# Posteriors that rounding of the densities would hide, by the type of the rows
+NEGLIGIBLE = {"f": 1e-6, "d": 1e-15}
 MOST_LISTED = 2**25  # bytes of posteriors of a block; if there are more, each fit computes them by tiles
 
 

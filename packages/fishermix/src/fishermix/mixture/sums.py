@@ -27,7 +27,7 @@ class Sums:
 
     def are_finite(self) -> bool:
         """Whether no number has overflowed the type of the rows."""
-        return all(_is_finite(getattr(self, field.name)) for field in fields(self))
+        return all(_is_finite(value) for value in vars(self).values())
 
 
 def _is_finite(value: Any) -> bool:

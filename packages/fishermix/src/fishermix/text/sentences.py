@@ -279,7 +279,7 @@ class _WordScores:
         if len(rows) > FEW_ROWS and HAS_NUMBA:
             from fishermix.fisher import kernels
 
-            sum_entries: Any = kernels.sum_blocks
+            sum_entries: Any = kernels.sum_entries
             factor = self.fisher.factor.ravel().astype(np.float32)
 
             def encode_run(run: slice) -> None:

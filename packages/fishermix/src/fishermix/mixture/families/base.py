@@ -9,7 +9,7 @@ With z = (x - location) / scale, a family is its density at location 0 and scale
 A custom family needs a name, `log_density`, `location_score` and `sample`. The scale score, the Fisher
 informations and the IRLS weight follow from these, unless the family defines them in closed form.
 
-A family may have a shape besides, such as the degrees of freedom of Student's t: see `Shape`.
+A family may also have a shape parameter, such as the degrees of freedom of Student's t: see `Shape`.
 
 EM fits a custom family by Newton's method (`m_step.ScoringFit`), whatever its shape. A family has no `fit`
 method of its own, because EM sees the rows in blocks that may be on different machines.
@@ -26,8 +26,6 @@ import numpy as np
 
 from fishermix.mixture.families.integrals import expect
 from fishermix.mixture.m_step import FamilyFit, ScoringFit
-
-SMALLEST_Z = 1e-6  # below it location_score(z) / z is taken at this z: both vanish at 0
 
 
 class DensityForm(NamedTuple):
@@ -210,5 +208,6 @@ class Family(ABC):
         -------
         weights : array of the shape of z
         """
-        z = np.where(np.abs(z) < SMALLEST_Z, SMALLEST_Z, z)
+        smallest = 1e-6  # at 0 the ratio is 0 / 0
+        z = np.where(np.abs(z) < smallest, smallest, z)
         return self.location_score(z) / z

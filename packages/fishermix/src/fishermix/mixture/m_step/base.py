@@ -11,6 +11,7 @@ Moments take one pass, medians one or two, other families a few. Shapes are (K, 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ class ComponentSums(NamedTuple):
     @classmethod
     def of_e_step(cls, sums: EStepSums) -> ComponentSums:
         weight, squared = sums.weight[:, None], sums.squared[:, None]
-        tiny = np.finfo(float).tiny
+        tiny = sys.float_info.min
         effective_rows = np.maximum(weight**2 / np.maximum(squared, tiny), 1.0)
         return cls(weight, np.maximum(weight, tiny), sums.rows[:, None], effective_rows)
 

@@ -14,7 +14,9 @@ from fishermix.mixture.m_step.median_search import MedianCandidates, MedianSearc
 from fishermix.mixture.posteriors import TilePosteriors
 from fishermix.mixture.sums import Sums
 
-SORTED, WALKED = 40_000, 800_000  # N D, N K D
+# Up to here, sorting the rows once per fit is faster than to search for the medians in every iteration.
+SORTED = 40_000  # numbers that are sorted, N D
+WALKED = 800_000  # numbers in sorted order over which an iteration sums weights, N K D
 
 
 @dataclass
@@ -36,9 +38,11 @@ class MedianFit(FamilyFit):
     sorter: RowSorter | None = None
 
     def begin(self, rows: np.ndarray, plan: FitPlan) -> Self:
+        n_components, n_features = self.location.shape
+        n_sorted = plan.n_rows * n_features
+        is_small = n_sorted <= SORTED and n_sorted * n_components <= WALKED
         search = None
-        # Up to here, sorting all rows once is faster. Not compiled, the search is slower at any size.
-        if HAS_NUMBA and plan.n_rows * self.location.size > min(SORTED * len(self.location), WALKED):
+        if HAS_NUMBA and not is_small:  # in NumPy, the search is slower at any size
             search = MedianSearch.around(self.location, self.reach, self.scale, rows, plan)
         return replace(self, done=False, loops=plan.loops, search=search, sorter=plan.sorter)
 
