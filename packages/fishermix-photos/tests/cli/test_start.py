@@ -62,6 +62,7 @@ print(time.process_time() - begin)
 """
 
 
+@pytest.mark.slow
 def test_threads_of_a_command_do_not_spin_after_a_matrix_product():
     """By default OpenBLAS burns 0.1 s of CPU time in each idle thread."""
     given = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}

@@ -314,6 +314,7 @@ def wait_until_ready(connection, **headers):
     raise AssertionError(status)
 
 
+@pytest.mark.slow
 def test_a_wrong_host_is_reported_at_once(tmp_path):
     with serve(tmp_path, "--host", "no.such.host.invalid") as (process, _):
         out, errors = process.communicate(timeout=60)

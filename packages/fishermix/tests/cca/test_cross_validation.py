@@ -128,6 +128,7 @@ def test_a_score_that_is_no_function_is_refused_before_the_folds(scoring):
     assert not folds
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fishermix.errors.FishermixWarning")
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_method_is_chosen_for_the_ridges_of_the_side_with_more_features(swapped):
@@ -166,6 +167,7 @@ def test_a_score_that_is_not_a_number_is_never_the_best(bad):
 ONLY_X = "fit_transform returns both sides; scikit-learn's checks exempt only its own CCA, by its name"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fishermix.errors.FishermixWarning")
 @parametrize_with_checks(
     [RegularizedCCACV(cv=2)],

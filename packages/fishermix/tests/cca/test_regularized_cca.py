@@ -552,6 +552,7 @@ def test_float32_agrees_with_the_float64_oracle_within_its_residual(method, give
     np.testing.assert_allclose(np.abs(fitted.transform(rows)), np.abs(points), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{"scale": 1e-3}, {"offset": 1e4}])
 def test_a_large_residual_in_float32_has_the_fit_done_again_in_float64(given, residuals):
     """The ridge is small, and n is too: the rounding of inner products in float32 is as large as it."""

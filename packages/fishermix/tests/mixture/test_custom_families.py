@@ -133,6 +133,7 @@ def find_maximum(family, x, weight, start):
     return max(-minimize(loss, one, method="Nelder-Mead", options=options).fun for one in starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_one_component_is_the_maximum_likelihood_fit(family, seed):

@@ -60,6 +60,7 @@ def heavy(df, n=3000, seed=0):
     return np.column_stack([rng.standard_t(each, n) for each in df])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_degrees_of_freedom_are_those_of_maximum_likelihood(dtype):
     X = 2 * heavy((0.7, 2, 5, 20)).astype(dtype) + 1

@@ -7,6 +7,7 @@ import pytest
 from shipped_tests import load_tests, select_tests
 from sklearn_shim import GaussianMixture
 
+pytestmark = pytest.mark.slow  # our own tests have the same promises
 INTERNAL = "tests private functions of scikit-learn, not the estimator"
 WORDING = (
     "the error is raised, but names the parameter of fishermix (weights_init, locations_init, scales_init)"
