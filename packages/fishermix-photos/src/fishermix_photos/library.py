@@ -40,7 +40,7 @@ from fishermix_photos.search.results import (
     UnknownPhoto,
 )
 from fishermix_photos.search.spelling import correct_terms
-from fishermix_photos.search.terms import check_words, parse_query
+from fishermix_photos.search.terms import CAMERA_NAME, check_words, parse_query
 from fishermix_photos.search.understanding import understand
 from fishermix_photos.search.vectors import Sentences, compare_by_cosine, embed_terms, encode_sentence
 
@@ -284,6 +284,8 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         files : the names, in lower case, of photos that will be added: the query may ask for one
         """
         prepared = self.prepare(query)
+        stems = (file.rpartition(".")[0] for file in files)
+        files = {*files, *(stem for stem in stems if CAMERA_NAME.fullmatch(stem.upper()))}
         terms = self.read(prepared.query, files).terms
         sentences = []
         for term in terms:

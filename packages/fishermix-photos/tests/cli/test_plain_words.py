@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 import pytest
 from fishermix.text.vocabulary import Vocabulary
-from fishermix_photos.cli.wording import word_note
+from fishermix_photos.cli.wording import word_note, word_notes
 from fishermix_photos.index.filters import Filter
 from fishermix_photos.search.dates import parse_dates
 from fishermix_photos.search.negation import parse_negations
@@ -298,8 +298,8 @@ def test_a_link_between_two_negations_is_no_word_of_either():
 
 def test_a_month_without_a_year_is_not_taken_for_a_mistake():
     model = TinyModel()
-    assert [note.kind for note in explain_unknown(["june"], model)] == ["ignored", "month"]
-    assert explain_unknown(["yelow"], model)[1] == Note("similar_word", "yelow", "yellow")
+    assert [note.kind for note in explain_unknown(["june"], model)] == ["month"]
+    assert explain_unknown(["yelow"], model) == [Note("similar_word", "yelow", "yellow")]
 
 
 @pytest.mark.parametrize(
@@ -357,6 +357,70 @@ def test_what_is_corrected_without_asking(typed, meant):
 )
 def test_a_word_that_means_something_else_is_not_suggested(typed, meant):
     assert suggest_word(typed, Reader()) == meant
+
+
+class Traveled(Reader):
+    """Its transformer knows a name, too, and its vocabulary has words that no photo is described with."""
+
+    vocabulary = Vocabulary.from_words(
+        [
+            "hand",
+            "hunk",
+            "ana",
+            "bell",
+            "washer",
+            "blue",
+            "flower",
+            "flow",
+            "caste",
+            "castle",
+            "gorilla",
+            "water",
+        ]
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.word_counts = Counter(hand=60, bell=4, washer=1, blue=188, flower=11, flow=2, castle=2, water=9)
+
+    def knows_word(self, word):
+        return word in self.vocabulary or word == "anna"
+
+    def compare_words(self, word, others):
+        near = {("flowr", "flow"): 0.8, ("bello", "bell"): 0.8, ("gorila", "gorilla"): 0.8}
+        return [near.get((word, other), 0.3) for other in others]
+
+
+@pytest.mark.parametrize(
+    ("typed", "corrected", "asked"),
+    [
+        ("Anna", None, None),  # the transformer knows it, and photos show no ana
+        ("Hund", None, None),  # hand is near, but so it is to every word of four letters
+        ("hund", None, None),
+        ("Bello", None, None),  # a name rather than a bell
+        ("Wasser", None, None),
+        ("Blumen", None, None),  # two mistakes
+        ("Flowr", "flower", "flower"),  # rather than flow: photos often show one
+        ("castel", "castle", "castle"),  # rather than caste, which no photo is described with
+        ("gorila", "gorilla", "gorilla"),  # though no photo is described with it
+        ("zorblax", None, None),
+    ],
+)
+def test_names_and_words_of_other_languages_are_not_corrected(typed, corrected, asked):
+    assert correct_typo(typed, Traveled()) == corrected
+    assert suggest_word(typed, Traveled()) == asked
+
+
+def test_a_word_that_cannot_be_corrected_is_named_once_as_it_was_typed():
+    terms = parse_query("a Hund and the Katze - june")
+    notes = explain_unknown(["hund", "katze", "june"], Traveled(), terms)
+    assert [(note.kind, note.name) for note in notes] == [
+        ("ignored", "Hund"),
+        ("ignored", "Katze"),
+        ("month", "june"),
+    ]
+    assert word_notes(notes)[0] == "'Hund' and 'Katze' are not English words that the model knows."
+    assert word_notes(notes[:1]) == ["'Hund' is not an English word that the model knows."]
 
 
 class Misspelled(Reader):

@@ -31,7 +31,7 @@ def test_null_ends_each_path_with_a_zero_byte(tiny, photos):
 
 def test_unknown_words_are_named(tiny, photos, remarks):
     tiny("search", "red zorblax", photos, "-n", 1)
-    assert remarks[1:] == ["Unknown words, ignored: zorblax."]
+    assert remarks[1:] == ["'zorblax' is not an English word that the model knows."]
 
 
 def test_names_that_look_like_options(tiny, photos, monkeypatch):

@@ -101,7 +101,7 @@ def test_names_are_counted_among_the_photos_that_meet_the_conditions(library):
         return library.search(Query(parse_query("green"), filter=Filter(folder=folder))).notes
 
     assert notes("peru") == (Note("preferred", "green", count=1),)
-    assert notes("nowhere") == ()
+    assert [note.kind for note in notes("nowhere")] == ["no_folder"]
 
 
 def test_names_follow_moves_and_removals(library, travels, tmp_path):
@@ -255,7 +255,7 @@ def test_a_name_and_a_place_or_a_date_are_counted_together(tmp_path):
     with PhotoLibrary(tmp_path / "library", CalibratedModel()) as library:
         library.update([tmp_path / "in"])
         near = library.search(Query(parse_query("xyzzy"), filter=Filter(near="Lima"))).notes
-        assert [(note.kind, note.count) for note in near] == [("required", 0), ("near", None)]
+        assert [(note.kind, note.count) for note in near] == [("required", 0), ("no_coordinates", 3)]
         dated = library.search("red xyzzy in 2004").notes
         assert [note.count for note in dated if note.kind == "required"] == [2]
 

@@ -5,7 +5,7 @@ import pytest
 from fishermix.errors import FishermixError
 from fishermix_photos.model.subtraction import subtract_scores
 from fishermix_photos.search.results import Query
-from fishermix_photos.search.terms import Term, parse_arguments, parse_query, write_query
+from fishermix_photos.search.terms import Term, check_words, parse_arguments, parse_query, write_query
 from fishermix_photos.search.vectors import embed_terms
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +40,9 @@ def test_a_photo_is_a_term_only_if_it_exists(tmp_path):
     [
         ["missing.png"],
         ["IMG_9000.HEIC"],
+        ["IMG_9000"],
+        ["dsc-01234"],
+        ["DSC01234"],
         ["missing.jpg", "+", "at night"],
         ["at night", "-", "sub/missing.cr3"],
         ["IMG_9000.HEIC at night"],
@@ -54,6 +57,17 @@ def test_a_file_name_that_no_photo_has_is_never_words(arguments, library, photos
         library.search(Query(parse_arguments(arguments)))
     with refuses("not_found"):
         library.search(" ".join(arguments))
+
+
+def test_the_name_of_a_camera_file_needs_no_suffix(library, tmp_path):
+    paint(tmp_path / "new" / "IMG_9000.png", "red")
+    paint(tmp_path / "new" / "DSC01234.png", "blue")
+    library.update([tmp_path / "new"], query=library.prepare("IMG_9000"))
+    for name in ("IMG_9000", "img_9000", "DSC01234"):
+        [photo] = library.search(name).photos
+        assert photo.relative.lower() == f"{name.lower()}.png"
+    for text in ("covid-19", "2041", "mp3", "B-52"):  # words
+        check_words(text)
 
 
 @pytest.mark.parametrize(

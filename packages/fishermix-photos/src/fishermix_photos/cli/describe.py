@@ -153,7 +153,8 @@ def _describe_each(
 )
 def explain(
     query: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several with + and - between them.")
+        list[str],
+        typer.Argument(metavar="QUERY...", help="A sentence, or several with + and -."),
     ],
     photo: Annotated[Path, typer.Argument(help="A photo file.")],
     as_json: options.Json = False,

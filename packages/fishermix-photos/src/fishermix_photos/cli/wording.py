@@ -14,9 +14,8 @@ def word_notes(notes: Sequence[Note]) -> list[str]:
     sentences: dict[str, None] = {}  # each once
     for note in notes:
         if note.kind in ("guessed", "ignored"):
-            words = ", ".join(other.name for other in notes if other.kind == note.kind)
-            treatment = "guessed from their spelling" if note.kind == "guessed" else "ignored"
-            sentences[f"Unknown words, {treatment}: {words}."] = None
+            words = [f"'{other.name}'" for other in notes if other.kind == note.kind]
+            sentences[_word_unknown(words)] = None
         else:
             sentences[word_note(note)] = None
     return list(sentences)
@@ -88,6 +87,14 @@ def word_note(note: Note) -> str:
             return f"No photo here is from that time: their dates are from {years}."
         case _:
             return f"{note.kind}: {note.name} {note.meaning}"
+
+
+def _word_unknown(words: Sequence[str]) -> str:
+    """A sentence on words in quotes that the model does not know."""
+    *others, last = words
+    if not others:
+        return f"{last} is not an English word that the model knows."
+    return f"{', '.join(others)} and {last} are not English words that the model knows."
 
 
 def _word_period(period: str) -> str:

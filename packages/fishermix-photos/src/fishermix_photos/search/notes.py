@@ -16,8 +16,8 @@ NoteKind = Literal[
     "preferred",  # photos named `name` come first: `count` of them
     "country",  # only photos of the country `meaning`
     "near",  # only photos taken near the place `name`: within `meaning` kilometers
-    "ignored",  # the model does not know the word `name`, and ignores it
-    "guessed",  # the model does not know the word `name`, and guesses its meaning from its spelling
+    "ignored",  # the model does not know the word `name`, knows no similar one, and ignores it
+    "guessed",  # the same, but it guesses the meaning from the pieces of the word
     "month",  # `name` is a month, which is a date only with a year
     "similar_word",  # the word `meaning` may be meant instead of `name`
     "corrected",  # `name` was taken for a typing mistake: the search is for `meaning` instead

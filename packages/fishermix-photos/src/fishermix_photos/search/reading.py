@@ -104,7 +104,7 @@ def explain_unknown(
     terms: Sequence[Term] = (),
     explained: Sequence[Note] = (),
 ) -> list[Note]:
-    """Notes on words that are out of the vocabulary: what the model makes of them, and better words.
+    """A note on each word that is out of the vocabulary: a better word, or that there is none.
 
     terms : those of the query, for the lines that the notes suggest
     explained : notes on the query; words of a date that does not exist need no other
@@ -113,13 +113,22 @@ def explain_unknown(
     of_dates = {word for date in dates for word in re.findall(r"\w+", date.lower())}
     notes = []
     for word in (word for word in unknown if word not in of_dates):
-        notes.append(Note("guessed" if model.reads_unknown_words else "ignored", word))
+        typed = _find_typed(word, terms)
         if is_month(word):
-            notes.append(Note("month", word))
-        elif better := suggest_word(word, model):
+            notes.append(Note("month", typed))
+        elif better := suggest_word(typed, model):
             corrected = replace_word(terms, word, better)
-            notes.append(Note("similar_word", word, better, suggestion=write_query(corrected)))
+            notes.append(Note("similar_word", typed, better, suggestion=write_query(corrected)))
+        else:
+            notes.append(Note("guessed" if model.reads_unknown_words else "ignored", typed))
     return notes
+
+
+def _find_typed(word: str, terms: Sequence[Term]) -> str:
+    """A word of a query with its capital letters."""
+    texts = " ".join(term.value for term in terms if term.kind == "text")
+    found = re.search(rf"\b{re.escape(word)}\b", texts, re.IGNORECASE)
+    return found[0] if found else word
 
 
 def explain_rare(terms: Sequence[Term], model: ImageTextModel, unknown: Sequence[str]) -> list[Note]:

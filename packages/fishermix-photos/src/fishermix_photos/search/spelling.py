@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fishermix.text.tokens import STOP_WORDS
 from fishermix.text.vocabulary import Vocabulary
 
+from fishermix_photos.search.names import EVERYDAY_USES
 from fishermix_photos.search.notes import Note
 from fishermix_photos.search.terms import Term, write_query
 
@@ -23,21 +24,31 @@ SOUNDS = {"ph": "f", "ck": "k", "ch": "k", "qu": "k", "c": "k", "q": "k", "wh": 
 SOUNDS |= {"ei": "i", "ie": "i", "y": "i", "ea": "e", "ee": "e", "z": "s", "j": "g"}
 ENDINGS = ("s", "es", "ed", "er", "ing", "ly")
 LEAST_LIKENESS = 0.15  # of a mistyped word and what is meant, for a sentence transformer
-LEAST_LIKENESS_OF_RARE = 0.4  # if no sentence about photos has that word, or there are two mistakes
-EVERYDAY_USES = 10  # so often the sentences about photos use a word that is meant by another one
+LEAST_LIKENESS_OF_RARE = 0.4  # if there is more reason to doubt, such as two mistakes
+LONG = 7  # letters; a shorter word has at most one mistake, and with a capital letter it is often a name
 MOST_COMPARED = 5  # words with the same number of mistakes
 SOUND = re.compile("|".join(sorted(SOUNDS, key=len, reverse=True)))
 
 
 def suggest_word(word: str, model: ImageTextModel) -> str | None:
-    """The word that may be meant by one that is out of the vocabulary; None if there is none like it."""
-    found = list_spellings(word.lower(), model.vocabulary, model.word_counts)
-    if not found:
+    """The word that may be meant by one that is out of the vocabulary; None if there is none like it.
+
+    Names and words of other languages are near to some word, too, as Hund is to hand. So both words must mean
+    something alike if there are two mistakes, if no sentence about photos has the other word, if the
+    transformer has learned the typed one, or if it is so short that every word is near to it.
+    """
+    typed, word = word, word.lower()
+    found = list_spellings(word, model.vocabulary, model.word_counts)
+    if not found or (found[0][1] > 1 and (len(word) < LONG or typed[0].isupper())):
         return None
     fewest = found[0][1]
-    nearest = [other for other, mistakes in found if mistakes == fewest][:MOST_COMPARED]
-    other, alike = max(zip(nearest, model.compare_words(word, nearest)), key=lambda pair: pair[1])
-    return other if alike >= (LEAST_LIKENESS if fewest <= 1 else LEAST_LIKENESS_OF_RARE) else None
+    other, alike = _find_most_alike(word, [other for other, mistakes in found if mistakes == fewest], model)
+    is_swapped = sorted(word) == sorted(other)
+    is_doubtful = fewest > 1 or not model.word_counts.get(other) or model.knows_word(word)
+    is_doubtful |= len(word) == SHORTEST_CORRECTED and not is_swapped
+    if alike < (LEAST_LIKENESS_OF_RARE if is_doubtful else LEAST_LIKENESS):
+        return None
+    return None if _may_be_a_name(typed, other, model) else other
 
 
 def list_spellings(word: str, vocabulary: Vocabulary, uses: Mapping[str, int]) -> list[tuple[str, float]]:
@@ -73,7 +84,7 @@ def correct_typo(word: str, model: ImageTextModel) -> str | None:
     model or its sentence transformer knows, and to the transformer both mean something alike. None if it is
     not sure.
     """
-    word = word.lower()
+    typed, word = word, word.lower()
     if model.knows_word(word):
         return None
     found = list_spellings(word, model.vocabulary, model.word_counts)
@@ -82,10 +93,9 @@ def correct_typo(word: str, model: ImageTextModel) -> str | None:
         return None
     if any(is_form_of(word, other) for other in one_mistake):
         return None  # no mistake
-    likeness = model.compare_words(word, one_mistake[:MOST_COMPARED])
-    other, alike = max(zip(one_mistake, likeness), key=lambda pair: pair[1])
+    other, alike = _find_most_alike(word, one_mistake, model)
     least = LEAST_LIKENESS if model.word_counts.get(other) else LEAST_LIKENESS_OF_RARE
-    return other if alike >= least else None
+    return other if alike >= least and not _may_be_a_name(typed, other, model) else None
 
 
 def suggest_everyday_word(word: str, model: ImageTextModel) -> str | None:
@@ -113,6 +123,25 @@ def suggest_everyday_word(word: str, model: ImageTextModel) -> str | None:
         return None
     other, alike = max(zip(found, model.compare_words(word, found[:MOST_COMPARED])), key=lambda pair: pair[1])
     return other if alike >= LEAST_LIKENESS_OF_RARE else None
+
+
+def _find_most_alike(word: str, others: Sequence[str], model: ImageTextModel) -> tuple[str, float]:
+    """The word that means what a mistyped one means, and how much alike they are. Everyday words come before
+    others, and those that sentences about photos use before those that none uses.
+    """
+    for least in (EVERYDAY_USES, 1, 0):
+        used = [other for other in others if model.word_counts.get(other, 0) >= least][:MOST_COMPARED]
+        if used:
+            break
+    return max(zip(used, model.compare_words(word, used)), key=lambda pair: pair[1])
+
+
+def _may_be_a_name(typed: str, other: str, model: ImageTextModel) -> bool:
+    """Whether a word is short, has a capital letter and is near to nothing that photos often show: as Bello,
+    which is near to bell.
+    """
+    is_everyday = model.word_counts.get(other, 0) >= EVERYDAY_USES
+    return typed[:1].isupper() and len(typed) < LONG and not is_everyday
 
 
 def is_form_of(word: str, other: str) -> bool:

@@ -20,6 +20,8 @@ IS_LINE = re.compile(r"(?:^|\S\s)\s*(?:[+-]\s+\S|-(?=[^\W\d_]|\"))|\".*\"")
 WEIGHTED = re.compile(
     r"([-+]?[\d.]*\d(?:e[-+]?\d+)?):(?=[^\s\d])(.+)", re.DOTALL | re.IGNORECASE
 )  # not 10:30
+# What a camera calls a file, without its suffix: IMG_2041, DSC01234, but not covid-19 or 2041
+CAMERA_NAME = re.compile(r"(?i:[a-z]{1,4}[_-]\d{4,}\w*)|[A-Z]{2,4}\d{4,}\w*")
 QUOTED = re.compile(r'"([^"]*)"')
 LARGEST_WEIGHT = 100.0
 
@@ -112,9 +114,9 @@ def write_query(terms: Sequence[Term]) -> str | None:
 
 
 def check_words(text: str) -> None:
-    """Raise if a word of a sentence is the name of a picture file that no photo has."""
+    """Raise if a word of a sentence is the name of a picture file, which no photo has."""
     for word in text.split():
-        if "." in word and find_format(word) is not None:
+        if ("." in word and find_format(word) is not None) or CAMERA_NAME.fullmatch(word):
             name = text if text.endswith(word) else word
             raise FishermixError(
                 f"There is no photo {name}. To search by a photo, name an existing file, with + or - between "

@@ -17,6 +17,12 @@ function years(meaning) {
   return first === last ? first : `${first} to ${last}`;
 }
 
+function unknown(names) {
+  const quoted = names.map((name) => `'${name}'`);
+  const last = quoted.pop();
+  return quoted.length ? `${quoted.join(", ")} and ${last} are not English words that the model knows.` : `${last} is not an English word that the model knows.`;
+}
+
 // Of each kind of note: what is said, the text of the button that searches for its suggestion, and what follows it.
 const SENTENCES = {
   date: ({ name, meaning }) => [`'${name}' was read as a date: only photos taken ${period(meaning)}.`, asWords],
@@ -32,8 +38,8 @@ const SENTENCES = {
   preferred: ({ name, count }) => [`Photos named '${name}' come first: ${count.toLocaleString("en")}.`],
   country: ({ meaning }) => [`Photos of ${meaning}.`],
   near: ({ name, meaning }) => [`Photos taken within ${meaning} km of ${name}.`],
-  ignored: ({ name }) => [`Unknown words, ignored: ${name}.`],
-  guessed: ({ name }) => [`Unknown words, guessed from their spelling: ${name}.`],
+  ignored: ({ names }) => [unknown(names)],
+  guessed: ({ names }) => [unknown(names)],
   month: ({ name }) => [`A month is a date only with a year: ${name} 2024.`],
   no_coordinates: ({ count }) => [`${count === 1 ? "The only photo here has no" : `None of the ${photos(count)} here has`} coordinates, so no place can be searched.`],
   none_near: ({ name, meaning, count }) => [`None of the ${photos(count)} with coordinates is near ${name}.${meaning ? ` Places: ${meaning}.` : ""}`],
@@ -50,8 +56,8 @@ function joinUnknown(notes) {
   const joined = [];
   for (const note of notes) {
     const first = ["ignored", "guessed"].includes(note.kind) && joined.find(({ kind }) => kind === note.kind);
-    if (first) first.name += `, ${note.name}`;
-    else joined.push({ ...note });
+    if (first) first.names.push(note.name);
+    else joined.push({ ...note, names: [note.name] });
   }
   return joined;
 }
