@@ -186,6 +186,7 @@ def test_a_slow_head_is_cut_off_although_bytes_arrive(server, requests_before):
         assert sent < 100
 
 
+@pytest.mark.slow
 def test_nonsense_does_not_fill_the_log(server):
     address, log, _ = server
     for _ in range(300):
