@@ -52,7 +52,7 @@ class Connections:
         self.folder = folder
         self.file = folder / DATABASE
         self._threads = threading.local()
-        self._closed = 0  # how often: a connection from before is not used any more
+        self.closed = 0  # how often: a connection from before is not used any more
 
     def exists(self) -> bool:
         """Whether there is a database. A disk that does not say so has not lost it: else an empty library
@@ -67,29 +67,27 @@ class Connections:
 
     @property
     def current(self) -> sqlite3.Connection:
-        """This thread's connection; an empty library if there is none yet."""
-        held = getattr(self._threads, "held", None)
-        is_old = held is not None and held.closed_before != self._closed
-        if held is not None and is_old and not held.connection.in_transaction:
-            held.close()
+        """This thread's connection; an empty library if there is none yet. Inside a transaction, it is always
+        the same one.
+        """
+        held = self._held
+        if held is not None and not held.connection.in_transaction and held.is_outdated(self):
+            self._drop()  # before another one is opened: on a full disk, it keeps others out
             held = None
-        if held is None or (held.is_outdated(self) and not held.connection.in_transaction):
+        if held is None:
             exists = self.exists()
-            if held is not None:
-                held.close()  # on a full disk, it keeps others out
             if exists:
                 expect_readable(self.file)
-            held = self._threads.held = _ThreadConnection(self.file if exists else None, self._closed)
+            held = self._threads.held = _ThreadConnection(self.file if exists else None, self.closed)
         return held.connection
 
     @property
     def writing(self) -> sqlite3.Connection:
         """This thread's connection; raises if it only reads, because the disk is full."""
-        connection, held = self.current, self._threads.held
-        if not held.lacks_space:
+        connection, held = self.current, self._held
+        if held is None or not held.lacks_space:
             return connection
-        held.close()  # nobody else may use the database meanwhile, not even we
-        self._threads.held = None
+        self._drop()  # nobody else may use the database meanwhile, not even we
         connect(self.file).close()
         return self.current
 
@@ -97,11 +95,19 @@ class Connections:
         """Close this thread's connection. The others close theirs with their next question, or when they end:
         SQLite crashes if a connection is closed while another thread reads with it.
         """
-        self._closed += 1
-        held = getattr(self._threads, "held", None)
+        self.closed += 1
+        self._drop()
+
+    @property
+    def _held(self) -> _ThreadConnection | None:
+        return getattr(self._threads, "held", None)
+
+    def _drop(self) -> None:
+        """Close this thread's connection, if it has one, and hold none: opening the next one may fail."""
+        held = self._held
+        self._threads.held = None
         if held is not None:
             held.close()
-            self._threads.held = None
 
     # What went wrong
 
@@ -156,9 +162,11 @@ class _ThreadConnection:
         self.connection.create_function("distance_km", 4, distance_km, deterministic=True)
 
     def is_outdated(self, connections: Connections) -> bool:
-        """Whether there is a library now, or space."""
-        return (self.is_empty and connections.exists()) or (
-            self.lacks_space and not is_full(connections.folder)
+        """Whether the library was closed since, or has been created, or its disk has space now."""
+        return (
+            self.closed_before != connections.closed
+            or (self.is_empty and connections.exists())
+            or (self.lacks_space and not is_full(connections.folder))
         )
 
     def close(self) -> None:
