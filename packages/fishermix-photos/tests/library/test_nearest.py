@@ -27,7 +27,7 @@ def test_equal_to_a_stable_full_sort(rows, queries, n, block, seed):
     excluded = rng.choice(rows, size=rng.integers(0, rows + 1), replace=False) if rows else []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "BLOCK_ROWS", block)
-        found, scores = nearest.find_nearest(vectors, wanted, n, excluded)
+        found, scores = nearest.find_nearest_rows(vectors, wanted, n, excluded)
     alive = np.setdiff1d(np.arange(rows), excluded)
     for query, rows_found, scores_found in zip(wanted, found, scores):
         products = vectors[alive] @ query
@@ -76,8 +76,8 @@ def test_codes_change_no_bit_of_the_answer(
         patch.setattr(nearest, "BLOCK_ROWS", block)
         codes = in_codes(points, tmp_path)
         assert (codes.n_rows if codes else 0) == rows // block * block
-        found, scores = nearest.find_nearest(points, query, n, excluded, codes)
-    plain_found, plain_scores = nearest.find_nearest(points, query, n, excluded)
+        found, scores = nearest.find_nearest_rows(points, query, n, excluded, codes)
+    plain_found, plain_scores = nearest.find_nearest_rows(points, query, n, excluded)
     np.testing.assert_array_equal(found, plain_found)
     np.testing.assert_array_equal(scores, plain_scores)
     alive = np.setdiff1d(np.arange(rows), excluded)
@@ -95,7 +95,7 @@ def test_codes_leave_few_points_to_read(tmp_path, monkeypatch):
     read = []
     exact = nearest._exact_scores
     monkeypatch.setattr(nearest, "_exact_scores", lambda *given: read.append(len(given[2])) or exact(*given))
-    nearest.find_nearest(points, unit_rows(rng.standard_normal((1, 64))), 10, (), codes)
+    nearest.find_nearest_rows(points, unit_rows(rng.standard_normal((1, 64))), 10, (), codes)
     assert 20 <= sum(read) < 200
 
 
@@ -132,7 +132,7 @@ def test_no_damage_of_codes_stops_a_search(tmp_path, monkeypatch):
         refused += codes is None
         if codes:
             assert codes.match(points) == (bytes(damaged) == data)
-            rows, scores = nearest.find_nearest(points, query, 7, (), codes)
+            rows, scores = nearest.find_nearest_rows(points, query, 7, (), codes)
             np.testing.assert_allclose(scores[0], points[rows[0]] @ query[0], rtol=1e-5, atol=1e-6)
     assert 20 < refused < 280
 
@@ -155,7 +155,8 @@ def test_points_that_are_not_finite_have_no_codes(tmp_path, monkeypatch):
 
 
 def test_a_query_that_is_no_number_is_near_nothing():
-    rows, scores = nearest.find_nearest(np.eye(4, dtype=np.float32), np.full((1, 4), np.nan, np.float32), 2)
+    query = np.full((1, 4), np.nan, np.float32)
+    rows, scores = nearest.find_nearest_rows(np.eye(4, dtype=np.float32), query, 2)
     assert rows.shape == (1, 2)
     assert scores[0].tolist() == [-np.inf, -np.inf]
 
@@ -163,6 +164,6 @@ def test_a_query_that_is_no_number_is_near_nothing():
 def test_damaged_points_come_last():
     vectors = np.eye(4, dtype=np.float32)
     vectors[1:3] = np.nan
-    rows, scores = nearest.find_nearest(vectors, np.ones((1, 4), np.float32), 3)
+    rows, scores = nearest.find_nearest_rows(vectors, np.ones((1, 4), np.float32), 3)
     assert rows[0].tolist() == [0, 3, 1]
     assert scores[0].tolist() == [1, 1, -np.inf]

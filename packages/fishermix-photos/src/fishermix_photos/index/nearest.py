@@ -44,7 +44,7 @@ LARGEST_LENGTH = 1e18  # the lengths and scales of embeddings are far from it; p
 ROUNDING = 2.0**-20  # of the float32 numbers here, as a share of |q'| |x'|
 
 
-def find_nearest(
+def find_nearest_rows(
     vectors: np.ndarray,
     queries: np.ndarray,
     n: int,

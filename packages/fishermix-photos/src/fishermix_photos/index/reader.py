@@ -32,7 +32,7 @@ from fishermix_photos.index.embeddings import EmbeddingFiles
 from fishermix_photos.index.errors import LibraryDamaged
 from fishermix_photos.index.filters import NO_FILTER, Filter, list_conditions
 from fishermix_photos.index.names import NAMES, NameCounts
-from fishermix_photos.index.nearest import EmbeddingCodes, find_nearest, open_codes
+from fishermix_photos.index.nearest import EmbeddingCodes, find_nearest_rows, open_codes
 from fishermix_photos.index.photo import Photo, make_photos
 from fishermix_photos.index.protocol import PhotoIndex
 from fishermix_photos.index.scan import Stamp
@@ -297,7 +297,7 @@ class LocalReader(PhotoIndex):
             self._expect_length(embeddings, query)
             excluded = self._find_excluded(embeddings, prefixes, filter)
             vector = np.ascontiguousarray(query[None], np.float32)
-            best, scores = find_nearest(embeddings, vector, n, excluded, self._open_codes(state))
+            best, scores = find_nearest_rows(embeddings, vector, n, excluded, self._open_codes(state))
             ranks = {row: rank for rank, row in enumerate(best[0].tolist())}
             where, values = self._limit(prefixes, filter)
             columns = f"SELECT {FOUND} FROM {FOUND_IN} WHERE {where} AND p.row IN"
