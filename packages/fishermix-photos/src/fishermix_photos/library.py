@@ -95,9 +95,9 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         model: ImageTextModel | str | os.PathLike[str] | None = None,
     ):
         self._given_model = model
-        self._loading = threading.RLock()
-        self._lock = threading.Lock()
+        self._loading = threading.RLock()  # held while the model or its sentences are loaded or forgotten
         self._uploads: dict[str, np.ndarray] = {}
+        self._uploading = threading.Lock()  # held while `_uploads` is changed
         self._needed = time.monotonic()  # when networks, captioner or sentences were needed last
         self._open_pool = lru_cache(2)(self._make_pool)  # of the model, and of given sentences
         self._topics = lru_cache(1)(self._find_topics)  # of one version of the library
@@ -419,7 +419,7 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         point = self._uploads.get(id)
         if point is None:
             point = self.model.encode_images([image])[0]
-            with self._lock:
+            with self._uploading:
                 self._uploads[id] = point
                 if len(self._uploads) > REMEMBERED_UPLOADS:
                     del self._uploads[next(iter(self._uploads))]

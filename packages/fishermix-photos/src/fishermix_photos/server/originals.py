@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 import time
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -80,14 +81,20 @@ def _make_small(picture: str, stamp: Stamp) -> bytes:
 
 
 class Uploads:
-    """Small copies of the last photos that were sent, by the ids that the library gives them."""
+    """Small copies of the last photos that were sent, by the ids that the library gives them; several threads
+    may keep some at the same time.
+    """
 
     def __init__(self) -> None:
         self._pictures: dict[str, bytes] = {}
+        self._lock = threading.Lock()
 
     def keep(self, id: str, photo: bytes) -> None:
-        if id not in self._pictures:
-            self._pictures[id] = make_thumbnail(photo, SMALL_SIDE)
+        if id in self._pictures:
+            return
+        picture = make_thumbnail(photo, SMALL_SIDE)
+        with self._lock:
+            self._pictures[id] = picture
             if len(self._pictures) > REMEMBERED_UPLOADS:
                 del self._pictures[next(iter(self._pictures))]
 
