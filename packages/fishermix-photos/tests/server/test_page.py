@@ -1287,3 +1287,15 @@ def test_axe_finds_nothing(page, axe):
     press(page, "?")
     wait(page, lambda: find(page, "help").is_displayed())
     assert find_violations(page, axe) == []
+
+
+def test_a_search_that_finds_nothing_says_why(page):
+    host = page.current_url.split("?")[0]
+    for line, reason in (
+        ("?q=red&near=Lima", "coordinates, so no place can be searched."),
+        ("?camera=nikon", "No photo here was taken with a camera called 'nikon'."),
+    ):
+        page.get(host + line)
+        wait(page, lambda said=reason: said in text(page, "#remarks"))
+        assert text(page, "#status") == "No photos found."
+        assert " (1)" in text(page, "#show-filters")

@@ -28,21 +28,21 @@ def word_note(note: Note) -> str:
             when = _word_period(note.meaning)
             return f"'{note.name}' was read as a date: only photos taken {when}.{_offer_words(note)}"
         case "several_dates":
-            return "The dates were not read: only one date, or one range such as 2018 to 2020, is understood."
+            return "A query can have one date, or one range such as 2018 to 2020. These dates were not read."
         case "no_such_date":
             if note.meaning:
                 return (
                     f"'{note.name}' is not a day of the calendar. Search that month: {_write_command(note)}"
                 )
             return (
-                f"'{note.name}' was not read as a date: there is no such day, or it is in the future. Dates "
-                "are 2019, 2019-07 or 2019-07-14."
+                f"'{note.name}' was not read as a date: there is no such day, or it is in the future. Write "
+                "2019, 2019-07 or 2019-07-14."
             )
         case "undated":
             return "Only photos without a date of their own."
         case "left_out":
             offer = f"Search them: {_write_command(note)}" if note.suggestion else "--undated searches them."
-            return f"Left out: {count_photos(note.count or 0)} without a date of their own. {offer}"
+            return f"Skipped {count_photos(note.count or 0)} without a date of their own. {offer}"
         case "excluded":
             return f"Searching for: {note.meaning}.{_offer_words(note)}"
         case "required":
@@ -50,11 +50,11 @@ def word_note(note: Note) -> str:
         case "preferred":
             return f"Photos named '{note.name}' come first: {note.count:,}."
         case "country":
-            return f"Photos of {note.meaning}."
+            return f"Only photos taken in {note.meaning}."
         case "near":
-            return f"Photos taken within {note.meaning} km of {note.name}."
+            return f"Only photos taken within {note.meaning} km of {note.name}."
         case "month":
-            return f"A month is a date only with a year: {note.name} 2024."
+            return f"To search for the photos of a month, add its year: {note.name} 2024."
         case "similar_word":
             return f"Did you mean {note.meaning} instead of {note.name}?"
         case "corrected":

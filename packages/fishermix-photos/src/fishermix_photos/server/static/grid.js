@@ -23,7 +23,9 @@ const shapeOf = ({ width, height }) => (width && height ? Math.max(0.6, Math.min
 /** What a copy of a picture differs in. */
 function below(photo) {
   if (photo.group === undefined) return "";
-  return make("span", "below", [photo.width && `${photo.width} × ${photo.height}`, photo.bytes && size(photo.bytes), photo.path].filter(Boolean).join(" · "));
+  const facts = [photo.width && `${photo.width} × ${photo.height}`, photo.bytes && size(photo.bytes)].filter(Boolean).map((fact) => `${fact} · `);
+  const path = photo.path.split("/").flatMap((name, position) => (position ? ["/", make("wbr"), name] : [name])); // breaks between names
+  return make("span", "below", ...facts, ...path);
 }
 
 /** Opens the photo, where its near copies are shown. */

@@ -26,21 +26,21 @@ function unknown(names) {
 // Of each kind of note: what is said, the text of the button that searches for its suggestion, and what follows it.
 const SENTENCES = {
   date: ({ name, meaning }) => [`'${name}' was read as a date: only photos taken ${period(meaning)}.`, asWords],
-  several_dates: () => ["The dates were not read: only one date, or one range such as 2018 to 2020, is understood."],
+  several_dates: () => ["A query can have one date, or one range such as 2018 to 2020. These dates were not read."],
   no_such_date: ({ name, meaning }) => meaning
     ? [`'${name}' is not a day of the calendar.`, `Search for ${meaning} instead`]
-    : [`'${name}' was not read as a date: there is no such day, or it is in the future. Dates are 2019, 2019-07 or 2019-07-14.`],
+    : [`'${name}' was not read as a date: there is no such day, or it is in the future. Write 2019, 2019-07 or 2019-07-14.`],
   undated: () => ["Only photos without a date of their own."],
-  left_out: ({ count }) => [`Left out: ${photos(count)} without a date of their own.`, "Search them"],
+  left_out: ({ count }) => [`Skipped ${photos(count)} without a date of their own.`, "Search them"],
   corrected: ({ name, meaning }) => [`Showing results for ${meaning}.`, `Search instead for ${name}`],
   excluded: ({ meaning }) => [`Searching for: ${meaning}.`, asWords],
   required: ({ name, count }) => [`Only photos named '${name}': ${count.toLocaleString("en")}.`, "Search all photos for these words"],
   preferred: ({ name, count }) => [`Photos named '${name}' come first: ${count.toLocaleString("en")}.`],
-  country: ({ meaning }) => [`Photos of ${meaning}.`],
-  near: ({ name, meaning }) => [`Photos taken within ${meaning} km of ${name}.`],
+  country: ({ meaning }) => [`Only photos taken in ${meaning}.`],
+  near: ({ name, meaning }) => [`Only photos taken within ${meaning} km of ${name}.`],
   ignored: ({ names }) => [unknown(names)],
   guessed: ({ names }) => [unknown(names)],
-  month: ({ name }) => [`A month is a date only with a year: ${name} 2024.`],
+  month: ({ name }) => [`To search for the photos of a month, add its year: ${name} 2024.`],
   no_coordinates: ({ count }) => [`${count === 1 ? "The only photo here has no" : `None of the ${photos(count)} here has`} coordinates, so no place can be searched.`],
   none_near: ({ name, meaning, count }) => [`None of the ${photos(count)} with coordinates is near ${name}.${meaning ? ` Places: ${meaning}.` : ""}`],
   no_folder: ({ name, meaning }) => [`There is no folder called '${name}'. Folders: ${meaning}.`],

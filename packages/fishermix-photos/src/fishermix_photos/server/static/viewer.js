@@ -113,7 +113,7 @@ function map({ place, latitude, longitude }) {
 }
 
 function facts(details) {
-  const sizes = details.width ? `${details.width} × ${details.height}` : "";
+  const sizes = details.width ? `${details.width}\u00a0×\u00a0${details.height}` : "";
   const taken = details.taken && `${when(details.taken)}${details.taken_from === "file" ? " (time of the file)" : ""}`;
   const known = [taken, map(details), details.camera, sizes, details.kind, details.bytes && size(details.bytes)].filter(Boolean);
   return known.flatMap((fact, number) => (number ? [" · ", fact] : [fact]));
