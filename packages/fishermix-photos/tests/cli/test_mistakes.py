@@ -114,7 +114,7 @@ def test_explain_explains_what_is_wanted(tiny, tmp_path, monkeypatch):
     plain = json.loads(tiny("explain", "red", photo, "--json"))
     assert plain["subtracted"] == remarks == []
     blue = json.loads(tiny("explain", "blue", photo, "--json"))["score"]
-    drop_of_blue = (blue - 0.2) + 4 * (blue - 0.35)
+    drop_of_blue = (blue - 0.1) + 4 * (blue - 0.2)
     for query, subtracted in {
         "red without blue": ["blue"],
         "red - blue": ["blue"],

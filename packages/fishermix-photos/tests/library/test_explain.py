@@ -46,7 +46,7 @@ def test_words_count_by_what_the_score_loses_without_them(model, photo):
     [part] = found.subtracted
     assert part.sentence == "ca"
     assert part.score == pytest.approx(float(model.encode_text(["ca"])[0] @ photo), abs=1e-6)
-    lost = max(0, part.score - 0.2) + 4 * max(0, part.score - 0.35)
+    lost = max(0, part.score - 0.1) + 4 * max(0, part.score - 0.2)
     assert part.drop == pytest.approx(2 * lost, abs=1e-6)
     assert found.score == pytest.approx(whole - part.drop, abs=1e-6)
 
