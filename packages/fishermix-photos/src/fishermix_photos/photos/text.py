@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -28,6 +28,7 @@ LONGEST_SIDE = 1600  # pixels of what is read; a page of a book is legible
 SECONDS = 60.0  # for a picture; the first one also loads the networks
 MOST_BYTES = 2 << 30  # of the address space, beyond that of the process at its start
 LEAST_CONFIDENCE = 0.85  # of a line
+LEAST_SPACE = 0.05  # the probability of a space between two letters that is one
 MOST_CHARACTERS = 20_000  # in a photo
 PREVENTS_DELAYS = 19  # the nice value of the process: a search goes first
 
@@ -125,4 +126,26 @@ def _load_networks() -> Any:
 
     os.nice(PREVENTS_DELAYS)
     cv2.setNumThreads(1)
-    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
+    networks = RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
+    letters = networks.text_rec.postprocess_op.character
+    networks.text_rec.postprocess_op = lambda lines, *_, **__: [decode_line(line, letters) for line in lines]
+    return networks
+
+
+def decode_line(line: np.ndarray, letters: Sequence[str]) -> tuple[str, float]:
+    """The most probable text (CTC) of probabilities (steps, letters), and the mean of those of its letters.
+
+    The first letter is the blank, the last one the space. The network was trained on Chinese, and hides most
+    spaces between Latin words behind a blank: "FIN DEL MUNDO" would be one word.
+    """
+    best = line.argmax(axis=1)
+    is_new = np.concatenate([[True], best[1:] != best[:-1]]) & (best != 0)
+    steps = np.flatnonzero(is_new)
+    text, last = "", 0
+    for step in steps.tolist():
+        if text and line[last + 1 : step, -1].max(initial=0) > LEAST_SPACE:
+            text += " "
+        text += letters[best[step]]
+        last = step
+    confidence = float(line[steps, best[steps]].mean()) if len(steps) else 0.0
+    return " ".join(text.split()), confidence
