@@ -121,11 +121,10 @@ def read_text(pixels: bytes, size: tuple[int, int]) -> str:
 
 @cache
 def _load_networks() -> Any:
-    import cv2
+    os.nice(PREVENTS_DELAYS)
+    os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
     from rapidocr_onnxruntime import RapidOCR
 
-    os.nice(PREVENTS_DELAYS)
-    cv2.setNumThreads(1)
     networks = RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
     letters = networks.text_rec.postprocess_op.character
     networks.text_rec.postprocess_op = lambda lines, *_, **__: [decode_line(line, letters) for line in lines]
