@@ -1,7 +1,7 @@
 """Reading the text in photos: signs, receipts, screenshots and slides, by a process of its own.
 
-The photo is decoded as all photos are. The process gets nothing but its pixels, at the lowest priority and in
-one thread; a picture that exceeds a limit of time or memory ends it, and the next one gets a new process.
+The photo is decoded as all photos are. The process gets nothing but its pixels, at a low priority and in one
+thread; a picture that exceeds a limit of time or memory ends it, and the next one gets a new process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fishermix_photos.photos.worker import Worker
 
 PACKAGE = "rapidocr-onnxruntime"
 LONGEST_SIDE = 1600  # pixels of what is read; a page of a book is legible
-SECONDS = 60.0  # for a picture; the first one also loads the networks
+SECONDS = 300.0  # for a picture: a busy machine gives little of its time to the process
 MOST_BYTES = 2 << 30  # of the address space, beyond that of the process at its start
 LEAST_CONFIDENCE = 0.85  # of a line
 LEAST_SPACE = 0.05  # the probability of a space between two letters that is one
 MOST_CHARACTERS = 20_000  # in a photo
-PREVENTS_DELAYS = 19  # the nice value of the process: a search goes first
+NICENESS = 10  # of the process: a search goes first
 
 ReadText = Callable[[Image.Image], str]
 
@@ -121,7 +121,7 @@ def read_text(pixels: bytes, size: tuple[int, int]) -> str:
 
 @cache
 def _load_networks() -> Any:
-    os.nice(PREVENTS_DELAYS)
+    os.nice(NICENESS)
     os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
     from rapidocr_onnxruntime import RapidOCR
 
