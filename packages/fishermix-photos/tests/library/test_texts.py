@@ -121,6 +121,14 @@ def test_several_words_are_found_as_they_are(library):
     assert [note.name for note in found.notes if note.kind == "written"] == ["red green"]
 
 
+def test_words_in_quotes_are_looked_for_whatever_they_are(library):
+    library.read_texts(read=Reader(**READER))
+    assert [note.kind for note in library.search("green").notes] == ["preferred"]
+    found = library.search('"green" + blue')
+    assert found.photos[0].text == "a green sign"
+    assert found.notes[-1] == Note("written", "green", count=1)
+
+
 def test_an_interruption_keeps_what_was_read_and_the_next_call_goes_on(library, monkeypatch):
     reader = Reader(**READER)
 

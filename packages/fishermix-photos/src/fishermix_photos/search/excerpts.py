@@ -31,7 +31,7 @@ def add_excerpts(results: Results, reading: Reading, index: PhotoIndex) -> Resul
         text = texts.get(photo.id, "")
         found = (excerpt for phrase in phrases if (excerpt := cut_excerpt(text, phrase)))
         excerpt = next(found, "")
-        if not excerpt and of_kind and len(text.split()) >= FEWEST_WORDS:
+        if not excerpt and of_kind and photo.band is None and len(text.split()) >= FEWEST_WORDS:
             excerpt = cut_excerpt(text)
         photos.append(replace(photo, text=excerpt or None))
     return replace(results, photos=tuple(photos))

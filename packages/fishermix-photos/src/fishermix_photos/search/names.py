@@ -12,7 +12,8 @@ then photos of that name come first within likely, maybe and unlikely.
 
 The text in photos counts as a name of theirs if the model does not know the word. Photos that show another
 word come first of all if hardly any caption contains it: a street sign must not hide the castles, and signs
-with everyday words say little. Several words are also looked for as they are: "happy birthday".
+with everyday words say little. Several words are also looked for as they are ("happy birthday"), and so is
+what is in quotes.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ def find_names(
                 quoted |= {name: replace(term, is_quoted=True) for name in found.required}
                 term = replace(term, value=found.rest)
             check_words(term.value)
+        elif term.kind == "text" and term.sign == "+" and _is_written(fold(term.value), count_names):
+            written.append(fold(term.value))
         if term.value:
             left.append(term)
     return NameReading(
@@ -132,8 +135,8 @@ class _TextNames:
                 self.preferred += [name for name in phrases if 0 < self._count_named(name) <= MOST_PREFERRED]
                 self.written += [name for name in phrases if 0 < self.counts[name].texts <= MOST_PREFERRED]
         whole = fold(text)
-        if not self.required and whole not in self.written and 1 < len(whole.split()) <= LONGEST_NAME:
-            self.written += [whole] if 0 < count_names([whole])[whole].texts <= MOST_PREFERRED else []
+        if not self.required and 1 < len(whole.split()) <= LONGEST_NAME and _is_written(whole, count_names):
+            self.written.append(whole)
         rest = " ".join(self.words[position] for position in left)
         self.rest = rest if len(left) == len(self.words) or describes(rest) else ""
 
@@ -200,6 +203,11 @@ def _may_be_name(word: str, folded: str) -> bool:
     if folded.isdigit():
         return len(folded) >= SHORTEST_NUMBER
     return len(folded) > 1 and word.lower() not in STOP_WORDS
+
+
+def _is_written(phrase: str, count_names: CountNames) -> bool:
+    """Whether some photos show a phrase, and not too many."""
+    return bool(phrase) and 0 < count_names([phrase])[phrase].texts <= MOST_PREFERRED
 
 
 def _is_filter(name: str, phrase: str, counts: NameCounts, model: ImageTextModel) -> bool:

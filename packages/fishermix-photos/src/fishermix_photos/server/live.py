@@ -371,7 +371,7 @@ class LiveLibrary:
                 raise Stopped
             self._n_read = before + done
             self._set("ready", "Reading text in photos", self._n_read, before + (total or 0))
-            if time.monotonic() - begun > seconds:
+            if done and time.monotonic() - begun > seconds:
                 raise TimeToLook
 
         problem = None
