@@ -305,8 +305,8 @@ class LiveLibrary:
         """Wait until photos were added, changed or deleted, or the server stops."""
         while not self._stop.is_set():
             seconds = max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds)
-            if not self._read_texts(max(seconds, SECONDS_OF_READING)):
-                self._rest(seconds)
+            has_more = self._read_texts(max(seconds, SECONDS_OF_READING))
+            self._rest(0.0 if has_more else seconds)
             if self._stop.is_set() or self._look():
                 return
 
@@ -389,6 +389,9 @@ class LiveLibrary:
             problem = replace_undecodable(str(error))
         except OSError as error:
             problem = f"Text in photos was not read. {explain_os_error(error)}"
+        except Exception as error:
+            problem = f"Text in photos was not read ({type(error).__name__}: {error})."
+            log.error("Text in photos was not read.", exc_info=error)
         if problem is not None:
             self.events.say(problem)
             self._progress = replace(self._progress, problem=problem)
