@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -n 2
 PROJECTS := pyproject.toml packages/fishermix/pyproject.toml packages/fishermix-photos/pyproject.toml packages/fishermix-lab/pyproject.toml
 
 # All extras but torch, without which `make test-minimum` runs.
-EXTRAS := compiled serve dask raw video jxl postgres plots onnx
+EXTRAS := compiled serve dask raw video jxl postgres plots onnx text
 
 .PHONY: demo test test-minimum bench lint audit docs package fuzz hostile kills errors power-losses requests word2vec model clean
 
@@ -155,7 +155,7 @@ $(VENV)/.demo: $(PROJECTS) | $(VENV)/bin/python
 $(VENV)/.test: $(PROJECTS) | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) --editable 'packages/fishermix[dask,plots]' \
-	  --editable 'packages/fishermix-photos[serve,postgres,onnx,raw,video,jxl]' --editable 'packages/fishermix-lab[torch,onnx]' --group test --group lint
+	  --editable 'packages/fishermix-photos[serve,postgres,onnx,raw,video,jxl,text]' --editable 'packages/fishermix-lab[torch,onnx]' --group test --group lint
 	sh tools/install_browser.sh
 	touch $@
 

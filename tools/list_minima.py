@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("fishermix", "fishermix-photos", "fishermix-lab")
-REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+(?:\[[^]]*\])?)>=([0-9.]+)")
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+(?:\[[^]]*\])?)>=([0-9.]+)(?:,<[0-9.]+)?(; .+)?")
 
 
 def read_toml(folder: Path) -> dict:
@@ -49,7 +49,7 @@ def list_minima(projects: Sequence[dict], groups: dict, names: Iterable[str] = (
         match = REQUIREMENT.fullmatch(requirement)
         if not match:
             raise SystemExit(f"pyproject.toml: '{requirement}' has no minimum version such as numpy>=2.0.")
-        pins.append(f"{match[1]}=={match[2]}")
+        pins.append(f"{match[1]}=={match[2]}{match[3] or ''}")
     return list(dict.fromkeys(pins))
 
 

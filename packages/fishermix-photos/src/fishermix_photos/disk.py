@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -213,17 +213,17 @@ def _may_be_damage(error: sqlite3.Error) -> bool:
 
 
 def diagnose(
-    error: sqlite3.Error, folder: Path, connect: Callable[[], sqlite3.Connection], words: str | None = None
+    error: sqlite3.Error, folder: Path, connect: Callable[[], sqlite3.Connection], words: Sequence[str] = ()
 ) -> str:
     """What an error of a database in `folder` means, as `explain_sqlite_error`, but `DAMAGED` only if the
-    database is still damaged when it is read again. `words` is its FTS5 table.
+    database is still damaged when it is read again. `words` are its FTS5 tables.
     """
     return (
         find_damage(folder, connect, words) if _may_be_damage(error) else explain_sqlite_error(error, folder)
     )
 
 
-def find_damage(folder: Path, connect: Callable[[], sqlite3.Connection], words: str | None = None) -> str:
+def find_damage(folder: Path, connect: Callable[[], sqlite3.Connection], words: Sequence[str] = ()) -> str:
     """`DAMAGED` if a database is damaged, else why a read failed.
 
     SQLite reports a failed read (EIO) as damage, FTS5 as a failed constructor. So a new connection copies all
@@ -237,8 +237,8 @@ def find_damage(folder: Path, connect: Callable[[], sqlite3.Connection], words: 
             if copy.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
                 return DAMAGED
             names = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
-            if words in names:  # it is made with the other tables, after the file
-                copy.execute(f"INSERT INTO {words} ({words}) VALUES ('integrity-check')")
+            for table in names.intersection(words):  # they are made with the other tables, after the file
+                copy.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
     except UnicodeDecodeError:
         return DAMAGED
     except sqlite3.Error as error:

@@ -47,12 +47,14 @@ from fishermix_photos.search.vectors import Sentences, compare_by_cosine, embed_
 if TYPE_CHECKING:
     from fishermix_photos.index.duplicates import DuplicateGroup
     from fishermix_photos.index.protocol import PhotoIndex
+    from fishermix_photos.index.texts import TextCounts
     from fishermix_photos.index.values import Scope
     from fishermix_photos.model.captioner.consensus import Description
     from fishermix_photos.model.explain import Explanation
     from fishermix_photos.model.model import ImageTextModel
     from fishermix_photos.model.sentences import SentencePool
     from fishermix_photos.photos.open import ImageSource
+    from fishermix_photos.photos.text import ReadText
 
 Progress = Callable[[str, int, int | None], None]
 ADDRESSES = ("postgresql://", "postgres://")
@@ -190,6 +192,36 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         if changes.encoded:
             self._needed = time.monotonic()
         return changes
+
+    def read_texts(
+        self,
+        folders: Sequence[str | os.PathLike[str]] = (),
+        on_progress: Progress | None = None,
+        read: ReadText | None = None,
+    ) -> TextCounts:
+        """Read the text in the photos of the library that have not been read, for searches to come.
+
+        An interruption loses the last seconds; the next call goes on.
+
+        Parameters
+        ----------
+        folders : sequence of paths
+            Only photos below these folders.
+        on_progress : callable, optional
+            Is called with what is being done, the number of photos done and their total.
+        read : callable, optional
+            Gives the text in a picture. Default: a process of the package that `fishermix-photos[text]`
+            installs.
+        """
+        from fishermix_photos.index.texts import read_texts
+        from fishermix_photos.photos.text import TextReader
+
+        prefixes = self._store.scope(folders).prefixes
+        with (
+            listen_to_progress(on_progress) if on_progress else nullcontext(),
+            TextReader() if read is None else nullcontext(read) as reader,
+        ):
+            return read_texts(self._store, reader, prefixes)
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path."""

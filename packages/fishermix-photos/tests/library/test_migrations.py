@@ -72,7 +72,7 @@ def expect_everything(index):
     assert index.nearest(embedding(2), 1)[0].relative == "Machu Picchu/ruins.png"
     assert index.known_contents([bytes([3]) * 32])  # a deleted photo is still recognized
     assert index.stamps("/videos/")["/videos/clip.mp4"] == Stamp(1005, 1_500_000_000_000_000_005)
-    assert index.count_names(["peru"])["peru"] == (0, 4, 2)
+    assert index.count_names(["peru"])["peru"] == (0, 4, 2, 0)
     near = Filter(near="-12,-77,20km", camera="canon", kind="JPEG", folder="/2019 Peru")
     assert [photo.relative for photo in index.photos(filter=near)] == ["llama.jpg", "copy of llama.jpg"]
     assert index.verify() == []

@@ -125,6 +125,36 @@ def test_it_follows_folders_as_the_local_library_does(address, tmp_path):
     there.close()
 
 
+def test_texts_are_found_and_lost_as_in_the_local_library(address, tmp_path):
+    photos = tmp_path / "photos"
+    for name in NAMES:
+        paint(photos / f"{name}.png", name)
+
+    def read(image):
+        return "Theatre\nBROADWAY 1681 green" if image.getpixel((1, 1))[0] > 200 else ""
+
+    here, there = PhotoLibrary(tmp_path / "library", TinyModel()), PhotoLibrary(address, TinyModel())
+    for library in (here, there):
+        library.update([photos])
+    assert there.read_texts(read=read) == here.read_texts(read=read) == (7, 3, 0)
+    assert there.read_texts(read=read) == (0, 0, 0)
+    for line in ("broadway", "red in broadway", "1681 theatre", '"green" + red'):
+        found, expected = there.search(line), here.search(line)
+        assert [(one.path, one.text) for one in found.photos] == [
+            (one.path, one.text) for one in expected.photos
+        ]
+        assert found.notes == expected.notes
+    for name in ("red", "white", "yellow"):
+        (photos / f"{name}.png").unlink()
+    for library in (here, there):
+        library.update([photos])
+        assert library.verify() == []
+        assert library.read_texts(read=read) == (0, 0, 0)
+        assert library._store.count_names(["broadway"])["broadway"].texts == 0
+    here.close()
+    there.close()
+
+
 def test_contents_are_shared_and_recognized_after_their_photos_are_gone(store):
     store.write("/a", [entry("/a/x", 1), entry("/a/y", 2)])
     unknown = Entry("/b/no", STAMP, bytes(32))

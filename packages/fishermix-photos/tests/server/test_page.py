@@ -995,6 +995,37 @@ def test_an_empty_library_gets_its_first_folder_on_the_page(screen, served, tmp_
     screen.get_log("browser")  # one request was refused
 
 
+def test_the_page_shows_the_text_that_a_photo_was_found_by(screen, served, tmp_path):
+    paint(tmp_path / "Pictures" / "sign.png", "red")
+    paint(tmp_path / "Pictures" / "wall.png", "blue")
+    read, go_on = [], threading.Event()
+
+    class Reader:
+        def __call__(self, image):
+            read.append(image)
+            assert len(read) < 2 or go_on.wait(30)
+            return f"Theatre {HOSTILE} BROADWAY" if image.getpixel((1, 1))[0] > 200 else ""
+
+        def close(self):
+            pass
+
+    live = LiveLibrary(
+        lambda: PhotoLibrary(tmp_path / "library", TinyModel()), [tmp_path / "Pictures"], open_reader=Reader
+    )
+    live.start()
+    host, port = served(app=create_app(live))
+    screen.get(f"http://{host}:{port}/")
+    wait(screen, lambda: text(screen, "#live-text").startswith("Reading text in photos: 1 of 2"))
+    go_on.set()
+    wait(screen, lambda: not find(screen, "live").is_displayed())
+    screen.get(f"http://{host}:{port}/?q=broadway")
+    wait(screen, lambda: cards(screen) == ["Pictures/sign.png"])
+    assert text(screen, ".below").startswith("text in the photo: Theatre <script>alert(1)</script>")
+    assert text(screen, "#remarks").startswith("Only photos with the name or text 'broadway': 1.")
+    live.stop()
+    check_log(screen)
+
+
 # Keys
 
 

@@ -24,11 +24,14 @@ def doctor(library: options.Library = None, model: options.Model = None) -> None
 
     The exit code is 1 if there is a problem.
     """
+    from fishermix_photos.photos.text import explain_missing_reader, find_reader
+
     problems: list[str] = []
     say(
         f"fishermix   {__version__}",
         f"Python      {platform.python_version()} on {platform.system()} {platform.machine()}",
         f"formats     {', '.join(_formats())}",
+        f"text        {find_reader() or f'is not read (not installed: {explain_missing_reader()})'}",
     )
     say(f"model       {_model(model, problems)}", *_library(library, problems))
     if problems:

@@ -64,6 +64,29 @@ def update(
         _update_folders(photos, folders or known)
 
 
+@library_app.command("read-text", examples=["fishermix library read-text"])
+def read_text(
+    folders: options.KnownFolders = None,
+    library: options.Library = None,
+    max_pixels: options.MaxPixels = None,
+) -> None:
+    """Read the text in photos, such as signs and screenshots: searches find its words, too.
+
+    It takes a second per photo. If you interrupt it, the next call goes on. Photos that were added later are
+    read by the next call.
+    """
+    from fishermix_photos.photos.text import expect_reader
+
+    expect_reader()
+    with open_library(library, None) as photos:
+        photos.expect_there()
+        for folder in folders or ():
+            photos.status(folder)  # raises if the library does not have it
+        found = photos.read_texts(folders or ())
+    failed = f", {found.failed:,} could not be read" if found.failed else ""
+    say(f"{count_photos(found.photos)} read: {found.with_text:,} with text{failed}.")
+
+
 @library_app.command("list", examples=["fishermix library list", "fishermix library list ~/Pictures"])
 def list_folders(
     folder: Annotated[

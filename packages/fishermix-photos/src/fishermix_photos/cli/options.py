@@ -106,4 +106,12 @@ Token = Annotated[
     bool,
     Option("--token", help="Require a token on this machine, too. With --host, it is always required."),
 ]
+ReadText = Annotated[
+    bool,
+    Option(
+        "--text",
+        help="Also read the text in photos, in the background: a second per photo. Needs "
+        "fishermix-photos[text].",
+    ),
+]
 Open = Annotated[bool, Option("--open", help="Open the page in your browser.")]

@@ -126,6 +126,8 @@ def _print_lines(results: Results, names: PathNames) -> None:
         columns = ["" if photo.score is None else f"{photo.score:.3f}", names.describe(photo)]
         if photo.band and not has_headings:
             columns.insert(1, f"{photo.band:8}")
+        if photo.text:
+            columns.append(f"(text in the photo: {photo.text})")
         if photo.similar:
             columns.append(f"(and {len(photo.similar)} similar)")
         lines.append("  ".join(filter(None, columns)))
@@ -144,6 +146,7 @@ def _describe_photo(photo: Photo, names: PathNames) -> dict[str, Any]:
         "similar": [names.write(copy.path) for copy in photo.similar] or None,
         "time": photo.time,
         "page": photo.page,
+        "text": photo.text,
     }
     return {name: value for name, value in values.items() if value is not None} | photo.details.as_json()
 

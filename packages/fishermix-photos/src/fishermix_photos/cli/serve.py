@@ -37,6 +37,7 @@ def serve(
     token: options.Token = False,
     browser: options.Open = False,
     update: options.Update = True,
+    text: options.ReadText = False,
     library: options.Library = None,
     model: options.Model = None,
 ) -> None:
@@ -46,8 +47,11 @@ def serve(
     matches. The page opens at once and shows new photos as they are encoded.
     """
     _expect_packages()
+    if text:
+        _expect_reading(update)
     import webbrowser
 
+    from fishermix_photos.photos.text import TextReader
     from fishermix_photos.server.access import Access, find_own_address, is_loopback
     from fishermix_photos.server.app import create_app
     from fishermix_photos.server.connections import Server
@@ -70,7 +74,7 @@ def serve(
         failed=stop_server,
     )
     open_photos = partial(_open_photos, library, model, folders or (), update)
-    live = LiveLibrary(open_photos, folders or (), update, events)
+    live = LiveLibrary(open_photos, folders or (), update, events, TextReader if text else None)
     server = Server(create_app(live, access=access))
     link = _say_address(address, access)
     if is_empty:
@@ -94,6 +98,18 @@ def _expect_packages() -> None:
             raise FishermixError(
                 f"The server needs {package}. Install it with `{command}`.", code="missing_package"
             )
+
+
+def _expect_reading(update: bool) -> None:
+    """Raise if no text will be read."""
+    from fishermix_photos.photos.text import expect_reader
+
+    expect_reader()
+    if not update:
+        raise FishermixError(
+            "--text changes the library, and --no-update changes nothing. Omit one of them.",
+            code="wrong_parameter",
+        )
 
 
 def _open_photos(

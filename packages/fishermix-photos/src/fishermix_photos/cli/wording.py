@@ -46,9 +46,12 @@ def word_note(note: Note) -> str:
         case "excluded":
             return f"Searching for: {note.meaning}.{_offer_words(note)}"
         case "required":
-            return f"Only photos named '{note.name}': {note.count:,}.{_offer_words(note)}"
+            named = "named" if note.meaning != "text" else "with the name or text"
+            return f"Only photos {named} '{note.name}': {note.count:,}.{_offer_words(note)}"
         case "preferred":
             return f"Photos named '{note.name}' come first: {note.count:,}."
+        case "written":
+            return f"Photos with the text '{note.name}' come first: {note.count:,}."
         case "country":
             return f"Only photos taken in {note.meaning}."
         case "near":

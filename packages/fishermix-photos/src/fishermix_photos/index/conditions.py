@@ -85,8 +85,8 @@ class Near:
 
 @dataclass(frozen=True)
 class HasWords:
-    """These words stand in a row in a column of names, or in any; with `is_prefix`, the last word may be
-    incomplete.
+    """These words stand in a row in a column of names or in the text of the photo, or in any of them; with
+    `is_prefix`, the last word may be incomplete.
     """
 
     phrase: str

@@ -37,6 +37,7 @@ from fishermix_photos.index.migrations import (
 from fishermix_photos.photos.geodesy import distance_km
 
 DATABASE = "library.sqlite"
+WORD_TABLES = ("names", "texts")  # of FTS5
 REBUILD = (
     "Your photos are untouched. Copy the library to another disk, then delete it and add your folders again."
 )
@@ -122,7 +123,7 @@ class Connections:
             reason = DAMAGED
             if isinstance(error, sqlite3.Error) and hasattr(error, "sqlite_errorcode"):
                 # SQLite's own; the others are values that nobody wrote
-                reason = diagnose(error, self.folder, self.open_again, "names")
+                reason = diagnose(error, self.folder, self.open_again, WORD_TABLES)
             if reason == DAMAGED:
                 raise self.damaged(f"cannot be used ({error})") from error
             raise self.unusable(reason) from error
@@ -133,7 +134,7 @@ class Connections:
 
     def expect_damage(self) -> None:
         """Raise if the database is sound, after a check has found errors: then a read has failed."""
-        if (reason := find_damage(self.folder, self.open_again, "names")) != DAMAGED:
+        if (reason := find_damage(self.folder, self.open_again, WORD_TABLES)) != DAMAGED:
             raise self.unusable(reason)
 
     def unusable(self, reason: str) -> FishermixError:

@@ -74,7 +74,10 @@ class Filter:
         Only photos without a date of their own: the time of the file may be that of a copy.
     names
         Words that must follow each other in the name of the file, of a folder that contains it, or of
-        the place where it was taken. Of alternatives, as in "peru|chile", one is enough.
+        the place where it was taken, or in the text that was read in the photo. Of alternatives, as in
+        "peru|chile", one is enough.
+    texts
+        Words that must follow each other in the text that was read in the photo, or alternatives.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class Filter:
     kind: str | None = None
     undated: bool = False
     names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self != Filter()
@@ -289,6 +293,17 @@ FILTERS = (
         parse=lambda names: names,
         limit=lambda names, folders: [
             AnyOf(tuple(HasWords(phrase) for phrase in name.split("|"))) for name in names
+        ],
+    ),
+    FilterKind(
+        name="texts",
+        parameter=None,
+        metavar="",
+        help="Only photos that show these words.",
+        pattern="",
+        parse=lambda names: names,
+        limit=lambda names, folders: [
+            AnyOf(tuple(HasWords(phrase, "text") for phrase in name.split("|"))) for name in names
         ],
     ),
 )

@@ -20,7 +20,7 @@ from fishermix_photos.index.schema import VERSION, define_photo_columns
 APPLICATION_ID = int.from_bytes(b"FiMi")
 OLDEST_VERSION = 3
 SQL_TYPES = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
-TABLE_NAMES = ("state", "folders", "contents", "orphaned", "photos", "names")
+TABLE_NAMES = ("state", "folders", "contents", "orphaned", "photos", "names", "texts")
 TABLES = f"""
 CREATE TABLE state (
     generation INTEGER NOT NULL, model_key TEXT NOT NULL, dimension INTEGER NOT NULL, version INTEGER NOT NULL
@@ -39,6 +39,7 @@ CREATE INDEX photos_by_row ON photos (row);
 CREATE INDEX photos_by_time ON photos (taken, row, is_file);  -- all that counting by year reads
 CREATE INDEX photos_by_place ON photos (latitude, longitude);
 CREATE VIRTUAL TABLE names USING fts5 (file, folders, place);
+CREATE VIRTUAL TABLE texts USING fts5 (words, text UNINDEXED);
 INSERT INTO state VALUES (0, '', 0, 0)
 """
 # To each version from the one before it.
@@ -62,9 +63,10 @@ CREATE INDEX photos_by_row ON photos (row);
 CREATE INDEX photos_by_time ON photos (taken, row, is_file);
 CREATE INDEX photos_by_place ON photos (latitude, longitude)
 """,
+    5: "CREATE VIRTUAL TABLE texts USING fts5 (words, text UNINDEXED)",
 }
 # The table and the column that each version has and those before it lack: a restored dump has no number.
-MARKS = {3: ("dead", "row"), 4: ("orphaned", "row")}
+MARKS = {3: ("dead", "row"), 4: ("orphaned", "row"), 5: ("texts", "words")}
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:

@@ -12,17 +12,19 @@ from fishermix_photos.photos.formats import split_place
 if TYPE_CHECKING:  # it imports numpy; the help of a command needs none
     from fishermix_photos.photos.details import Details
 
-NameColumn = Literal["file", "folders", "place"]  # what has names: the columns of the full-text index
+# What has words: the columns of the names, and the text that was read in the photo.
+NameColumn = Literal["file", "folders", "place", "text"]
 NAMES: tuple[NameColumn, ...] = get_args(NameColumn)
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 
 
 class NameCounts(NamedTuple):
-    """The numbers of photos whose files, folders and places have a name."""
+    """The numbers of photos whose files, folders and places have a name, and that show it as text."""
 
     files: int = 0
     folders: int = 0
     places: int = 0
+    texts: int = 0
 
     def __str__(self) -> str:
         found = self._asdict().items()

@@ -24,6 +24,7 @@ class Photo:
     id : identifies the photo in its library: 16 hexadecimal digits
     path : the absolute path of the file; bytes that are not text are escaped as by `os.fsdecode`
     folder : the folder of the library that contains it
+    text : an excerpt of the text in the photo, if a search looked for it
     label : its name, with as much of its path as tells it from the other folders; see `name_folders`
     time : of a video frame, in seconds
     page : of a TIFF file, if it is not the first one
@@ -43,6 +44,7 @@ class Photo:
     probability: float | None = None
     band: Band | None = None
     similar: tuple[Photo, ...] = ()
+    text: str | None = None
     label: str | None = None
 
     @property

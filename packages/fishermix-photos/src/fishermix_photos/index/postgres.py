@@ -45,11 +45,13 @@ from fishermix_photos.index.schema import (
     FOUND,
     FOUND_IN,
     RULES,
+    UNREAD,
     VERSION,
     FoundPhoto,
+    UnreadPhoto,
     define_photo_columns,
 )
-from fishermix_photos.index.values import Entry, Picture, State, today
+from fishermix_photos.index.values import Entry, Picture, State, Unread, today
 from fishermix_photos.index.writer import DAYS_ORPHANED
 from fishermix_photos.photos.details import NO_DETAILS, Details, find_bounds_of_dates
 from fishermix_photos.photos.geodesy import EARTH_RADIUS_KM
@@ -71,6 +73,12 @@ SQL_TYPES = {
     str: 'text COLLATE "C"',
     bytes: "bytea",
 }
+TEXTS = """
+CREATE TABLE fishermix.texts (
+    rowid bigint PRIMARY KEY REFERENCES fishermix.contents ON DELETE CASCADE,
+    words text NOT NULL, text text NOT NULL
+);
+"""
 SCHEMA = f"""
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE SCHEMA fishermix;
@@ -97,6 +105,7 @@ CREATE TABLE fishermix.names (
     rowid bigint PRIMARY KEY REFERENCES fishermix.photos ON DELETE CASCADE,
     file text NOT NULL, folders text NOT NULL, place text NOT NULL
 );
+{TEXTS}
 CREATE FUNCTION fishermix.distance_km(
     a double precision, b double precision, c double precision, d double precision
 ) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
@@ -110,6 +119,7 @@ MIGRATIONS = {
 ALTER TABLE fishermix.dead RENAME TO orphaned;
 ALTER TABLE fishermix.contents RENAME COLUMN point TO embedding;
 """,
+    5: TEXTS,
 }
 ORDERS = {  # doubtful dates last, then photos without a date of their own
     "date": f"{UNDATED}, p.taken < %s OR p.taken > %s, p.taken DESC, p.path",
@@ -280,6 +290,21 @@ class PostgresIndex(PhotoIndex):
             found[phrase] = NameCounts(*counts)
         return found
 
+    def unread(self, prefixes: Sequence[str] = ()) -> list[Unread]:
+        where, values = write_conditions(limit_to(prefixes))
+        found = self._ask(UnreadPhoto, UNREAD.format(where=where), *values)
+        return [
+            Unread(sha256, os.fsdecode(path), Stamp(size, mtime_ns), *rest)
+            for sha256, path, size, mtime_ns, *rest in found
+        ]
+
+    def texts(self, ids: Sequence[str]) -> dict[str, str]:
+        query = (
+            "SELECT p.id, t.text FROM photos p JOIN texts t ON t.rowid = p.row "
+            "WHERE t.text != '' AND p.id = ANY(%s)"
+        )
+        return dict(self._ask(tuple[str, str], query, list(ids)))
+
     def places(self, prefixes: Sequence[str] = ()) -> list[tuple[str, float, float]]:
         where, values = write_conditions(limit_to(prefixes))
         query = (
@@ -351,6 +376,16 @@ class PostgresIndex(PhotoIndex):
             change = PostgresChange(self._connection)
             yield change
             change.finish()
+
+    def write_texts(self, texts: Sequence[tuple[bytes, str, str]]) -> None:
+        query = (
+            "INSERT INTO texts (rowid, words, text) SELECT c.row, %s, %s FROM contents c WHERE c.sha256 = %s "
+            "AND c.row IN (SELECT row FROM photos) ON CONFLICT DO NOTHING"
+        )
+        with self._explain_errors(), self._connection.transaction():
+            self._connection.execute(LOCK_CHANGES)
+            for sha256, words, text in texts:
+                self._connection.execute(query, (words, text.replace("\0", ""), sha256))
 
     @contextmanager
     def updating(self, folders: Sequence[str]) -> Iterator[None]:
@@ -432,6 +467,10 @@ class PostgresChange:
             "AND NOT EXISTS (SELECT FROM photos p WHERE p.row = c.row) ON CONFLICT DO NOTHING",
             *(today(), list(self._left)),
         )
+        self._run(
+            "DELETE FROM texts WHERE rowid = ANY(%s) AND rowid IN (SELECT row FROM orphaned)",
+            list(self._left),
+        )
 
     def find_folder(self, path: str) -> int:
         found = self._run("SELECT id FROM folders WHERE path = %s", os.fsencode(path))
@@ -479,7 +518,7 @@ class PostgresChange:
         self._run("DELETE FROM photos WHERE path = %s", os.fsencode(path))
 
     def start_over(self, model_key: str, dimension: int) -> None:
-        for table in ("names", "photos", "orphaned", "contents"):
+        for table in ("names", "texts", "photos", "orphaned", "contents"):
             self._run(f"DELETE FROM {table}")
         self._run("UPDATE state SET model_key = %s, dimension = %s", model_key, dimension)
 
@@ -532,9 +571,13 @@ def _write_condition(condition: Condition) -> tuple[str, list[Any]]:
             exact = "distance_km(p.latitude, p.longitude, %s, %s) <= %s"
             return f"{box} AND {exact}", [*condition.box, latitude, longitude, kilometers]
         case HasWords(phrase, column, is_prefix):
-            text = f"n.{column}" if column else "concat_ws(' | ', n.file, n.folders, n.place)"
             words = f"% {phrase}{'' if is_prefix else ' '}%"  # words and numbers only: nothing to escape
-            return f"p.number IN (SELECT n.rowid FROM names n WHERE ' ' || {text} || ' ' LIKE %s)", [words]
+            in_text = "p.row IN (SELECT t.rowid FROM texts t WHERE ' ' || t.words || ' ' LIKE %s)"
+            if column == "text":
+                return in_text, [words]
+            text = f"n.{column}" if column else "concat_ws(' | ', n.file, n.folders, n.place)"
+            in_names = f"p.number IN (SELECT n.rowid FROM names n WHERE ' ' || {text} || ' ' LIKE %s)"
+            return (in_names, [words]) if column else (f"{in_names} OR {in_text}", [words, words])
         case AnyOf(conditions):
             written = [_write_condition(one) for one in conditions]
             where = " OR ".join(f"({sql})" for sql, _ in written) or "FALSE"

@@ -17,7 +17,7 @@ from fishermix_photos.index.filters import NO_FILTER, Filter
 from fishermix_photos.index.names import NameCounts
 from fishermix_photos.index.photo import Photo
 from fishermix_photos.index.scan import Stamp, add_slash, resolve
-from fishermix_photos.index.values import Entry, Picture, Scope, State
+from fishermix_photos.index.values import Entry, Picture, Scope, State, Unread
 
 
 class Change(Protocol):
@@ -121,6 +121,21 @@ class PhotoIndex(ABC):
     @abstractmethod
     def count_names(self, phrases: Iterable[str], prefixes: Sequence[str] = ()) -> dict[str, NameCounts]:
         """The number of files that have these words in the names of the file, its folders and its place."""
+
+    @abstractmethod
+    def unread(self, prefixes: Sequence[str] = ()) -> list[Unread]:
+        """The photos below the prefixes whose text has not been read, those of the same content in a row."""
+
+    @abstractmethod
+    def texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """The text in photos, by id; without those that show none."""
+
+    @abstractmethod
+    def write_texts(self, texts: Sequence[tuple[bytes, str, str]]) -> None:
+        """Store the words and the text that were read in the photos of a content, by its hash, in one
+        transaction. They are lost with the last of these photos. The number of changes stays: photos and
+        embeddings are the same.
+        """
 
     @abstractmethod
     def places(self, prefixes: Sequence[str] = ()) -> list[tuple[str, float, float]]:

@@ -36,8 +36,17 @@ from fishermix_photos.index.nearest import EmbeddingCodes, find_nearest_rows, op
 from fishermix_photos.index.photo import Photo, make_photos
 from fishermix_photos.index.protocol import PhotoIndex
 from fishermix_photos.index.scan import Stamp
-from fishermix_photos.index.schema import FOUND, FOUND_IN, RULES, Fingerprint, FoundPhoto, RowNumber
-from fishermix_photos.index.values import Picture, State
+from fishermix_photos.index.schema import (
+    FOUND,
+    FOUND_IN,
+    RULES,
+    UNREAD,
+    Fingerprint,
+    FoundPhoto,
+    RowNumber,
+    UnreadPhoto,
+)
+from fishermix_photos.index.values import Picture, State, Unread
 from fishermix_photos.photos.details import find_bounds_of_dates
 
 T = TypeVar("T")
@@ -184,6 +193,20 @@ class LocalReader(PhotoIndex):
                 counts += self._ask(tuple[int], query, *values)[0]
             found[phrase] = NameCounts(*counts)
         return found
+
+    def unread(self, prefixes: Sequence[str] = ()) -> list[Unread]:
+        where, values = write_conditions(limit_to(prefixes))
+        found = self._ask(UnreadPhoto, UNREAD.format(where=where), *values)
+        return [
+            Unread(sha256, os.fsdecode(path), Stamp(size, mtime_ns), *rest)
+            for sha256, path, size, mtime_ns, *rest in found
+        ]
+
+    def texts(self, ids: Sequence[str]) -> dict[str, str]:
+        query = (
+            "SELECT p.id, t.text FROM photos p JOIN texts t ON t.rowid = p.row WHERE t.text != '' AND p.id IN"
+        )
+        return dict(self._ask_keys(tuple[str, str], query, ids))
 
     def places(self, prefixes: Sequence[str] = ()) -> list[tuple[str, float, float]]:
         where, values = write_conditions(limit_to(prefixes))
@@ -389,8 +412,12 @@ def _write_condition(condition: Condition) -> tuple[str, list[Any]]:
             return f"{box} AND {exact}", [*condition.box, latitude, longitude, kilometers]
         case HasWords(phrase, column, is_prefix):
             where = f"{{{column}}} : " if column else ""  # quotes: the words are no operators
-            match = f'{where}"{phrase}"{" *" if is_prefix else ""}'
-            return "p.number IN (SELECT rowid FROM names WHERE names MATCH ?)", [match]
+            match = f'"{phrase}"{" *" if is_prefix else ""}'
+            in_text = "p.row IN (SELECT rowid FROM texts WHERE texts MATCH ?)"
+            if column == "text":
+                return in_text, [match]
+            in_names = "p.number IN (SELECT rowid FROM names WHERE names MATCH ?)"
+            return (in_names, [where + match]) if column else (f"{in_names} OR {in_text}", [match, match])
         case AnyOf(conditions):
             written = [_write_condition(one) for one in conditions]
             where = " OR ".join(f"({sql})" for sql, _ in written) or "FALSE"

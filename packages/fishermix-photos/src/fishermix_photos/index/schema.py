@@ -6,6 +6,7 @@ photos      their files, frames and pages by path; each has the row of its conte
 contents    the rows: hash, fingerprint and checksum of the embedding, or the embedding itself
 orphaned    rows that no photo refers to any more, with the day since 1970 on which that began
 names       the words of the names of a photo's file, folders and place, by the number of the photo
+texts       the text in a photo and its words, by the row of its content; a content without one is unread
 state       one row: the model whose embeddings these are, and the number of changes so far
 """
 
@@ -21,7 +22,7 @@ from msgspec import Meta
 
 from fishermix_photos.photos.details import DETAILS, Details
 
-VERSION = 4  # of the tables; an older library is migrated
+VERSION = 5  # of the tables; an older library is migrated
 RowNumber = Annotated[int, Meta(ge=0, le=2**40)]
 UNIQUE = "UNIQUE"
 
@@ -47,6 +48,13 @@ FOUND = f"p.row, p.id, p.path, f.path, p.kind, {', '.join(f'p.{name}' for name i
 FOUND_IN = "photos p JOIN folders f ON f.id = p.folder"
 _FOUND_TYPES: Any = (RowNumber, COLUMNS["id"], bytes, bytes, Text, *(COLUMNS[name] for name in DETAILS))
 FoundPhoto: Any = tuple[_FOUND_TYPES]
+# What is read of a photo before its text; of files of several pictures, the first page, and no videos.
+UNREAD = (
+    "SELECT c.sha256, p.path, p.size, p.mtime_ns, p.kind, p.camera, p.width, p.height "
+    "FROM photos p JOIN contents c ON c.row = p.row WHERE p.is_file AND p.kind != 'video' AND {where} "
+    "AND p.row NOT IN (SELECT rowid FROM texts) ORDER BY p.row, p.path"
+)
+UnreadPhoto: Any = tuple[bytes, bytes, int, int, Text, str | None, int | None, int | None]
 Fingerprint: Any = Annotated[bytes, Meta(min_length=32, max_length=32)] | None
 
 # Each counts what must not be there.
@@ -61,6 +69,8 @@ RULES = {
     "(SELECT row FROM photos WHERE row IS NOT NULL)",
     "photos have no names, or names have no photo.": "SELECT (SELECT count(*) FROM photos) - count(p.number) "
     "+ count(*) - count(p.number) FROM names n LEFT JOIN photos p ON p.number = n.rowid",
+    "texts belong to no photo.": "SELECT count(*) FROM texts WHERE rowid NOT IN "
+    "(SELECT row FROM photos WHERE row IS NOT NULL)",
     "content hashes do not have 32 bytes.": "SELECT count(*) FROM contents WHERE length(sha256) != 32",
 }
 

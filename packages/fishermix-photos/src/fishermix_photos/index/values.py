@@ -87,6 +87,18 @@ class Entry:
         return vars(columns)
 
 
+class Unread(NamedTuple):
+    """A photo whose text has not been read: the hash of its content, its path and stamp, and its details."""
+
+    sha256: bytes
+    path: str
+    stamp: Stamp
+    kind: str
+    camera: str | None
+    width: int | None
+    height: int | None
+
+
 class Picture(NamedTuple):
     """The content of a photo: its row, which equal contents share, its fingerprint (see `duplicates`; None of
     plain surfaces, videos and TIFF files) and its embedding (d,).

@@ -123,6 +123,15 @@ class LocalIndex(LocalReader):
         with suppress(OSError):  # other files are in it
             self.folder.rmdir()
 
+    def write_texts(self, texts: Sequence[tuple[bytes, str, str]]) -> None:
+        query = (
+            "INSERT INTO texts (rowid, words, text) SELECT c.row, ?, ? FROM contents c WHERE c.sha256 = ? "
+            "AND c.row IN (SELECT row FROM photos) AND c.row NOT IN (SELECT rowid FROM texts)"
+        )
+        with self._connections.explain_damage(), transaction(self._connections.writing):
+            for sha256, words, text in texts:
+                self._connection.execute(query, (words, text, sha256))
+
     def remove_folder(self, folder: str) -> None:
         try:
             super().remove_folder(folder)
@@ -198,6 +207,7 @@ class LocalChange:
                 self._run(
                     "INSERT INTO orphaned (row, day) VALUES (?, ?) ON CONFLICT DO NOTHING", row, today()
                 )
+                self._run("DELETE FROM texts WHERE rowid = ?", row)
         if self._appended:
             state = self._index.state()
             data = b"".join(self._appended)
@@ -278,7 +288,7 @@ class LocalChange:
     # Embeddings
 
     def start_over(self, model_key: str, dimension: int) -> None:
-        for table in ("names", "photos", "orphaned", "contents"):
+        for table in ("names", "texts", "photos", "orphaned", "contents"):
             self._run(f"DELETE FROM {table}")
         generation = next_generation(self._index.state().generation)
         query = "UPDATE state SET model_key = ?, dimension = ?, generation = ?"
@@ -298,6 +308,7 @@ class LocalChange:
         moves = [(new, old) for new, old in enumerate(kept) if new != old]
         for table in ("contents", "photos", "orphaned"):
             self._index._connection.executemany(f"UPDATE {table} SET row = ? WHERE row = ?", moves)
+        self._index._connection.executemany("UPDATE texts SET rowid = ? WHERE rowid = ?", moves)
         self._run("UPDATE state SET generation = ?", generation)
 
     def _find_end(self) -> int:

@@ -81,7 +81,7 @@ def ask_worker(
     return answer["result"]
 
 
-class _Worker:
+class Worker:
     """One process, started when it is made; one picture at a time."""
 
     def __init__(self) -> None:
@@ -180,26 +180,26 @@ def _import_folders() -> list[str]:
     ]
 
 
-_idle: list[_Worker] = []
+_idle: list[Worker] = []
 _lock = threading.Lock()
 _places = threading.BoundedSemaphore(MOST_WORKERS)
 
 
-def _take() -> _Worker:
+def _take() -> Worker:
     with _lock:
         worker = _idle.pop() if _idle else None
     if worker is not None and worker.process.poll() is not None:
         worker.stop()
         worker = None
     try:
-        return worker or _Worker()
+        return worker or Worker()
     except OSError as error:
         raise UnreadableImage(
             f"the process that decodes pictures did not start ({error})", code="crashed"
         ) from error
 
 
-def _give_back(worker: _Worker) -> None:
+def _give_back(worker: Worker) -> None:
     with _lock:
         _idle.append(worker)
 
@@ -231,7 +231,7 @@ if hasattr(os, "register_at_fork"):
 
 def serve() -> None:
     """Do what standard input asks for until it ends."""
-    from fishermix_photos.photos import decode, metadata, tiff, video
+    from fishermix_photos.photos import decode, metadata, text, tiff, video
 
     tasks: dict[str, Callable[..., Any]] = {
         "start": lambda *_: None,
@@ -241,6 +241,7 @@ def serve() -> None:
         "frame": lambda _, most, take, **place: video.read_frame(max_pixels=most, take=take, **place),
         "list_frames": lambda _, most, take, file: video.list_frame_times(file, most, take),
         "read_video": lambda *_, file: video.read_video_metadata(file),
+        "read_text": lambda pixels, *_, size: text.read_text(pixels, size),
     }
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")

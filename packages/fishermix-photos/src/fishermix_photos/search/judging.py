@@ -41,7 +41,10 @@ def judge(
     probabilities = make_probabilities(hits.sample, vector, model)
     photos = hits.photos if probabilities is None else _add_probabilities(hits, query, probabilities)
     threshold = _find_threshold(hits, query, probabilities)
-    shown = [photo for photo in photos if (photo.score or 0.0) >= threshold]
+    # Their text found them, so they have no probability: that tells how likely a photo looks as asked.
+    first = {photo.id for photo in hits.written}
+    photos = [photo for photo in photos if photo.id not in first]
+    shown = hits.written + [photo for photo in photos if (photo.score or 0.0) >= threshold]
     end = query.offset + query.n
     if query.sort != "score":
         is_limited = query.min_probability is not None or query.min_score is not None
@@ -54,7 +57,7 @@ def judge(
             return None
     page = tuple(shown[query.offset : end])
     best = max((photo.probability for photo in photos if photo.probability is not None), default=None)
-    nothing = probabilities is not None and best is not None and probabilities.exclude(best)
+    nothing = not first and probabilities is not None and best is not None and probabilities.exclude(best)
     is_understood = probabilities is None or probabilities.most == 1
     return Results(
         photos=page,
@@ -62,7 +65,7 @@ def judge(
         unknown_words=vector.unknown_words,
         nothing_matches=nothing,
         is_understood=is_understood,
-        verdict=word_verdict(best, nothing, is_understood) if page else "",
+        verdict=word_verdict(best, nothing, is_understood) if page and not first else "",
     )
 
 

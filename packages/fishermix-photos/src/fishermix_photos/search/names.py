@@ -9,6 +9,11 @@
 A name becomes a filter if it is a file name, if the model does not know it, or if it is the name of a folder
 or a place and hardly any caption of a photo contains it. A name that is also an everyday word hides nothing:
 then photos of that name come first within likely, maybe and unlikely.
+
+The text in photos counts as a name of theirs if the model does not know the word. Photos that show another
+word come first of all if hardly any caption contains it: a street sign must not hide the castles, and signs
+with everyday words say little. Several words are also looked for as they are ("happy birthday"), and so is
+what is in quotes.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 CountNames = Callable[[Sequence[str]], Mapping[str, NameCounts]]
 LONGEST_NAME = 5  # words
 MOST_PREFERRED = 10_000  # photos; a name that more of them have says little
+SHORTEST_TEXT = 3  # letters of a word that is looked for in the text of photos
 SHORTEST_NUMBER = 4  # digits: "2 dogs" asks for no photo number 2
 EVERYDAY_USES = 5  # a word of this many of the 8,000 sentences about photos is an everyday word
 PREPOSITIONS = {"in", "at", "from", "near", "of", "to", "around", "the"}
@@ -41,12 +47,14 @@ class NameReading:
 
     required : a photo must have all of them; of names joined by "or", as "peru|chile", one
     preferred : photos with one of these names come first
+    written : photos that show one of these phrases as text come first
     quoted : for each required name, the term with its words in quotes, where they are no name
     """
 
     terms: tuple[Term, ...]
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     quoted: Mapping[str, Term] = field(default_factory=dict)
 
 
@@ -61,6 +69,7 @@ def find_names(
     left: list[Term] = []
     required: list[str] = []
     preferred: list[str] = []
+    written: list[str] = []
     quoted: dict[str, Term] = {}
     for term in terms:
         if term.kind == "text" and not term.is_quoted:
@@ -68,13 +77,20 @@ def find_names(
                 found = _TextNames(term.value, count_names, model)
                 required += found.required
                 preferred += found.preferred
+                written += found.written
                 quoted |= {name: replace(term, is_quoted=True) for name in found.required}
                 term = replace(term, value=found.rest)
             check_words(term.value)
+        elif term.kind == "text" and term.sign == "+" and _is_written(fold(term.value), count_names):
+            written.append(fold(term.value))
         if term.value:
             left.append(term)
     return NameReading(
-        terms=tuple(left), required=tuple(required), preferred=tuple(dict.fromkeys(preferred)), quoted=quoted
+        terms=tuple(left),
+        required=tuple(required),
+        preferred=tuple(dict.fromkeys(preferred)),
+        written=tuple(dict.fromkeys(written)),
+        quoted=quoted,
     )
 
 
@@ -98,11 +114,13 @@ class _TextNames:
     def __init__(self, text: str, count_names: CountNames, model: Callable[[], ImageTextModel]):
         self.words = text.split()
         self.folded = [fold(word) for word in self.words]
-        self.count_names = count_names
+        self.model = model
+        self._count_names = count_names
         candidates = [folded for word, folded in zip(self.words, self.folded) if _may_be_name(word, folded)]
-        self.counts = dict(count_names(candidates))
+        self.counts = self.count_names(candidates)
         self.required: list[str] = []
         self.preferred: list[str] = []
+        self.written: list[str] = []
         left = list(range(len(self.words)))  # the positions of words that are no filter
         for alternatives in self._join(self._find(model)):
             first, last = alternatives[0], alternatives[-1]
@@ -114,9 +132,24 @@ class _TextNames:
                 left = [position for position in left if not start <= position < last.end]
             else:
                 phrases = [name.phrase for name in alternatives]
-                self.preferred += [name for name in phrases if max(self.counts[name]) <= MOST_PREFERRED]
+                self.preferred += [name for name in phrases if 0 < self._count_named(name) <= MOST_PREFERRED]
+                self.written += [name for name in phrases if 0 < self.counts[name].texts <= MOST_PREFERRED]
+        whole = fold(text)
+        if not self.required and 1 < len(whole.split()) <= LONGEST_NAME and _is_written(whole, count_names):
+            self.written.append(whole)
         rest = " ".join(self.words[position] for position in left)
         self.rest = rest if len(left) == len(self.words) or describes(rest) else ""
+
+    def count_names(self, names: Sequence[str]) -> dict[str, NameCounts]:
+        """The numbers of photos that have each of several names, without the text of everyday words."""
+        counts = dict(self._count_names(names))
+        for name, found in counts.items():
+            if found.texts and not _is_rare(name, self.model()):
+                counts[name] = found._replace(texts=0)
+        return counts
+
+    def _count_named(self, name: str) -> int:
+        return max(self.counts[name]._replace(texts=0))
 
     def _find(self, model: Callable[[], ImageTextModel]) -> list[_FoundName]:
         """The names, from left to right."""
@@ -172,6 +205,11 @@ def _may_be_name(word: str, folded: str) -> bool:
     return len(folded) > 1 and word.lower() not in STOP_WORDS
 
 
+def _is_written(phrase: str, count_names: CountNames) -> bool:
+    """Whether some photos show a phrase, and not too many."""
+    return bool(phrase) and 0 < count_names([phrase])[phrase].texts <= MOST_PREFERRED
+
+
 def _is_filter(name: str, phrase: str, counts: NameCounts, model: ImageTextModel) -> bool:
     """Whether only photos of this name are wanted."""
     if find_format(name) is not None:
@@ -179,5 +217,16 @@ def _is_filter(name: str, phrase: str, counts: NameCounts, model: ImageTextModel
     words = [word for word in phrase.split() if word not in STOP_WORDS]
     if not all(word in model.vocabulary for word in words):
         return True
-    is_rare = model.pool is not None and any(model.word_counts[word] < EVERYDAY_USES for word in words)
-    return is_rare and bool(counts.folders or counts.places)
+    return bool(counts.folders or counts.places) and _has_rare(words, model)
+
+
+def _is_rare(phrase: str, model: ImageTextModel) -> bool:
+    """Whether photos that show this phrase are meant: the model has hardly seen one of its words."""
+    words = [word for word in phrase.split() if word not in STOP_WORDS]
+    is_known = all(word in model.vocabulary for word in words)
+    return len(phrase) >= SHORTEST_TEXT and (not is_known or _has_rare(words, model))
+
+
+def _has_rare(words: Sequence[str], model: ImageTextModel) -> bool:
+    """Whether hardly any caption of a photo has one of these words of the vocabulary."""
+    return model.pool is not None and any(model.word_counts[word] < EVERYDAY_USES for word in words)

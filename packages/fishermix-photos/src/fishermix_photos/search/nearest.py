@@ -28,12 +28,14 @@ class Hits:
     limit : the number of files that were asked for; if there are fewer `photos`, these are all
     photos : the best files with their scores, best first
     named : for each preferred name, the best of the files that have it
+    written : the best of the files that show one of the phrases that were looked for in texts
     sample : (n,) scores of what the query wants with photos of the whole scope: they tell what is usual
     """
 
     limit: int
     photos: list[Photo]
     named: list[list[Photo]]
+    written: list[Photo]
     sample: np.ndarray
 
 
@@ -53,8 +55,12 @@ def find_nearest(
         )
         for name in reading.preferred
     ]
+    written = []
+    if reading.written:
+        texts = (*reading.filter.texts, "|".join(reading.written))
+        written = _find_files(vector, limit, index, prefixes, replace(reading.filter, texts=texts))
     sample = index.sample_scores(vector.vector, 20_000, prefixes)  # enough for a median and a quantile
-    return Hits(limit=limit, photos=photos, named=named, sample=sample)
+    return Hits(limit=limit, photos=photos, named=named, written=written, sample=sample)
 
 
 def start_limit(query: Query) -> int:

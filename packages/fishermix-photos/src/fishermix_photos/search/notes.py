@@ -12,8 +12,9 @@ NoteKind = Literal[
     "undated",  # only photos without a date of their own
     "left_out",  # a date was asked for, and `count` photos have none of their own
     "excluded",  # words such as "without": `meaning` is the line with minus signs
-    "required",  # only photos named `name`: `count` of them
+    "required",  # only photos named `name`: `count` of them; if `meaning` is "text", or that show it as text
     "preferred",  # photos named `name` come first: `count` of them
+    "written",  # photos that show the text `name` come first: `count` of them
     "country",  # only photos of the country `meaning`
     "near",  # only photos taken near the place `name`: within `meaning` kilometers
     "ignored",  # the model does not know the word `name`, knows no similar one, and ignores it

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fishermix_photos.search.absence import explain_absence
 from fishermix_photos.search.catalog import Catalog, ListPlaces
+from fishermix_photos.search.excerpts import add_excerpts
 from fishermix_photos.search.facets import sort_years
 from fishermix_photos.search.judging import judge
 from fishermix_photos.search.nearest import find_nearest, start_limit
@@ -56,7 +57,7 @@ def run_search(
     catalog = Catalog(index, scope, list_places)
     reading = understand(query, catalog, model)
     if not reading.terms:
-        return list_photos(query, reading, index, scope)
+        return add_excerpts(list_photos(query, reading, index, scope), reading, index)
     scope.expect_model(model().key)
     vector = embed_terms(reading.terms, model(), find_embedding, prepared.sentences)
     limit, results = start_limit(query), None
@@ -68,7 +69,8 @@ def run_search(
         reading = explain_absence(query.filter, reading, catalog)
     unknown = explain_unknown(vector.unknown_words, model(), query.terms, reading.notes)
     rare = explain_rare(query.terms, model(), [note.name for note in (*reading.notes, *unknown)])
-    return replace(results, notes=(*reading.notes, *unknown, *rare))
+    results = replace(results, notes=(*reading.notes, *unknown, *rare))
+    return add_excerpts(results, reading, index)
 
 
 def list_photos(query: Query, reading: Reading, index: PhotoIndex, scope: Scope) -> Results:

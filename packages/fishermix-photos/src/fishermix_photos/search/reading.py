@@ -37,12 +37,14 @@ class Reading:
     filter : the conditions that photos must meet
     notes : how the query was understood
     preferred : photos with one of these names come first within their band
+    written : photos that show one of these phrases as text come first of all
     """
 
     terms: tuple[Term, ...] = ()
     filter: Filter = NO_FILTER
     notes: tuple[Note, ...] = ()
     preferred: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 def read_terms(terms: Sequence[Term], filter: Filter = NO_FILTER, today: date | None = None) -> Reading:

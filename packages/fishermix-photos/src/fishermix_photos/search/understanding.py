@@ -35,7 +35,10 @@ def understand(query: Query, catalog: Catalog, model: Callable[[], ImageTextMode
     for name in named.required:
         count = catalog.count_photos(replace(conditions, names=(*conditions.names, name)))
         suggestion = write_query([named.quoted[name]])
-        notes.append(Note("required", name.replace("|", " or "), count=count, suggestion=suggestion))
+        shown = catalog.count_photos(replace(conditions, texts=(*conditions.texts, name)))
+        notes.append(
+            Note("required", name.replace("|", " or "), "text" if shown else "", count, suggestion=suggestion)
+        )
         filter = replace(filter, names=(*filter.names, name))
     notes += place_notes
     if filter.after is not None or filter.before is not None:
@@ -50,7 +53,18 @@ def understand(query: Query, catalog: Catalog, model: Callable[[], ImageTextMode
         if count := catalog.count_photos(replace(filter, names=(*filter.names, name))):
             notes.append(Note("preferred", name, count=count))
             preferred.append(name)
-    return Reading(terms=terms, filter=filter, notes=tuple(notes), preferred=tuple(preferred))
+    written = []
+    for name in named.written if query.sort == "score" else ():
+        if count := catalog.count_photos(replace(filter, texts=(*filter.texts, name))):
+            notes.append(Note("written", name, count=count))
+            written.append(name)
+    return Reading(
+        terms=terms,
+        filter=filter,
+        notes=tuple(notes),
+        preferred=tuple(preferred),
+        written=tuple(written),
+    )
 
 
 def _count_left_out(query: Query, filter: Filter, catalog: Catalog) -> list[Note]:

@@ -23,6 +23,7 @@ from fishermix_photos.disk import explain_os_error
 from fishermix_photos.index.photo import name_folders
 from fishermix_photos.index.scan import Listing, scan_folder
 from fishermix_photos.library import PhotoLibrary
+from fishermix_photos.photos.text import TextReader
 from fishermix_photos.photos.worker import stop_workers
 from fishermix_photos.search.results import Changes, Photo, UnknownPhoto, replace_undecodable
 
@@ -33,11 +34,16 @@ SECONDS_TO_STOP = 15.0
 SECONDS_UNTIL_RELEASE = 180.0  # for which networks, captioner and sentences stay in memory unused
 SHORTEST_PAUSE = 2.0  # seconds between two looks at the folders
 SECONDS_OF_PACE, SECONDS_BEFORE_ESTIMATE = 60.0, 3.0
+SECONDS_OF_READING = 20.0  # text in photos, between two looks
 PAUSE_PER_SCAN = 20  # a look that takes a second is repeated after 20: at most 5 % of a core
 
 
 class NotReady(Exception):
     """The server is still loading."""
+
+
+class TimeToLook(Exception):
+    """Ends the reading of text for a moment."""
 
 
 class Stopped(BaseException):
@@ -112,6 +118,7 @@ class LiveLibrary:
     open_library : opens the model and the library; may take long
     folders : what is served; empty: the whole library
     update : whether the folders are brought up to date, now and whenever they change
+    open_reader : makes what reads the text in photos after each update; None: no text is read
 
     Requests read what the thread replaces as a whole: `_progress`, `_seen`, `_library`, `failure`. What
     requests change, `folders` and `_added`, is changed with `_adding` held. `_woken` ends a wait, and an
@@ -124,11 +131,16 @@ class LiveLibrary:
         folders: Sequence[Path] = (),
         update: bool = True,
         events: Events | None = None,
+        open_reader: Callable[[], TextReader] | None = None,
     ):
         self.folders = tuple(Path(folder).expanduser().resolve() for folder in folders)
         self.failure: FishermixError | None = None
         self._open_library, self._follows, self.events = open_library, update, events or Events()
         self._has_updated = False
+        self._open_reader = open_reader
+        self._reader: TextReader | None = None
+        self._has_unread = False  # photos whose text has not been read
+        self._n_read = 0  # photos, since the last update
         self._stop, self._woken = threading.Event(), threading.Event()
         self._added: list[Path] = []  # folders that the next update adds to the library
         self._adding = threading.Lock()
@@ -255,6 +267,8 @@ class LiveLibrary:
             )
             self.events.failed()
             raise
+        finally:
+            self._close_reader()
 
     def open(self) -> None:
         """Open the library and load what searches need before the first of them."""
@@ -290,7 +304,9 @@ class LiveLibrary:
     def _wait_for_change(self) -> None:
         """Wait until photos were added, changed or deleted, or the server stops."""
         while not self._stop.is_set():
-            self._rest(max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds))
+            seconds = max(SHORTEST_PAUSE, PAUSE_PER_SCAN * self._scan_seconds)
+            has_more = self._read_texts(max(seconds, SECONDS_OF_READING))
+            self._rest(0.0 if has_more else seconds)
             if self._stop.is_set() or self._look():
                 return
 
@@ -340,8 +356,54 @@ class LiveLibrary:
         if problem is None and not self._has_updated:
             self._has_updated = True
             self.events.updated(changes)
+        self._has_unread, self._n_read = self._open_reader is not None, 0
         self._set("ready", "")
         return problem is None
+
+    def _read_texts(self, seconds: float) -> bool:
+        """Read the text in photos until it is time to look at the folders; whether some may be left."""
+        if not self._has_unread or self._open_reader is None:
+            return False
+        begun, before = time.monotonic(), self._n_read
+
+        def hear(description: str, done: int, total: int | None) -> None:
+            if self._woken.is_set():
+                raise Stopped
+            self._n_read = before + done
+            self._set("ready", "Reading text in photos", self._n_read, before + (total or 0))
+            if done and time.monotonic() - begun > seconds:
+                raise TimeToLook
+
+        problem = None
+        try:
+            self._reader = self._reader or self._open_reader()
+            self.library.read_texts(self.folders, hear, self._reader)
+        except TimeToLook:
+            return True
+        except Stopped:
+            if self._stop.is_set():
+                raise
+            self._woken.clear()
+            return True  # a folder was added
+        except FishermixError as error:
+            problem = replace_undecodable(str(error))
+        except OSError as error:
+            problem = f"Text in photos was not read. {explain_os_error(error)}"
+        except Exception as error:
+            problem = f"Text in photos was not read ({type(error).__name__}: {error})."
+            log.error("Text in photos was not read.", exc_info=error)
+        if problem is not None:
+            self.events.say(problem)
+            self._progress = replace(self._progress, problem=problem)
+        self._has_unread = False
+        self._close_reader()
+        self._set("ready", "")
+        return False
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _hear(self, description: str, done: int, total: int | None) -> None:
         if self._woken.is_set():

@@ -26,6 +26,7 @@ class PhotoMessage(Details):
     version : differs when the file has changed
     playable : whether browsers show the file itself
     similar : the ids of near copies, which take no place of their own
+    text : an excerpt of the text in the photo, if the search looked for it
     """
 
     id: str
@@ -41,6 +42,7 @@ class PhotoMessage(Details):
     probability: float | None
     band: Band | None
     similar: tuple[str, ...]
+    text: str | None
 
 
 class ResultsMessage(BaseModel):
@@ -88,6 +90,7 @@ def show_photo(photo: Photo, with_file: bool = False) -> PhotoMessage:
         probability=photo.probability,
         band=photo.band,
         similar=tuple(copy.id for copy in photo.similar),
+        text=photo.text,
     )
 
 

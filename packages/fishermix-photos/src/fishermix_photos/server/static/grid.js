@@ -20,8 +20,9 @@ function badge(photo) {
 /** The width of a photo in heights. Very long ones are cropped in the list. */
 const shapeOf = ({ width, height }) => (width && height ? Math.max(0.6, Math.min(2.4, width / height)) : 4 / 3);
 
-/** What a copy of a picture differs in. */
+/** Why a photo was found by its text, or what a copy of a picture differs in. */
 function below(photo) {
+  if (photo.text) return make("span", "below", `text in the photo: ${photo.text}`);
   if (photo.group === undefined) return "";
   const facts = [photo.width && `${photo.width} × ${photo.height}`, photo.bytes && size(photo.bytes)].filter(Boolean).map((fact) => `${fact} · `);
   const path = photo.path.split("/").flatMap((name, position) => (position ? ["/", make("wbr"), name] : [name])); // breaks between names
@@ -55,7 +56,7 @@ function card(photo) {
   button.type = "button";
   button.title = photo.path;
   button.dataset.id = photo.id;
-  button.setAttribute("aria-label", [photo.path, photo.band, when(photo.taken)].filter(Boolean).join(", "));
+  button.setAttribute("aria-label", [photo.path, photo.band, photo.text, when(photo.taken)].filter(Boolean).join(", "));
   button.addEventListener("click", () => grid.open(photo.id));
   const box = make("input");
   box.type = "checkbox";
@@ -70,7 +71,7 @@ function card(photo) {
 
 function sameCard(old, photo) {
   return old && old.version === photo.version && old.score === photo.score && old.band === photo.band && old.time === photo.time
-    && old.group === photo.group && old.similar?.length === photo.similar?.length;
+    && old.group === photo.group && old.text === photo.text && old.similar?.length === photo.similar?.length;
 }
 
 /** The photo with an id, and its position in the list. */

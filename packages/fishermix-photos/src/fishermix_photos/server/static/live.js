@@ -58,7 +58,7 @@ function estimate(seconds) {
 
 function draw({ state, message, done, total, problem, seconds_left: left }) {
   if (problem) return tell(problem);
-  if (state === "ready") return tell("");
+  if (state === "ready" && !total) return tell("");
   // Looking for changes takes a moment only: no message that flickers.
   if (state === "updating" && message.startsWith("Looking")) return tell("");
   tell(total ? `${message}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}${estimate(left)}` : message);
