@@ -123,6 +123,7 @@ def read_text(pixels: bytes, size: tuple[int, int]) -> str:
 def _load_networks() -> Any:
     os.nice(NICENESS)
     os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # see `model.network`
     from rapidocr_onnxruntime import RapidOCR
 
     networks = RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
