@@ -57,7 +57,7 @@ from snowballstemmer import stemmer
 
 HITS = 5  # per trial, the best ones
 SHARE_SUBTRACTED = 0.15, 0.8  # of the photos of a query that show what is subtracted
-NOTHING_IS_FALSE = 0.1  # of the queries for which nothing matches, at most
+NOTHING_IS_FALSE = 0.05  # of the queries for which nothing matches, at most
 BINS = 10
 IRREGULAR = {
     "men": "man",

@@ -198,6 +198,7 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         folders: Sequence[str | os.PathLike[str]] = (),
         on_progress: Progress | None = None,
         read: ReadText | None = None,
+        skip: set[bytes] | None = None,
     ) -> TextCounts:
         """Read the text in the photos of the library that have not been read, for searches to come.
 
@@ -212,6 +213,9 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
         read : callable, optional
             Gives the text in a picture. Default: a process of the package that `fishermix-photos[text]`
             installs.
+        skip : set of bytes, optional
+            The hashes of photos to leave to a later pass. Those that this one could not read, and another
+            may, are added.
         """
         from fishermix_photos.index.texts import read_texts
         from fishermix_photos.photos.text import TextReader
@@ -221,7 +225,7 @@ class PhotoLibrary(AbstractContextManager["PhotoLibrary"]):
             listen_to_progress(on_progress) if on_progress else nullcontext(),
             TextReader() if read is None else nullcontext(read) as reader,
         ):
-            return read_texts(self._store, reader, prefixes)
+            return read_texts(self._store, reader, prefixes, skip)
 
     def folders(self) -> list[FolderStatus]:
         """The folders of the library, by path."""

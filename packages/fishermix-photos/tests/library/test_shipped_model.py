@@ -93,7 +93,7 @@ def test_the_command_ranks_as_the_evaluation_does(flickr8k, model, tmp_path, mon
     queries = np.arange(0, len(test.sentences), 20)
     expected = task_ranks(
         points,
-        model.encode_text([test.sentences[q] for q in queries]),
+        model.encode_queries([test.sentences[q] for q in queries]),
         test.image_of[queries],
         model.joint_space.hubness.of_left(points),
         tasks=["search"],

@@ -15,7 +15,7 @@ from fishermix_photos.library import PhotoLibrary
 from fishermix_photos.model.calibration import Calibration
 from fishermix_photos.photos import text
 from fishermix_photos.photos.formats import UnreadableImage
-from fishermix_photos.photos.text import TextReader
+from fishermix_photos.photos.text import TextReader, open_picture
 from fishermix_photos.search.excerpts import cut_excerpt
 from fishermix_photos.search.notes import Note
 from fishermix_photos.search.results import Query
@@ -217,9 +217,27 @@ def test_texts_follow_their_photos_when_embeddings_move(library, photos, monkeyp
 
 
 def test_a_photo_that_cannot_be_read_is_not_tried_again(library):
-    reader = Reader(**READER, black=UnreadableImage("took too long", code="too_slow"))
+    reader = Reader(**READER, black=UnreadableImage("its pixels are damaged"))
     assert library.read_texts(read=reader) == TextCounts(photos=7, with_text=3, failed=1)
     assert library.read_texts(read=reader) == TextCounts()
+
+
+def test_a_photo_that_was_not_read_because_of_the_machine_is_tried_again(library):
+    skip = set()
+    killed = Reader(**READER, black=UnreadableImage("its decoder crashed", code="crashed"))
+    assert library.read_texts(read=killed, skip=skip) == TextCounts(photos=7, with_text=3, failed=1)
+    assert len(skip) == 1
+    assert library.read_texts(read=killed, skip=skip) == TextCounts()  # not at once
+    assert library.read_texts(read=Reader(**READER)) == TextCounts(photos=1)
+
+
+def test_a_strip_gets_a_margin(tmp_path):
+    """The reader enlarges the short side: a strip of 1600 x 3 pixels took 2 GB."""
+    Image.new("RGB", (12_000, 20), "red").save(tmp_path / "strip.png")
+    picture = open_picture(tmp_path / "strip.png")
+    assert picture.width == 1600
+    assert picture.height >= 1600 // 30
+    assert (np.asarray(picture)[:, 800] == [255, 0, 0]).all(axis=1).any()
 
 
 def test_a_reader_that_reads_nothing_is_reported_and_marks_no_photo(library):

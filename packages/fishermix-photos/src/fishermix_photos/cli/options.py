@@ -111,7 +111,7 @@ ReadText = Annotated[
     Option(
         "--text",
         help="Also read the text in photos, in the background: a second per photo. Needs "
-        "fishermix-photos[text].",
+        "fishermix-photos\\[text].",
     ),
 ]
 Open = Annotated[bool, Option("--open", help="Open the page in your browser.")]

@@ -23,6 +23,8 @@ from fishermix_photos.photos.formats import UnreadableImage
 from fishermix_photos.photos.text import ReadText, open_picture
 
 SECONDS_PER_COMMIT = 5.0
+# Kinds of failures that say nothing about the photo: the process was killed, or the machine was too busy.
+PASSING = {"crashed", "too_slow", "too_large", "cannot_read", "missing_package"}
 MOST_FAILURES = 5  # in a row from the first photo on: then it is the reader that fails
 WORDS_OF_DOCUMENT = 60
 WORDS_OF_SCREENSHOT = 10
@@ -46,16 +48,22 @@ class TextCounts(NamedTuple):
     failed: int = 0
 
 
-def read_texts(index: PhotoIndex, read: ReadText, prefixes: Sequence[str] = ()) -> TextCounts:
+def read_texts(
+    index: PhotoIndex, read: ReadText, prefixes: Sequence[str] = (), skip: set[bytes] | None = None
+) -> TextCounts:
     """Read the text in photos below the prefixes that have not been read before.
 
-    A photo that cannot be read counts as one without text. One whose file is away, or has changed since the
-    last update, is left to a later pass.
+    A damaged photo counts as one without text. One whose file is away or has changed since the last update,
+    or which a later pass may be able to read, is left to it.
+
+    skip : the hashes of photos that are left to a later pass, to which such photos are added
     """
-    groups = [list(group) for _, group in groupby(index.unread(prefixes), key=lambda photo: photo.sha256)]
+    skip = set() if skip is None else skip
+    unread = (photo for photo in index.unread(prefixes) if photo.sha256 not in skip)
+    groups = [list(group) for _, group in groupby(unread, key=lambda photo: photo.sha256)]
     if not groups:
         return TextCounts()
-    texts = _Texts(index)
+    texts = _Texts(index, skip)
     with progress("reading text in photos", total=len(groups)) as bar:
         try:
             for group in groups:
@@ -69,8 +77,9 @@ def read_texts(index: PhotoIndex, read: ReadText, prefixes: Sequence[str] = ()) 
 class _Texts:
     """Texts on their way into an index."""
 
-    def __init__(self, index: PhotoIndex):
+    def __init__(self, index: PhotoIndex, skip: set[bytes]):
         self._index = index
+        self._skip = skip
         self._read: list[tuple[bytes, str, str]] = []  # hash, words and text
         self._failed: list[Unread] = []  # since the beginning, until one was read
         self._committed = time.monotonic()
@@ -86,6 +95,8 @@ class _Texts:
         except UnreadableImage as error:
             self.failed += 1
             self._failed.append(photo)
+            if error.may_change or error.code in PASSING:
+                self._skip.add(photo.sha256)
             if self.photos == 0 and len(self._failed) == MOST_FAILURES:
                 raise FishermixError(
                     f"Text in photos cannot be read: {error.reason}. Reinstall fishermix-photos[text].",
@@ -96,6 +107,7 @@ class _Texts:
                 return
             self.photos += 1
             self.with_text += bool(text)
+            text = text.encode("utf8", "replace").decode()  # no lone surrogates
             self._read.append((photo.sha256, find_words(photo, text), text))
         if time.monotonic() - self._committed >= SECONDS_PER_COMMIT:
             self.commit()
@@ -103,7 +115,7 @@ class _Texts:
     def commit(self) -> None:
         """Store what was read, and that the others cannot be, unless nothing could be read so far."""
         if self.photos:
-            self._read += [(photo.sha256, "", "") for photo in self._failed]
+            self._read += [(photo.sha256, "", "") for photo in self._failed if photo.sha256 not in self._skip]
             self._failed.clear()
         if self._read:
             self._index.write_texts(self._read)

@@ -18,12 +18,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from fishermix.errors import FishermixError
 from fishermix.joint.vectors import from_bytes, to_bytes, unit_rows
-from fishermix.saved import FolderKind, Positive, Struct, Text, load_folder, save_folder
+from fishermix.saved import FolderKind, Struct, Text, load_folder, save_folder
 from fishermix.text.tokens import NUMBER_WORDS, STOP_WORDS, tokenize
+from msgspec import Meta
 
 MOST_WORDS = 3  # of a phrase
 AT_NO_END = STOP_WORDS - set(NUMBER_WORDS[2:])  # "two dogs" is a phrase, "dogs on" is none
@@ -33,7 +35,7 @@ class PhrasesConfig(Struct):
     """`config.json` of phrases: `model_key` is that of the model whose embeddings these are."""
 
     model_key: Text
-    weight: Positive
+    weight: Annotated[float, Meta(ge=0, le=1000)]
     phrases: list[Text]
 
 

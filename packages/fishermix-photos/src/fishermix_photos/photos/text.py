@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from fishermix.errors import FishermixError, install_command
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fishermix_photos.photos.decode import BYTES_PER_PIXEL
 from fishermix_photos.photos.formats import UnreadableImage
@@ -27,6 +27,7 @@ PACKAGE = "rapidocr-onnxruntime"
 LONGEST_SIDE = 1600  # pixels of what is read; a page of a book is legible
 SECONDS = 300.0  # for a picture: a busy machine gives little of its time to the process
 MOST_BYTES = 2 << 30  # of the address space, beyond that of the process at its start
+MOST_PROPORTION = 30  # of the sides of a picture
 LEAST_CONFIDENCE = 0.85  # of a line
 LEAST_SPACE = 0.05  # the probability of a space between two letters that is one
 MOST_CHARACTERS = 20_000  # in a photo
@@ -63,7 +64,12 @@ def open_picture(path: str) -> Image.Image:
     """The upright RGB picture of a photo, small enough to be read."""
     with borrow_photo(path, side=LONGEST_SIDE) as image:
         image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        return image.convert("RGB")
+        # The reader enlarges the short side, so a strip would take gigabytes: it gets a margin.
+        shortest = max(image.size) // MOST_PROPORTION
+        if min(image.size) >= shortest:
+            return image.convert("RGB")
+        size = max(image.width, shortest), max(image.height, shortest)
+        return ImageOps.pad(image.convert("RGB"), size, color="white")
 
 
 class TextReader:

@@ -139,6 +139,7 @@ class LiveLibrary:
         self._has_updated = False
         self._open_reader = open_reader
         self._reader: TextReader | None = None
+        self._unreadable_texts: set[bytes] = set()  # hashes of photos whose text could not be read this time
         self._has_unread = False  # photos whose text has not been read
         self._n_read = 0  # photos, since the last update
         self._stop, self._woken = threading.Event(), threading.Event()
@@ -377,7 +378,7 @@ class LiveLibrary:
         problem = None
         try:
             self._reader = self._reader or self._open_reader()
-            self.library.read_texts(self.folders, hear, self._reader)
+            self.library.read_texts(self.folders, hear, self._reader, self._unreadable_texts)
         except TimeToLook:
             return True
         except Stopped:

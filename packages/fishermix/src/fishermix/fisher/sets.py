@@ -120,7 +120,7 @@ def weigh_rows(of_sets: Any, sets: Sets) -> np.ndarray:
     weights = np.repeat(parse_weights(of_sets, sets.n_sets, "set"), sets.sizes)
     if not weights.any():
         raise FishermixError(
-            "sample_weight is 0 for all sets that have rows. Give at least one of them a weight above 0.",
+            "sample_weight is zero for all sets that have rows. Give at least one of them a weight above 0.",
             code="out_of_range",
         )
     return weights
