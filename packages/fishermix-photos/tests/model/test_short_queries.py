@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fishermix_photos.model.model import ImageTextModel
 from fishermix_photos.model.phrases import Phrases, find_phrase, split_query
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +63,14 @@ def test_saved_phrases_have_the_same_directions(tmp_path):
         Phrases.load(tmp_path / "phrases", "another key", 16)
     with refuses("damaged"):
         Phrases.load(tmp_path / "phrases", "key", 17)
+
+
+@pytest.mark.slow
+def test_a_query_alone_has_the_point_that_it_has_among_others():
+    model = ImageTextModel.load()
+    queries = ["A girl swings the club .", "red jacket", "the Beach", "a kayak", "Zorblax!"]
+    alone = np.stack([model.encode_query(query)[0] for query in queries])
+    np.testing.assert_allclose(alone, model.encode_queries(queries), atol=1e-5)
+    longer = ["A girl swings the club ."]  # is not completed
+    np.testing.assert_allclose(alone[:1], model.encode_text(longer), atol=1e-5)
+    assert np.abs(alone[1] - model.encode_text(["red jacket"])[0]).max() > 0.01

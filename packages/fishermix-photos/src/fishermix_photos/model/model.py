@@ -155,19 +155,18 @@ class ImageTextModel:
         As that of `encode_text`, but a short phrase is completed by what captions say (`model.phrases`). The
         point is zero if no word is known. Words such as "a" and "of" are not reported.
         """
-        words = split_query(sentence)
-        vectors, bags = self.sentence_vectors.encode([words])
+        vectors, bags = self.sentence_vectors.encode([sentence])
         unknown = [word for word in dict.fromkeys(bags.out_of_vocabulary[0]) if word not in STOP_WORDS]
-        return self._complete(words, self.joint_space.embed_right(vectors)[0]), unknown
+        return self._complete(sentence, self.joint_space.embed_right(vectors)[0]), unknown
 
     def encode_queries(self, queries: Sequence[str | Sequence[str]]) -> np.ndarray:
         """The points (n, d) that `encode_query` gives."""
         points = self.encode_text(queries)
-        completed = [self._complete(split_query(query), point) for query, point in zip(queries, points)]
+        completed = [self._complete(query, point) for query, point in zip(queries, points)]
         return np.array(completed, np.float32).reshape(points.shape)
 
-    def _complete(self, words: Sequence[str], point: np.ndarray) -> np.ndarray:
-        return point if self.phrases is None else self.phrases.complete(words, point)
+    def _complete(self, query: str | Sequence[str], point: np.ndarray) -> np.ndarray:
+        return point if self.phrases is None else self.phrases.complete(split_query(query), point)
 
     @property
     def reads_unknown_words(self) -> bool:
