@@ -145,12 +145,12 @@ def test_a_module_that_is_no_command_and_a_misspelled_command_load_all(tmp_path)
 
 @pytest.mark.slow
 @shipped
-def test_a_search_tokenizes_its_sentence_once(tmp_path, monkeypatch):
+def test_a_search_tokenizes_its_sentence_for_its_vector_and_its_phrase_only(tmp_path, monkeypatch):
     monkeypatch.setenv("FISHERMIX_HOME", str(tmp_path))
     photos = copy_packaged_photos(tmp_path / "photos")
     functions_called_by("library", "add", photos)
     called = functions_called_by("search", "a zorblax cat", photos, "-n", "1")
-    assert called.count(("text/tokens.py", "tokenize")) == 1
+    assert called.count(("text/tokens.py", "tokenize")) == 2
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ class Probabilities:
         ]
 
     def exclude(self, best: float) -> bool:
-        """Whether nothing matches if the best photo has this probability: true nine times out of ten."""
+        """Whether nothing matches if the best photo has this probability: true 19 times out of 20."""
         return self.most == 1 and best < self.calibration.nothing
 
     def threshold(self, probability: float) -> float:

@@ -115,7 +115,7 @@ class Results:
     unknown_words
         The words of the query that are out of the model's vocabulary.
     nothing_matches
-        Whether not one photo is right, which is true nine times out of ten. If this is False and all
+        Whether not one photo is right, which is true 19 times out of 20. If this is False and all
         photos are unlikely, the search is not sure.
     is_understood
         Whether the model can make something of the query. If not, all photos are unlikely.
